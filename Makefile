@@ -56,15 +56,15 @@ demo-run: build ## Watch a job run on three nodes of its own, which are torn dow
 
 .PHONY: test
 test: ## Run every test.
-	go test ./...
+	testing/ci/tests.sh
 	cd tools && go test ./...
 
 .PHONY: race
 race: ## Run every test under the race detector, with a summary of the failures.
-	testing/ci/race.sh
+	testing/ci/tests.sh -race
 
 .PHONY: check
-check: ## Check the formatting, the lint rules, the modules and the generated files.
+check: ## Check the formatting, vet, the modules and the generated files.
 	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
 	go vet ./...
 	go mod tidy -diff
@@ -86,6 +86,10 @@ oracle: ## Compare the solver with plain enumeration on tens of thousands of ran
 	@from=$${SOLVER_FROM:-$$(date +%s)}; echo "the solver's oracle: seeds from $$from on (set SOLVER_FROM=$$from to repeat them)"; \
 	SOLVER_FROM=$$from go test -count=1 -run 'Oracle|Minimal|Order' ./engine/solver
 
+.PHONY: chaos-sim
+chaos-sim: ## Simulate a Raft group under load for a day, and 40 of its lives with faults (some minutes).
+	COOPR_LOAD=24h COOPR_CHAOS_SEEDS=40 go test -count=1 -run 'TestNoFalseElection|TestChaos' ./consensus/raftgroup
+
 .PHONY: bench
 bench: ## Run the benchmarks that docs/benchmarks.md records.
 	go test -run='^$$' -bench=. -benchtime=1s ./testing/bench
@@ -99,6 +103,10 @@ lab-image: ## Build the Debian image of the light machines that tests use (once,
 .PHONY: test-examples
 test-examples: lab-image ## Run every example that is for real machines, on light machines and on Docker (half an hour).
 	COOPR_EXAMPLES=all go test -count=1 -v -timeout 120m ./testing/examples
+
+.PHONY: chaos
+chaos: lab-image ## Apply faults to a real mesh and check what its clients saw (CHAOS_TIME, CHAOS_SEED, CHAOS_AGENTS, CHAOS_FAULTS: see testing/chaos).
+	CHAOS_TIME=$${CHAOS_TIME:-5m} go test -count=1 -v -timeout 24h -run TestChaos ./testing/chaos
 
 .PHONY: test-openstack
 test-openstack: ## Test the provider openstack on a real OpenStack (half an hour; 3 GB of disk, 6 GB of memory).
@@ -123,8 +131,10 @@ bench-ssh: lab-image ## Compare work over SSH with bare SSH and with Ansible, on
 ci: ## Run everything that a change must pass; it installs nothing.
 	@testing/ci/deps.sh check
 	$(MAKE) check
+	$(MAKE) lint
 	$(MAKE) race
 	$(MAKE) oracle
+	$(MAKE) chaos-sim
 	cd tools && go test ./...
 	cd plugins/provider/aws && go vet ./... && go test ./...
 	$(MAKE) fuzz

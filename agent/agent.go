@@ -28,6 +28,7 @@ import (
 	"github.com/coopr/coopr/agent/objects/act"
 	"github.com/coopr/coopr/agent/service"
 	"github.com/coopr/coopr/agent/worker"
+	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
@@ -183,8 +184,13 @@ func (a *Agent) loadDevToken() error {
 
 // openMesh creates the agent's part in gossip.
 func (a *Agent) openMesh() (err error) {
+	gossip := a.cfg.Config.Gossip
+	advertise, err := config.Advertised("gossip.advertise", gossip.Addr, gossip.Advertise)
+	if err != nil {
+		return err
+	}
 	c := mesh.Config{
-		ID: a.id, Self: a.self(), Agents: a.cfg.Config.Gossip.Expect, Bind: a.cfg.Config.Gossip.Addr, Advertise: a.cfg.Config.Gossip.Advertise,
+		ID: a.id, Self: a.self(), Agents: gossip.Expect, Bind: gossip.Addr, Advertise: advertise,
 		Transport: a.cfg.Gossip, Join: a.cfg.Join, Logger: a.log,
 	}
 	if !a.cfg.Secret.IsZero() {
@@ -206,7 +212,11 @@ func (a *Agent) openMember() error {
 	timing.TrailingLogs = cmp.Or(timing.TrailingLogs, uint64(raft.TrailingLogs))
 	timing.SnapshotInterval = cmp.Or(timing.SnapshotInterval, raft.SnapshotInterval)
 	openStores := a.cfg.OpenStores
+	var putAside func(error) (string, error)
 	if openStores == nil {
+		putAside = func(reason error) (string, error) {
+			return logstore.PutAside(filepath.Join(a.cfg.DataDir, "raft"), reason)
+		}
 		openStores = func() (*logstore.Stores, error) {
 			kind, err := logstore.ParseKind(raft.Store)
 			if err != nil {
@@ -216,7 +226,7 @@ func (a *Agent) openMember() error {
 		}
 	}
 	a.supervisor = member.New(member.Config{
-		ID: a.id, Eligible: a.cfg.Eligible, BootstrapExpect: a.cfg.BootstrapExpect, OpenStores: openStores,
+		ID: a.id, Eligible: a.cfg.Eligible, BootstrapExpect: a.cfg.BootstrapExpect, OpenStores: openStores, PutAside: putAside,
 		NewTransport: func() member.Transport { return wire.NewRaftTransport(a.net.mux, a.peerAddr, a.log) },
 		Timing:       timing, RecoveryDir: a.cfg.DataDir, Mesh: a.mesh, Peers: a.net.peers, Registry: a.agents,
 		ResourcesChanged: func() { a.blobs.Notify() }, Logger: a.log,
@@ -224,7 +234,11 @@ func (a *Agent) openMember() error {
 			SessionTTL: a.cfg.TTL, Rank: func(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
 				return a.definitions.Rank(ctx, q)
 			},
-			AuditRetention: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory),
+			Retention: janitor.Retention{
+				Clusters: a.cfg.Retention.Clusters, ClusterCount: a.cfg.Retention.ClusterCount,
+				Operations: a.cfg.Retention.Operations, Requests: a.cfg.Retention.Requests,
+				Audit: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory),
+			},
 			OrphanInterval: a.cfg.Orphans.Every, OrphanGrace: a.cfg.Orphans.Grace, DeleteOrphans: a.cfg.Orphans.Delete,
 		},
 	})
@@ -285,7 +299,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	defer stopServing()
 	var servers errgroup.Group
 	for _, run := range []func(context.Context) error{
-		a.net.mux.Run, a.mesh.Run, a.supervisor.Run, a.blobs.Run, a.announcePlugins,
+		a.net.mux.Run, a.mesh.Run, a.supervisor.Run, a.blobs.Run, a.logs.Run, a.announcePlugins,
 		func(ctx context.Context) error { return a.agents.Run(ctx, a.mesh) },
 	} {
 		servers.Go(func() error { return run(serving) })
@@ -323,15 +337,15 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return errors.Join(err, ignoreCanceled(servers.Wait()))
 }
 
-// leave hands over the leadership and tells the mesh that this agent stops on
-// purpose. Its vote remains, as it may be back in a moment; if another eligible
+// leave hands over the leadership and announces to the mesh that this agent stops on
+// purpose. The agent keeps its vote, as it may be back in a moment; if another eligible
 // agent is available, that one replaces it as a voter.
 func (a *Agent) leave() {
 	a.supervisor.HandOver()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if err := a.mesh.Leave(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		a.log.Debug("the mesh could not be told that this agent stops", "error", err)
+		a.log.Debug("this agent could not announce to the mesh that it stops", "error", err)
 	}
 }
 

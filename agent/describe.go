@@ -10,7 +10,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// self returns what gossip tells other agents about this one.
+// self returns this agent's entry in gossip.
 func (a *Agent) self() mesh.Self {
 	now := a.settings.Load()
 	return mesh.Self{
@@ -20,7 +20,7 @@ func (a *Agent) self() mesh.Self {
 	}
 }
 
-// hello returns what a session tells the leader about this agent.
+// hello returns the description of this agent that begins a session with the leader.
 func (a *Agent) hello() *pb.Hello {
 	now := a.settings.Load()
 	h := &pb.Hello{

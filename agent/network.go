@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/agent/listener"
 	"github.com/coopr/coopr/agent/service"
 	"github.com/coopr/coopr/rpc/peer"
@@ -35,8 +36,12 @@ func (a *Agent) listen() (err error) {
 		}
 		transport = wire.TCP(configs)
 	}
+	advertise, err := config.Advertised("peer.advertise", a.cfg.Peer.Addr, a.cfg.Peer.Advertise)
+	if err != nil {
+		return err
+	}
 	n.mux, err = wire.NewMux(wire.MuxConfig{
-		Network: transport, Addr: a.cfg.Peer.Addr, Advertise: a.cfg.Peer.Advertise, Logger: a.log,
+		Network: transport, Addr: a.cfg.Peer.Addr, Advertise: advertise, Logger: a.log,
 		MaxConnsPerRemote: cmp.Or(a.cfg.Limits.PeerConns, -1),
 	})
 	if err != nil {

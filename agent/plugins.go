@@ -14,7 +14,7 @@ func (a *Agent) openPlugins() error {
 	}
 	h, machine, err := executor.OpenPlugins(executor.PluginsConfig{
 		Dir: a.cfg.PluginDir, Dev: a.cfg.Dev, Plugins: a.cfg.Plugins, DataDir: a.cfg.DataDir,
-		LocalRoot: a.cfg.Providers.Local.Root, Changed: a.pluginsChanged, Logger: a.log,
+		LocalRoot: a.cfg.Providers.Local.Root, Endpoints: a.cfg.Providers.Endpoints, Changed: a.pluginsChanged, Logger: a.log,
 	})
 	if err != nil {
 		return err

@@ -1,12 +1,15 @@
 package agent
 
 import (
+	"math/rand/v2"
+	"time"
+
 	"github.com/coopr/coopr/agent/service"
-	"github.com/coopr/coopr/rpc/server"
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 // services returns what the routes of the API call.
-func (a *Agent) services() server.Services {
+func (a *Agent) services() rest.Services {
 	s, name := a.supervisor, func() string { return a.settings.Load().Name }
 	a.definitions = &service.Definitions{Supervisor: s, Agent: a.cfg.Name, Logger: a.log}
 	if a.host != nil {
@@ -17,7 +20,7 @@ func (a *Agent) services() server.Services {
 		rootActor = "dev"
 	}
 	router := &service.Router{ID: a.id, Supervisor: s, Locator: a.locator, Transport: a.net.forward}
-	return server.Services{
+	return rest.Services{
 		Router:      router,
 		State:       &service.State{Supervisor: s},
 		Tenants:     &service.Tenants{Supervisor: s},
@@ -30,10 +33,10 @@ func (a *Agent) services() server.Services {
 		Resources: &service.Resources{
 			Supervisor: s, Blobs: a.blobs, MaxSize: int64(a.cfg.Limits.Resource), MaxTotal: int64(a.cfg.Limits.Resources),
 		},
-		Runs: &service.Runs{Supervisor: s},
+		Runs: &service.Runs{Supervisor: s, Now: time.Now, Random: rand.Uint32},
 		Mesh: &service.Mesh{
 			ID: a.id, Name: name, Build: a.cfg.Build, Slots: a.cfg.Worker.Slots, Supervisor: s, Gossip: a.mesh, Worker: a.worker,
-			Registry: a.agents.Agents, Departure: a.departure, Router: router, Token: a.cfg.Token,
+			Registry: a.agents.Agents, Retention: a.cfg.Retention.Shown(), Logs: a.logs, Departure: a.departure, Router: router, Token: a.cfg.Token,
 		},
 		Raft: &service.Raft{ID: a.id, Name: name, Build: a.cfg.Build, Supervisor: s, Gossip: a.mesh},
 	}

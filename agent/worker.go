@@ -13,10 +13,11 @@ import (
 // openWorker creates the worker, the runtime of change objects, and what executes
 // for both.
 func (a *Agent) openWorker() (err error) {
-	a.logs = worker.NewLogs("")
+	logs := worker.LogsConfig{Age: a.cfg.Retention.Logs, Size: int64(a.cfg.Retention.LogSize), Logger: a.log}
 	if a.cfg.DataDir != "" {
-		a.logs = worker.NewLogs(filepath.Join(a.cfg.DataDir, "logs"))
+		logs.Dir = filepath.Join(a.cfg.DataDir, "logs")
 	}
+	a.logs = worker.NewLogs(logs)
 	if a.journal = a.cfg.Journal; a.journal == nil {
 		if a.journal, err = worker.OpenFile(filepath.Join(a.cfg.DataDir, "journal")); err != nil {
 			return err

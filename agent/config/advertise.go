@@ -7,10 +7,11 @@ import (
 	sockaddr "github.com/hashicorp/go-sockaddr"
 )
 
-// Advertised is the address others reach a port at: advertise where it is set, else the address the port is bound to,
-// and where that is every address of the machine, the machine's private one. path names the setting for the error.
+// Advertised returns the address at which other agents reach a port: advertise if it is set, or, if the
+// port is bound to all addresses of the machine, its private address. "" means the address that the port
+// is bound to, as does an empty bound, of a transport that binds none. path names the setting in errors.
 func Advertised(path, bound, advertise string) (string, error) {
-	if advertise != "" {
+	if advertise != "" || bound == "" {
 		return advertise, nil
 	}
 	addr, err := netip.ParseAddrPort(bound)
@@ -18,7 +19,7 @@ func Advertised(path, bound, advertise string) (string, error) {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	if !addr.Addr().IsUnspecified() {
-		return bound, nil
+		return "", nil
 	}
 	private, err := sockaddr.GetPrivateIP()
 	if err != nil {

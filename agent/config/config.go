@@ -2,6 +2,8 @@ package config
 
 import (
 	"time"
+
+	"github.com/coopr/coopr/engine/model"
 )
 
 // Config has every setting of an agent. The tag yaml is a setting's name (and, with its parents, its path), doc its
@@ -29,11 +31,12 @@ type Config struct {
 	Plugins   []Plugin  `yaml:"plugins" flag:"-" doc:"Plugins with settings of their own, with a checksum, or outside plugin_dir."`
 	Providers Providers `yaml:"providers" doc:"Settings of the providers that come with Coopr."`
 
-	Log     Log     `yaml:"log" doc:"The log, which is written to standard error."`
-	Raft    Raft    `yaml:"raft" doc:"The replicated state."`
-	Audit   Audit   `yaml:"audit" doc:"Limits of the audit log. They must be the same on every eligible agent, as the leader prunes the log."`
-	Orphans Orphans `yaml:"orphans" doc:"Machines of providers that belong to no node. The settings must be the same on every eligible agent, as the leader searches."`
-	Limits  Limits  `yaml:"limits" doc:"Limits of what clients can make this agent do."`
+	Log       Log       `yaml:"log" doc:"The log, which is written to standard error."`
+	Raft      Raft      `yaml:"raft" doc:"The replicated state."`
+	Retention Retention `yaml:"retention" doc:"How long records of what has ended are kept. The settings of the state must be the same on every eligible agent, as the leader prunes it; logs and log_size are this agent's own."`
+	Audit     Audit     `yaml:"audit" doc:"Limits of the audit log. They must be the same on every eligible agent, as the leader prunes the log."`
+	Orphans   Orphans   `yaml:"orphans" doc:"Machines of providers that belong to no node. The settings must be the same on every eligible agent, as the leader searches."`
+	Limits    Limits    `yaml:"limits" doc:"Limits of what clients can make this agent do."`
 }
 
 // HTTP has the settings of the API's port.
@@ -67,13 +70,14 @@ type Worker struct {
 type Plugin struct {
 	Name     string   `yaml:"name" doc:"The plugin's name, such as provider-openstack."`
 	Path     string   `yaml:"path" doc:"Its executable: an absolute path, or a name in plugin_dir. In dev mode or without plugin_dir, the directory of the agent's own executable is searched too. Default: coopr-<name>."`
-	Checksum string   `yaml:"checksum" doc:"sha256:<hex> of the executable. An executable with another checksum is not started."`
+	Checksum string   `yaml:"checksum" doc:"sha256:<hex> of the executable, or of a descriptor followed by its program. Nothing else is started."`
 	Settings Settings `yaml:"settings" doc:"Passed to the plugin unchanged, as JSON in COOPR_PLUGIN_SETTINGS. They are never shown, as they may contain credentials."`
 }
 
 // Providers has the settings of the providers that come with Coopr.
 type Providers struct {
-	Local LocalProvider `yaml:"local" doc:"The local provider: its machines are directories and processes of this host."`
+	Endpoints []string      `yaml:"endpoints" doc:"Networks that providers of rented machines may call although their addresses lead to the agent's machine, to its links or to a metadata service, such as 127.0.0.0/8. In dev mode the default is loopback."`
+	Local     LocalProvider `yaml:"local" doc:"The local provider: its machines are directories and processes of this host."`
 }
 
 // LocalProvider has the settings of the local provider, whose machines live on the agent's host.
@@ -94,6 +98,23 @@ type Raft struct {
 	SnapshotInterval  time.Duration `yaml:"snapshot_interval" doc:"How often the agent checks whether a snapshot is due."`
 	SnapshotThreshold int           `yaml:"snapshot_threshold" doc:"Number of log entries since the last snapshot after which the next one is due."`
 	TrailingLogs      int           `yaml:"trailing_logs" doc:"Number of log entries that are kept before a snapshot, for followers that were away briefly."`
+}
+
+// Retention limits what is kept of things that have ended.
+type Retention struct {
+	Clusters     time.Duration `yaml:"clusters" doc:"How long a terminated cluster is kept, with its operations and plans. The audit log keeps what was done."`
+	ClusterCount int           `yaml:"cluster_count" doc:"Largest number of terminated clusters that are kept. The oldest go first."`
+	Operations   time.Duration `yaml:"operations" doc:"How long the operations of other clusters are kept after their end, with their plans."`
+	Requests     time.Duration `yaml:"requests" doc:"How long request ids are remembered. A request that is repeated within this time is carried out once."`
+	Logs         time.Duration `yaml:"logs" doc:"How long this agent keeps the output of tasks."`
+	LogSize      Size          `yaml:"log_size" doc:"Largest total size of the output of tasks on this agent. The oldest goes first."`
+}
+
+// Shown returns the settings as the API shows them.
+func (r Retention) Shown() model.Retention {
+	ms := func(d time.Duration) model.Millis { return model.Millis(d.Milliseconds()) }
+	return model.Retention{Clusters: ms(r.Clusters), ClusterCount: r.ClusterCount, Operations: ms(r.Operations), Requests: ms(r.Requests),
+		Logs: ms(r.Logs), LogSize: int64(r.LogSize)}
 }
 
 // Audit limits the audit log. The first limit that is reached applies.
@@ -143,6 +164,10 @@ func Default(dev bool) Config {
 			Store: "boltdb", Multiplier: 1,
 			SnapshotInterval: 2 * time.Minute, SnapshotThreshold: 8192, TrailingLogs: 10240,
 		},
+		Retention: Retention{
+			Clusters: 7 * 24 * time.Hour, ClusterCount: 2000, Operations: 30 * 24 * time.Hour, Requests: 24 * time.Hour,
+			Logs: 30 * 24 * time.Hour, LogSize: 1 << 30,
+		},
 		Audit:   Audit{Retention: 90 * 24 * time.Hour, Records: 5_000_000, Memory: 256 << 20},
 		Orphans: Orphans{Every: 10 * time.Minute, Grace: time.Hour},
 		Limits:  Limits{Body: 16 << 20, Resource: 64 << 20, Resources: 1 << 30, HTTPConns: 256, PeerConns: 256, Watches: 4096},
@@ -154,6 +179,7 @@ func Default(dev bool) Config {
 		c.Peer.Addr = "127.0.0.1:" + PeerPort
 		c.Gossip.Addr = "127.0.0.1:" + GossipPort
 		c.BootstrapExpect = 1
+		c.Providers.Endpoints = []string{"127.0.0.0/8", "::1/128"}
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -115,7 +116,7 @@ func (l *loader) files(paths []string, c *Config) {
 
 // reason returns an error of the file system without the path, which is the subject of the fault.
 func reason(err error) string {
-	if pe, ok := err.(*fs.PathError); ok {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Sprintf("the file cannot be read: %v", pe.Err)
 	}
 	return err.Error()

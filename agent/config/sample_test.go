@@ -47,7 +47,7 @@ const samplePlugins = `#plugins:
 #  - name: provider-openstack
 #    # Its executable: an absolute path, or a name in plugin_dir. Default: coopr-<name>.
 #    path: coopr-provider-openstack
-#    # sha256:<hex> of the executable. An executable with another checksum is not started.
+#    # sha256:<hex> of the executable, or of a descriptor followed by its program. Nothing else is started.
 #    checksum: sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 #    # Passed to the plugin unchanged, as JSON in COOPR_PLUGIN_SETTINGS. They are never shown, as they may contain
 #    # credentials.

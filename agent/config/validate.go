@@ -60,6 +60,7 @@ func (c Config) check() model.Faults {
 	}
 	k.between("limits.http_conns", c.Limits.HTTPConns, 0, 1<<20)
 	k.between("limits.peer_conns", c.Limits.PeerConns, 0, 1<<20)
+	c.checkRetention(k)
 	if c.Audit.Retention < time.Hour {
 		k.fault("audit.retention", "%v: it must be at least an hour", c.Audit.Retention)
 	}
@@ -75,6 +76,24 @@ func (c Config) check() model.Faults {
 	}
 	k.between("limits.watches", c.Limits.Watches, 0, 1<<20)
 	return k.faults
+}
+
+func (c Config) checkRetention(k *checks) {
+	r := c.Retention
+	for _, s := range []struct {
+		path  string
+		value time.Duration
+	}{
+		{"clusters", r.Clusters}, {"operations", r.Operations}, {"requests", r.Requests}, {"logs", r.Logs},
+	} {
+		if s.value < time.Minute {
+			k.fault("retention."+s.path, "%v: it must be at least a minute", s.value)
+		}
+	}
+	k.between("retention.cluster_count", r.ClusterCount, 1, 1<<20)
+	if r.LogSize < 1<<20 {
+		k.fault("retention.log_size", "%v: it must be at least 1MiB", r.LogSize)
+	}
 }
 
 func (k *checks) name(path, value string, required bool) {
@@ -170,6 +189,11 @@ var hostPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9]
 func validHost(name string) bool { return len(name) <= 253 && hostPattern.MatchString(name) }
 
 func (c Config) checkMesh(k *checks) {
+	for i, network := range c.Providers.Endpoints {
+		if _, err := netip.ParsePrefix(network); err != nil {
+			k.fault(fmt.Sprintf("providers.endpoints[%d]", i), "%q: write it as a network, such as 127.0.0.0/8", network)
+		}
+	}
 	for i, addr := range c.Join {
 		path := fmt.Sprintf("join[%d]", i)
 		if _, err := netip.ParseAddr(addr); err == nil {

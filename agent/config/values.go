@@ -30,11 +30,20 @@ func (s Secret) String() string {
 	return redacted
 }
 
-func (s Secret) GoString() string             { return s.String() }
-func (s Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, s.String()) }
-func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
+// GoString prints no more than whether there is a value.
+func (s Secret) GoString() string { return s.String() }
+
+// Format prints no more than whether there is a value.
+func (s Secret) Format(f fmt.State, _ rune) { io.WriteString(f, s.String()) }
+
+// LogValue logs no more than whether there is a value.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText writes no more than whether there is a value.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-func (s Secret) MarshalYAML() (any, error)    { return s.String(), nil }
+
+// MarshalYAML writes no more than whether there is a value.
+func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }
 
 // Settings has a plugin's own settings. It prints their names, but not their values.
 type Settings map[string]any
@@ -47,12 +56,22 @@ func (s Settings) shown() map[string]string {
 	return out
 }
 
-func (s Settings) String() string               { return fmt.Sprint(s.shown()) }
-func (s Settings) GoString() string             { return s.String() }
-func (s Settings) Format(f fmt.State, _ rune)   { io.WriteString(f, s.String()) }
-func (s Settings) LogValue() slog.Value         { return slog.AnyValue(s.shown()) }
+func (s Settings) String() string { return fmt.Sprint(s.shown()) }
+
+// GoString prints the names of the settings only.
+func (s Settings) GoString() string { return s.String() }
+
+// Format prints the names of the settings only.
+func (s Settings) Format(f fmt.State, _ rune) { io.WriteString(f, s.String()) }
+
+// LogValue logs the names of the settings only.
+func (s Settings) LogValue() slog.Value { return slog.AnyValue(s.shown()) }
+
+// MarshalJSON writes the names of the settings only.
 func (s Settings) MarshalJSON() ([]byte, error) { return json.Marshal(s.shown()) }
-func (s Settings) MarshalYAML() (any, error)    { return s.shown(), nil }
+
+// MarshalYAML writes the names of the settings only.
+func (s Settings) MarshalYAML() (any, error) { return s.shown(), nil }
 
 // Size is a number of bytes, written as 4096, 64KiB, 16MiB or 1GiB.
 type Size int64

@@ -28,6 +28,8 @@ type PluginsConfig struct {
 	DataDir string          // of the agent
 	// LocalRoot is the folder of local nodes. Default: local in DataDir.
 	LocalRoot string
+	// Endpoints are the networks that providers may call beyond the usual ones.
+	Endpoints []string
 	// Changed is called when the plugins have changed.
 	Changed func()
 	Logger  *slog.Logger
@@ -51,7 +53,8 @@ func OpenPlugins(cfg PluginsConfig) (h *host.Host, machine string, err error) {
 	}
 	c := host.Config{
 		Dirs: dirs, DataDir: filepath.Join(cfg.DataDir, "plugins"), Logger: cfg.Logger,
-		Env:      []string{"COOPR_LOCAL_ROOT=" + root, "COOPR_BIN=" + bin, "PATH=" + bin + ":" + systemPath},
+		Env: []string{"COOPR_LOCAL_ROOT=" + root, "COOPR_BIN=" + bin, "PATH=" + bin + ":" + systemPath,
+			"COOPR_ENDPOINTS=" + strings.Join(cfg.Endpoints, ",")},
 		OnChange: cfg.Changed,
 	}
 	for _, p := range cfg.Plugins {

@@ -18,7 +18,7 @@ type Config struct {
 	Logger  *slog.Logger
 }
 
-// Listen binds the port of the API. It speaks TLS except on loopback in dev mode and
+// Listen binds the port of the API. It uses TLS except on loopback in dev mode and
 // behind a proxy that the configuration names.
 func Listen(cfg Config) (net.Listener, error) {
 	settings := cfg.Settings()

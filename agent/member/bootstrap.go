@@ -63,7 +63,7 @@ func (m *Member) bootstrap(ctx context.Context) error {
 	}
 }
 
-// decideBootstrap asks the other agents what they know of Raft and decides. group
+// decideBootstrap asks the other agents for their status in Raft and decides. group
 // reports whether one of them belongs to a Raft group.
 func (m *Member) decideBootstrap(ctx context.Context) (d mesh.Decision, group bool) {
 	answers := map[string]mesh.RaftState{m.cfg.ID: {}}

@@ -60,8 +60,9 @@ func noAgentFor(providerType string) error {
 }
 
 // List returns the machines that a provider made. It asks one agent or, if each
-// agent sees only its own machines, all of them. hosts has the machines of the
-// agents that answered; complete reports whether the list is complete.
+// agent sees only the machines of its own host, all of them. hosts has the names
+// of the hosts whose agents answered. complete reports whether found has every
+// machine. found and hosts are valid even if there is an error.
 func (i inventory) List(ctx context.Context, p *model.Provider, tenant string) (found []*pb.Resource, hosts map[string]bool, complete bool,
 	err error) {
 	fields, err := json.Marshal(p.Provisioner)
@@ -99,8 +100,8 @@ func (i inventory) List(ctx context.Context, p *model.Provider, tenant string) (
 	return found, hosts, every && all && errs == nil, errs
 }
 
-// list lists the machines that one agent's plugin sees, and returns the name of
-// that agent's own machine.
+// list returns the machines that one agent's plugin sees, and the name of the
+// agent's host.
 func (i inventory) list(ctx context.Context, a model.Agent, req *pb.ListResourcesRequest) (found []*pb.Resource, host string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

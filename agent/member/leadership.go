@@ -15,7 +15,6 @@ import (
 	"github.com/coopr/coopr/consensus/duty/watch"
 	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
-	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -29,10 +28,8 @@ type LeaderConfig struct {
 	// Rank asks a plugin for the comparator of a request. It may be nil.
 	Rank func(context.Context, model.RankingQuestion) (*model.Ranking, error)
 
-	// The audit log keeps records for AuditRetention, up to a number of records
-	// and a number of bytes.
-	AuditRetention            time.Duration
-	AuditRecords, AuditMemory uint64
+	// Retention is how long the state keeps what has ended.
+	Retention janitor.Retention
 
 	// Providers are searched for orphaned machines every OrphanInterval. If
 	// DeleteOrphans is set, an orphan older than OrphanGrace is removed.
@@ -47,6 +44,7 @@ type Leadership struct {
 	Watcher      *watch.Controller
 	Sites        *sites.Controller
 	Orphans      *janitor.Orphans
+	Janitor      *janitor.Janitor
 	broken       chan brokenSession
 }
 
@@ -71,6 +69,14 @@ func (m *Member) duties() []leader.Duty {
 		}),
 		broken: make(chan brokenSession, 1024),
 	}
+	l.Janitor = janitor.New(janitor.Config{
+		Machine: m.Machine, Propose: m.Propose, Logger: log, Retention: cfg.Retention,
+		Delete: func(ctx context.Context, cl *model.Cluster) error {
+			who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
+			_, _, err := l.Orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
+			return err
+		},
+	})
 	m.lead.Store(l)
 	voterDuty, err := voters.NewController(voters.Config{
 		Group: m.Group, Candidates: func() []voters.Candidate { return candidates(m.cfg.Mesh.Members(), d.Live()) }, Admit: m.admit, Logger: log,
@@ -86,15 +92,7 @@ func (m *Member) duties() []leader.Duty {
 		l.Sites,
 		recovery.New(recovery.Config{Machine: m.Machine, Start: l.Orchestrator, Logger: log}),
 		m.runs(l),
-		janitor.New(janitor.Config{
-			Machine: m.Machine, Propose: m.Propose, Logger: log, Audit: cfg.AuditRetention, AuditRecords: cfg.AuditRecords,
-			AuditMemory: cfg.AuditMemory,
-			Delete: func(ctx context.Context, cl *model.Cluster) error {
-				who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
-				_, _, err := l.Orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
-				return err
-			},
-		}),
+		l.Janitor,
 		l.Orphans,
 		voterDuty,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
@@ -111,9 +109,8 @@ func (m *Member) runs(l *Leadership) *runs.Controller {
 
 // firstLeases lets an operation start together with its first leases, in one
 // log entry.
-func firstLeases(d *dispatch.Dispatcher) func(context.Context, *operation.Prepared) (*pb.Lease,
-	func(context.Context, state.Answer, error)) {
-	return func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error)) {
+func firstLeases(d *dispatch.Dispatcher) func(context.Context, *operation.Prepared) (*pb.Lease, func()) {
+	return func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func()) {
 		nodes := make(map[string]*model.Node, len(p.Nodes))
 		for i := range p.Nodes {
 			nodes[p.Nodes[i].ID] = &p.Nodes[i]

@@ -41,7 +41,7 @@ func NewLocator(s *Supervisor) *Locator {
 }
 
 // Leader returns the id and the peer address of the leader, which may be this
-// agent. It asks other agents if this one is no member of the Raft group.
+// agent. It asks other agents if this one is not a member of the Raft group.
 func (l *Locator) Leader(ctx context.Context) (id, addr string, err error) {
 	if g := l.group(); g != nil {
 		if id, addr := g.Leader(); id != "" {

@@ -28,10 +28,10 @@ func (m *Member) Leadership() (l *Leadership, ok bool) {
 	return l, l != nil && ready
 }
 
-// statusTimeout bounds the question what another agent knows of Raft.
+// statusTimeout bounds a request for another agent's status in Raft.
 const statusTimeout = time.Second
 
-// askStatus asks the agent at a peer address what it knows of Raft. mesh is set if
+// askStatus asks the agent at a peer address for its status in Raft. mesh is set if
 // that agent is a candidate for this one's Raft group.
 func askStatus(ctx context.Context, peers Peers, addr, mesh string) (*pb.StatusResponse, error) {
 	c, err := peers.Client(addr)

@@ -18,8 +18,8 @@ type Server struct {
 }
 
 // Status returns what this agent knows of the Raft group. It fails with
-// codes.Unavailable while the member of an eligible agent is down: the agent does
-// not know then what its disk holds, and "no state" would be believed.
+// codes.Unavailable while the member of an eligible agent is down: the contents of
+// its disk are not known then, and the caller would trust the answer "no state".
 func (s Server) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusResponse, error) {
 	cfg := &s.Supervisor.cfg
 	out := &pb.StatusResponse{Id: cfg.ID, BootstrapExpect: uint32(cfg.BootstrapExpect), Build: s.Build, FeatureLevel: state.FeatureLevel}

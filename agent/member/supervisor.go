@@ -58,6 +58,8 @@ type Config struct {
 	// OpenStores opens the log and the snapshots. It is called for each life of
 	// the member, as a sick disk ends one.
 	OpenStores func() (*logstore.Stores, error)
+	// PutAside puts damaged stores aside and returns where they are. nil means that they stay as they are.
+	PutAside func(reason error) (string, error)
 	// NewTransport returns the transport of one life of the member.
 	NewTransport func() Transport
 	Timing       raftgroup.Timing
@@ -139,6 +141,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			return nil
 		}
 		s.cfg.Logger.Error("the Raft member stopped; it is started again after a pause", "error", err, "pause", pause)
+		if errors.Is(err, logstore.ErrDamaged) {
+			s.putAside(ctx, err)
+		}
 		if time.Since(start) > time.Minute {
 			pause = time.Second
 		}

@@ -20,7 +20,7 @@ func candidates(members []mesh.Member, live map[string]int) []voters.Candidate {
 }
 
 // candidate returns an agent as a candidate; session reports whether it has a
-// session with this leader. A record of the registry is no sign of life: after an
+// session with this leader. A record of the registry is not a sign of life: after an
 // operator has recovered a lost quorum, the registry still lists dead agents as
 // they were.
 func candidate(m mesh.Member, session bool) voters.Candidate {

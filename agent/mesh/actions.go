@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
+
+	"github.com/hashicorp/serf/serf"
 )
 
 // ErrStopped is returned by methods that need the network after Run has returned.
@@ -80,8 +83,8 @@ func (m *Mesh) announceLoop(ctx context.Context) {
 	}
 }
 
-// Leave says goodbye, so that other agents see this one as left at once, and waits until the news has spread (a second or
-// a few). Afterwards the caller ends Run's context. If ctx ends first, the goodbye continues in the background.
+// Leave announces the departure, so that other agents see this one as left at once, and waits until the news has spread (a
+// second or a few). Afterwards the caller ends Run's context. If ctx ends first, the news spreads in the background.
 func (m *Mesh) Leave(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err
@@ -110,7 +113,7 @@ func (m *Mesh) Leave(ctx context.Context) error {
 		go func() {
 			defer close(done)
 			if err := s.Leave(); err != nil {
-				m.log.Warn("the mesh could not be told that this agent leaves; the others will detect it", "error", err)
+				m.log.Warn("this agent could not announce to the mesh that it leaves; the others will detect it", "error", err)
 			}
 		}()
 	}
@@ -130,14 +133,49 @@ func (m *Mesh) Remove(ctx context.Context, id string) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
-	member, ok := m.view.member(id)
-	if !ok || member.Gossip == StatusNone {
-		return fmt.Errorf("remove agent %s: %w", id, ErrUnknown)
-	}
+	member, _ := m.view.member(id)
 	if member.Gossip.Alive() {
 		return fmt.Errorf("remove agent %s (%s): %w: stop it first", id, member.Name, ErrAlive)
 	}
+	// The view may have forgotten the agent, as the registry has it no more.
+	if _, ok := m.now().member(id); !ok && member.Gossip == StatusNone {
+		return fmt.Errorf("remove agent %s: %w", id, ErrUnknown)
+	}
 	return m.background(ctx, func() error { return m.now().serf.RemoveFailedNodePrune(id) })
+}
+
+// pruneAfter is how long an agent waits before it removes a removed agent from gossip itself. By then
+// the removal by another agent has usually arrived.
+const pruneAfter = 5 * time.Second
+
+// pruneLoop removes agents from gossip that the registry has no more, until ctx ends. Remove reaches all
+// agents but those that are cut off at the time, and only if the agent that removes knows of the death.
+func (m *Mesh) pruneLoop(ctx context.Context) {
+	for {
+		select {
+		case <-m.view.prune:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(pruneAfter):
+		case <-ctx.Done():
+			return
+		}
+		gone := m.view.gone()
+		if len(gone) == 0 {
+			continue
+		}
+		g := m.now()
+		for _, sm := range g.serf.Members() {
+			if !gone[sm.Name] || sm.Status != serf.StatusFailed && sm.Status != serf.StatusLeft {
+				continue
+			}
+			if err := m.background(ctx, func() error { return g.serf.RemoveFailedNodePrune(sm.Name) }); err != nil {
+				m.log.Debug("the removal of an agent could not be announced in time", "agent", sm.Name, "error", err)
+			}
+		}
+	}
 }
 
 // Answers probes an agent, whatever the view has of it, and reports whether it answers. A dead agent is detected within two

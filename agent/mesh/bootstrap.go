@@ -24,7 +24,7 @@ type Decision struct {
 	Why string
 }
 
-// ShouldBootstrap decides whether a mesh without a Raft group starts one now, and with whom. It is pure: the caller
+// ShouldBootstrap decides whether a mesh without a Raft group starts one now, and with which agents. It is pure: the caller
 // watches the members, asks the agents in Ask over peer RPC, and calls again with their answers.
 //
 // A group starts when at least expect eligible agents with the same expectation are alive, and each of them has answered

@@ -13,8 +13,8 @@ import (
 const doubtTries = 3
 
 // doubter probes agents that gossip has declared failed. In a mesh of hundreds of agents, every piece of news misses a few
-// of them. An agent that heard of a suspicion but not of its refutation would consider the suspect dead for minutes. So a
-// large mesh does not believe in a failure before the agent was probed.
+// of them. An agent that received a suspicion but not its refutation would consider the suspect dead for minutes. So in a
+// large mesh, a failure is probed before it counts.
 type doubter struct {
 	m    *Mesh
 	meet sync.Mutex // one exchange at a time
@@ -45,7 +45,7 @@ func (d *doubter) ask(ctx context.Context, g *generation, id string) {
 	}
 }
 
-// tell exchanges the membership with a suspect, so that it hears of the suspicion.
+// tell exchanges the membership with a suspect, so that the suspect learns of the suspicion and can refute it.
 func (d *doubter) tell(id string) {
 	member, _ := d.m.view.member(id)
 	addr, err := netip.ParseAddrPort(member.Addr)
@@ -55,7 +55,7 @@ func (d *doubter) tell(id string) {
 		d.meet.Unlock()
 	}
 	if err != nil {
-		d.m.log.Debug("a suspect could not be told that it counts as failed", "agent", id, "error", err)
+		d.m.log.Debug("a suspect could not be informed that it counts as failed", "agent", id, "error", err)
 	}
 }
 

@@ -177,7 +177,7 @@ func (m *Mesh) meetAgain(ctx context.Context, g *generation) {
 	}
 }
 
-// missed marks an agent as failed that did not answer and of which a generation has not heard.
+// missed marks an agent as failed if it did not answer and is unknown to the generation.
 func (m *Mesh) missed(g *generation, member Member) {
 	if m.now() != g { // the next generation probes by itself
 		return

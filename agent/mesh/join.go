@@ -68,6 +68,10 @@ func (m *Mesh) contact(target netip.AddrPort) error {
 	g := m.now()
 	fresh := g.serf.NumNodes() == 1
 	if _, err := g.serf.Join([]string{target.String()}, true); err != nil {
+		var list interface{ WrappedErrors() []error } // it has an error for each address, and here there is one
+		if errors.As(err, &list) && len(list.WrappedErrors()) == 1 {
+			err = list.WrappedErrors()[0]
+		}
 		return fmt.Errorf("join %s: %w", target, err)
 	}
 	if fresh && g.profile == calm && g.serf.NumNodes() > quickUpTo {
@@ -207,9 +211,9 @@ func (j joiner) candidates(ctx context.Context) []netip.AddrPort {
 	return out
 }
 
-// try contacts targets until enough have answered. After the first answer it skips targets that are known to be in the
-// mesh: in a large mesh a contact is expensive, and more than one is needed only to join parts of a mesh that have not
-// met. It runs on the join loop; the transport ends its dials at shutdown.
+// try contacts targets until enough have answered. A contact exchanges the whole membership, which is expensive in a
+// large mesh. After the first answer try therefore skips targets that gossip knows to be alive. The others may belong to
+// a part of the mesh that has not met this one. It runs on the join loop; the transport ends its dials at shutdown.
 func (j joiner) try(ctx context.Context, targets []netip.AddrPort, enough int) (joined int, err error) {
 	var faults []error
 	for _, target := range targets {

@@ -40,10 +40,10 @@ func loadKeyring(path string, key []byte) (*memberlist.Keyring, error) {
 func decodeKeyring(raw []byte) (*memberlist.Keyring, error) {
 	var keys [][]byte
 	if err := json.Unmarshal(raw, &keys); err != nil {
-		return nil, errors.New("it is not a list of keys") // the error of the library could quote a key
+		return nil, errors.New("the file is not a list of keys") // the error of the library could quote a key
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("it holds no key")
+		return nil, errors.New("the file holds no key")
 	}
 	return memberlist.NewKeyring(keys, keys[0])
 }

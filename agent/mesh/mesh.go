@@ -152,6 +152,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 			helpers.Go(func() { m.announceLoop(inner) })
 			helpers.Go(func() { joiner{m}.run(inner) })
 			helpers.Go(func() { m.rememberLoop(inner) })
+			helpers.Go(func() { m.pruneLoop(inner) })
 		} else {
 			helpers.Go(func() { m.reenter(inner, g) })
 		}

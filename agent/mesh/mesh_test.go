@@ -285,7 +285,7 @@ func TestLeaveWhenCutOffGivesUp(t *testing.T) {
 		l.f.Partition(fabric.Blackhole, []string{ipOf(2)})
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
-		if err := nodes[2].Leave(ctx); err != context.DeadlineExceeded {
+		if err := nodes[2].Leave(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		nodes[2].stop(t) // while it is leaving

@@ -27,8 +27,8 @@ type peersFile struct {
 // rememberEvery bounds how often the peers file is written.
 const rememberEvery = 5 * time.Second
 
-// loadPeers reads the peers file and returns this agent's last address and epoch. If the file cannot be read, the agent
-// joins through the configured addresses.
+// loadPeers sets m.peers from the peers file and returns this agent's last address and epoch. If there is no such file, or
+// it cannot be read, loadPeers returns "" and 0, and the agent joins through the configured addresses only.
 func (m *Mesh) loadPeers() (addr string, epoch uint64) {
 	if m.cfg.PeersFile == "" {
 		return "", 0
@@ -79,8 +79,9 @@ func (m *Mesh) savePeers() {
 			file.Peers = append(file.Peers, peer{member.ID, member.Addr})
 		}
 	}
-	if len(file.Peers) == 0 {
-		file.Peers = slices.Clone(m.peers) // this agent is alone: keep what was known before
+	if len(file.Peers) == 0 { // this agent is alone: keep what was known before
+		gone := m.view.gone()
+		file.Peers = slices.DeleteFunc(slices.Clone(m.peers), func(p peer) bool { return gone[p.ID] })
 	}
 	raw, err := json.MarshalIndent(file, "", "  ")
 	if err == nil {

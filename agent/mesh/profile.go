@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Profile has the intervals of gossip. The zero value stands for the profile that fits the number of agents.
+// Profile has the intervals of gossip. The zero value means the profile that fits the number of agents.
 type Profile struct {
 	// ProbeInterval is how often an agent probes another one. After ProbeTimeout without an answer it asks third parties to
 	// probe.
@@ -41,8 +41,8 @@ var quick = Profile{
 
 // calm survives storms. With the intervals of quick, hundreds of agents that start together or share a few cores reach a
 // state in which late answers cause suspicions, and suspicions cause even later answers: each suspicion and each
-// refutation is sent to every agent, as often as RetransmitMult says. With a factor of two, news misses two or three of a
-// thousand agents, which the registry and doubter correct. calm detects a failure in about twenty seconds; the leader
+// refutation is sent to every agent, as often as RetransmitMult requires. With a factor of two, news misses two or three of
+// a thousand agents, which the registry and doubter correct. calm detects a failure in about twenty seconds; the leader
 // detects it in one second, when the agent's session breaks (BenchmarkMesh500).
 var calm = Profile{
 	ProbeInterval: time.Second, ProbeTimeout: 500 * time.Millisecond, SlowDown: 8,

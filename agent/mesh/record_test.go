@@ -1,6 +1,11 @@
 package mesh
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,4 +162,68 @@ func TestAnAgentIsAskedItself(t *testing.T) {
 			t.Error("an answer from nobody")
 		}
 	})
+}
+
+// An agent that the registry has no more is gone from every view, whoever removed it from gossip: nobody
+// did, an agent that knew of its death, or one while another agent was cut off. It is back when it lives
+// again.
+func TestRemovedFromTheRegistry(t *testing.T) {
+	for name, remove := range map[string]bool{"gossip keeps it": false, "gossip removes it": true} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, 6, func(l *lab) {
+				dir := t.TempDir()
+				file := func(i int) string { return fmt.Sprintf("%s/peers-%d.json", dir, i) }
+				var nodes []*node
+				for i := range 4 {
+					nodes = append(nodes, l.start(i, ipOf(i), func(c *Config) { c.PeersFile = file(i) }))
+				}
+				l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 4))
+				records := []Member{recorded(nodes[0], StatusAlive), recorded(nodes[1], StatusAlive), recorded(nodes[2], StatusAlive)}
+				last := append(slices.Clone(records), recorded(nodes[3], StatusAlive))
+				for _, n := range nodes[:3] {
+					n.Repair(last)
+				}
+				victim := nodes[3]
+				victim.host.PowerOff()
+				victim.stop(t)
+				l.within(time.Minute, "the death is known", sees(nodes[:3], victim.cfg.ID, StatusFailed))
+				l.f.Partition(fabric.Blackhole, []string{ipOf(2)})
+				for _, n := range nodes[:2] {
+					n.Repair(records)
+				}
+				if !sees(nodes[:2], victim.cfg.ID, StatusNone)() {
+					t.Error("it is still in a view")
+				}
+				if remove {
+					if err := nodes[0].Remove(context.Background(), victim.cfg.ID); err != nil {
+						t.Error(err)
+					}
+				}
+				time.Sleep(time.Minute)
+				l.f.Heal()
+				nodes[2].Repair(records)
+				l.within(time.Minute, "the three", all(nodes[:3], StatusAlive, 3))
+				for range 300 {
+					time.Sleep(time.Second)
+					if !sees(nodes[:3], victim.cfg.ID, StatusNone)() {
+						t.Fatal("it came back from the dead")
+					}
+				}
+				for i := range 3 {
+					raw, err := os.ReadFile(file(i))
+					if err != nil || strings.Contains(string(raw), victim.cfg.ID) {
+						t.Errorf("the peers of agent %d: %s, %v", i, raw, err)
+					}
+					for _, sm := range nodes[i].now().serf.Members() {
+						if sm.Name == victim.cfg.ID {
+							t.Errorf("agent %d: gossip has it as %s", i, sm.Status)
+						}
+					}
+				}
+				victim.host.Start()
+				back := l.start(3, ipOf(3), nil)
+				l.within(2*time.Minute, "it is back", all(append(slices.Clone(nodes[:3]), back), StatusAlive, 4))
+			})
+		})
+	}
 }

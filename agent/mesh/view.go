@@ -15,11 +15,15 @@ type view struct {
 	mu     sync.Mutex
 	gossip map[string]Member
 	record []Member // the agent registry, ordered by id
-	merged map[string]Member
-	sorted []Member // nil: out of date
-	alive  int      // of merged
-	heard  int      // entries of merged that are alive according to gossip
-	subs   map[chan struct{}]struct{}
+	// removed has the epochs of the agents that the registry has no more. What gossip still has of
+	// their deaths does not count.
+	removed map[string]uint64
+	prune   chan struct{} // removed has changed
+	merged  map[string]Member
+	sorted  []Member // nil: out of date
+	alive   int      // of merged
+	heard   int      // entries of merged that are alive according to gossip
+	subs    map[chan struct{}]struct{}
 }
 
 func newView(self string, me Member) *view {
@@ -27,7 +31,7 @@ func newView(self string, me Member) *view {
 	return &view{
 		self:   self,
 		gossip: map[string]Member{self: me}, merged: map[string]Member{self: me}, alive: 1, heard: 1,
-		subs: map[chan struct{}]struct{}{},
+		removed: map[string]uint64{}, prune: make(chan struct{}, 1), subs: map[chan struct{}]struct{}{},
 	}
 }
 
@@ -35,8 +39,25 @@ func newView(self string, me Member) *view {
 func (v *view) gossiped(m Member) (before, after Member) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if epoch, ok := v.removed[m.ID]; ok {
+		if !m.Status.Alive() && m.Epoch <= epoch {
+			return v.merged[m.ID], v.merged[m.ID]
+		}
+		delete(v.removed, m.ID) // it is back
+	}
 	v.gossip[m.ID] = m
 	return v.merge(m.ID)
+}
+
+// gone returns the agents that were removed and are not back.
+func (v *view) gone() map[string]bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := make(map[string]bool, len(v.removed))
+	for id := range v.removed {
+		out[id] = true
+	}
+	return out
 }
 
 // forget removes an agent from the gossip part of the view.
@@ -79,7 +100,9 @@ func (v *view) recorded(records []Member) (changed bool) {
 		var id string
 		switch {
 		case len(records) == 0 || len(old) > 0 && old[0].ID < records[0].ID:
-			id, old = old[0].ID, old[1:]
+			id = old[0].ID
+			v.dropped(old[0])
+			old = old[1:]
 		case len(old) == 0 || records[0].ID < old[0].ID:
 			id, records = records[0].ID, records[1:]
 		default:
@@ -93,6 +116,17 @@ func (v *view) recorded(records []Member) (changed bool) {
 		changed = changed || before != after
 	}
 	return changed
+}
+
+// dropped notes that the registry has an agent no more. An agent that is dead according to gossip is
+// forgotten. The caller holds v.mu.
+func (v *view) dropped(m Member) {
+	g := v.gossip[m.ID]
+	if m.ID == v.self || g.Status.Alive() {
+		return
+	}
+	delete(v.gossip, m.ID)
+	v.removed[m.ID] = max(m.Epoch, g.Epoch)
 }
 
 // inRecord returns an agent's entry in the registry. The caller holds v.mu.
@@ -227,6 +261,7 @@ func (m *Mesh) Repair(records []Member) {
 		signal(m.remember)
 		signal(m.rejoin)
 		signal(m.resized)
+		signal(m.view.prune)
 	}
 }
 

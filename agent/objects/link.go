@@ -183,7 +183,7 @@ func (p *link) open(ctx context.Context) error {
 // if there are two.
 func (p *link) stays(l *line) bool { return l.opened == (p.r.cfg.Self < p.agent) }
 
-// begin uses a new line for writing, unless the present one stays. again tells that the
+// begin uses a new line for writing, unless the present one stays. again reports that the
 // other end had lost its line.
 func (p *link) begin(l *line, again bool) {
 	p.mu.Lock()

@@ -18,9 +18,10 @@ import (
 
 // Random ordered sites over real runtimes in simulated time: runtimes die, lose touch
 // with the leader and find it again, hosts of nodes move, streams break, acts fail
-// or are torn, generations come and go. Nothing moves without what it needs or
-// under what relies on it, and in the end all is where it should be. HOME_SEEDS
-// says how many sites, from HOME_FROM on.
+// or are torn, generations come and go. No object moves while a provider is not in
+// the state that it needs, or while a dependent relies on it, and in the end every
+// object is in its preferred state. HOME_SEEDS is the number of sites, HOME_FROM
+// the first seed.
 func TestRandomSites(t *testing.T) {
 	number := func(name string, fallback uint64) uint64 {
 		if n, err := strconv.ParseUint(os.Getenv(name), 10, 32); err == nil {
@@ -112,7 +113,7 @@ func (w *ward) touch(agent string, yes bool) {
 	w.runtimes[agent].touch = yes
 }
 
-// session gives an agent a session with another leader.
+// session begins a session of an agent with another leader.
 func (w *ward) session(agent, name string) {
 	w.mu.Lock()
 	w.runtimes[agent].session, w.runtimes[agent].told = name, map[uint64]string{}
@@ -140,9 +141,9 @@ func (w *ward) await(what string, so func() bool) {
 	}
 }
 
-// oracle watches S1 and S2: it looks at what is in place and at work, not at what
-// runtimes believe. Where an object is the same in two generations on their way, what
-// it needs may be either's.
+// oracle checks S1 and S2 by the real states of objects and the acts that run, not by the
+// data of the runtimes. While two generations that share an object are being applied, the
+// object's needs may be those of either.
 func oracle(w *ward) {
 	relied := map[string]int{}
 	moves := map[string][2]string{"start": {"down", "up"}, "stop": {"up", "down"}, "restart": {"outdated", "up"},

@@ -44,8 +44,8 @@ type Job struct {
 type Config struct {
 	Self string // the agent's id
 	// Session returns the id of the worker's session with the leader, or "". InTouch
-	// reports whether what was assigned to this agent under the session is certainly still
-	// its own.
+	// reports whether the session is certainly still valid, so that no other agent has the
+	// hosts that were assigned under it.
 	Session func() string
 	InTouch func() bool
 	// Report sends a report to the leader. Reports arrive in order, and none is lost while
@@ -84,14 +84,21 @@ func New(cfg Config) *Runtime {
 	if cfg.Parallel == 0 {
 		cfg.Parallel = 64
 	}
-	r := &Runtime{cfg: cfg, process: rand.Text(), begun: time.Now(), slots: make(chan struct{}, cfg.Parallel), runners: map[siteKey]*siteRunner{}, links: map[string]*link{}}
+	r := &Runtime{
+		cfg:     cfg,
+		process: rand.Text(),
+		begun:   time.Now(),
+		slots:   make(chan struct{}, cfg.Parallel),
+		runners: map[siteKey]*siteRunner{},
+		links:   map[string]*link{},
+	}
 	r.queue = loop.New(loop.Config[siteKey]{Reconcile: r.reconcile, Parallel: max(4, runtime.GOMAXPROCS(0))})
 	return r
 }
 
 // Process returns a name of this Runtime that no other one has, also not one of an
-// earlier process of the same agent. The leader learns from it whether the objects that
-// it gave to the agent still run.
+// earlier process of the same agent. From the name the leader recognizes whether the agent
+// still runs the objects that were assigned to it.
 func (r *Runtime) Process() string { return r.process }
 
 // now returns the time in milliseconds, by a clock that never goes back and that begins
@@ -121,7 +128,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	return err
 }
 
-// reconcile lets the runner of a site do what is due.
+// reconcile lets the runner of a site start the acts that are due.
 func (r *Runtime) reconcile(ctx context.Context, key siteKey) (time.Time, error) {
 	r.mu.Lock()
 	x := r.runners[key]
@@ -233,7 +240,15 @@ func (r *Runtime) mayAct(session string) bool {
 }
 
 func toWire(m *object.Message) *pb.ChangeMessage {
-	out := &pb.ChangeMessage{From: uint32(m.From), To: uint32(m.To), FromInc: m.FromInc, ToInc: m.ToInc, Epoch: m.Epoch, Kind: uint32(m.Kind), State: uint32(m.State)}
+	out := &pb.ChangeMessage{
+		From:    uint32(m.From),
+		To:      uint32(m.To),
+		FromInc: m.FromInc,
+		ToInc:   m.ToInc,
+		Epoch:   m.Epoch,
+		Kind:    uint32(m.Kind),
+		State:   uint32(m.State),
+	}
 	for i, f := range []bool{m.Urgent, m.Held, m.Eager, m.Lazy} {
 		if f {
 			out.Flags |= 1 << i
@@ -247,6 +262,17 @@ func fromWire(m *pb.ChangeMessage) (object.Message, bool) {
 	if m.Kind < uint32(object.Request) || m.Kind > uint32(object.Resync) || m.State >= object.MaxStates || m.From > 1<<31-1 || m.To > 1<<31-1 {
 		return object.Message{}, false
 	}
-	return object.Message{From: object.ID(m.From), To: object.ID(m.To), FromInc: m.FromInc, ToInc: m.ToInc, Epoch: m.Epoch, Kind: object.Kind(m.Kind),
-		State: object.State(m.State), Urgent: m.Flags&1 != 0, Held: m.Flags&2 != 0, Eager: m.Flags&4 != 0, Lazy: m.Flags&8 != 0}, true
+	return object.Message{
+		From:    object.ID(m.From),
+		To:      object.ID(m.To),
+		FromInc: m.FromInc,
+		ToInc:   m.ToInc,
+		Epoch:   m.Epoch,
+		Kind:    object.Kind(m.Kind),
+		State:   object.State(m.State),
+		Urgent:  m.Flags&1 != 0,
+		Held:    m.Flags&2 != 0,
+		Eager:   m.Flags&4 != 0,
+		Lazy:    m.Flags&8 != 0,
+	}, true
 }

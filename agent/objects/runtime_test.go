@@ -68,8 +68,19 @@ type ended struct {
 }
 
 func newWard(t testing.TB, agents ...string) *ward {
-	w := &ward{t: t, record: &site.Record{Tenant: "t", Name: "s", Epoch: 1}, gens: map[uint64]*site.Generation{}, docs: map[uint64]*site.Document{}, sites: map[uint64]*object.Site{}, runtimes: map[string]*ended{},
-		reports: map[object.ID]*pb.ObjectReport{}, world: map[string]int{}, busy: map[string]bool{}, news: make(chan struct{}, 1), patient: 2 * time.Minute}
+	w := &ward{
+		t:        t,
+		record:   &site.Record{Tenant: "t", Name: "s", Epoch: 1},
+		gens:     map[uint64]*site.Generation{},
+		docs:     map[uint64]*site.Document{},
+		sites:    map[uint64]*object.Site{},
+		runtimes: map[string]*ended{},
+		reports:  map[object.ID]*pb.ObjectReport{},
+		world:    map[string]int{},
+		busy:     map[string]bool{},
+		news:     make(chan struct{}, 1),
+		patient:  2 * time.Minute,
+	}
 	for _, a := range agents {
 		w.start(a)
 	}
@@ -84,7 +95,13 @@ func newWard(t testing.TB, agents ...string) *ward {
 
 // start starts an agent's home, as another process than before.
 func (w *ward) start(agent string) {
-	h := &ended{process: fmt.Sprint(agent, time.Now().UnixNano()), session: agent, touch: true, done: make(chan struct{}), told: map[uint64]string{}}
+	h := &ended{
+		process: fmt.Sprint(agent, time.Now().UnixNano()),
+		session: agent,
+		touch:   true,
+		done:    make(chan struct{}),
+		told:    map[uint64]string{},
+	}
 	h.Runtime = New(Config{Self: agent, Logger: slog.New(slog.DiscardHandler), Performer: w,
 		Session: func() string { w.mu.Lock(); defer w.mu.Unlock(); return h.session },
 		InTouch: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return h.touch },
@@ -132,7 +149,21 @@ func (w *ward) open(ctx context.Context, to string) (Stream, error) {
 	broken, breakDown := context.WithCancel(ctx)
 	one, two := make(chan *pb.ChangePacket, 100), make(chan *pb.ChangePacket, 100)
 	served := make(chan struct{})
-	here, there := &loopback{w: w, in: one, out: two, broken: broken, breakDown: breakDown, served: served}, &loopback{w: w, in: two, out: one, broken: broken, breakDown: breakDown, served: served}
+	here, there := &loopback{
+		w:         w,
+		in:        one,
+		out:       two,
+		broken:    broken,
+		breakDown: breakDown,
+		served:    served,
+	}, &loopback{
+		w:         w,
+		in:        two,
+		out:       one,
+		broken:    broken,
+		breakDown: breakDown,
+		served:    served,
+	}
 	w.lines.Add(1)
 	go func() {
 		defer w.lines.Done()
@@ -268,7 +299,8 @@ func (w *ward) apply(d *site.Document) {
 	w.tell()
 }
 
-// tell gives hosts to the runtimes of their names, lets groups switch, and tells all.
+// tell assigns hosts to the runtimes of their names, lets groups switch, and sends all
+// orders.
 func (w *ward) tell() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -383,7 +415,7 @@ func (w *ward) converge() {
 	}
 }
 
-// did gives what was done since it was last asked.
+// did returns the acts since the last call.
 func (w *ward) did() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -395,9 +427,27 @@ func (w *ward) did() []string {
 // figure1 is the paper's, over the agents a, b and c.
 func figure1(version int) *site.Document {
 	return &site.Document{Name: "s", Objects: []site.Object{
-		{Name: "svcB", Host: "agent:c", Type: "service", Requires: []site.Requirement{{To: "up", Object: "svcA"}}, Holds: []site.Holding{{Object: "svcA"}}},
-		{Name: "svcA", Host: "agent:b", Type: "service", Requires: []site.Requirement{{To: "up", Object: "cfgA"}, {From: "up", To: "down", Object: "svcB", State: "down"}}, Holds: []site.Holding{{Object: "cfgA"}}},
-		{Name: "cfgA", Host: "agent:a", Type: "filetree", Content: map[string]any{"version": version}, Requires: []site.Requirement{{From: "outdated", To: "up", Object: "svcA", State: "down"}}},
+		{
+			Name:     "svcB",
+			Host:     "agent:c",
+			Type:     "service",
+			Requires: []site.Requirement{{To: "up", Object: "svcA"}},
+			Holds:    []site.Holding{{Object: "svcA"}},
+		},
+		{
+			Name:     "svcA",
+			Host:     "agent:b",
+			Type:     "service",
+			Requires: []site.Requirement{{To: "up", Object: "cfgA"}, {From: "up", To: "down", Object: "svcB", State: "down"}},
+			Holds:    []site.Holding{{Object: "cfgA"}},
+		},
+		{
+			Name:     "cfgA",
+			Host:     "agent:a",
+			Type:     "filetree",
+			Content:  map[string]any{"version": version},
+			Requires: []site.Requirement{{From: "outdated", To: "up", Object: "svcA", State: "down"}},
+		},
 	}}
 }
 

@@ -74,9 +74,25 @@ func (sr *siteRunner) describe(x *object.Object) *pb.ObjectReport {
 		return out
 	}
 	return &pb.ObjectReport{
-		Id: uint32(s.ID), Inc: s.Incarnation, State: uint32(s.State), Target: uint32(s.Target), Phase: uint32(s.Phase), To: uint32(s.To),
-		Failures: uint32(s.Failures), Drifts: uint32(s.Drifts), Stuck: s.Stuck, Oscillating: s.Oscillating, Removing: s.Removing, AtRest: x.AtRest(),
-		Until: s.Until, Waits: waits(s.Waits), Asked: waits(s.Asked), Message: sr.messages[s.ID], Generation: sr.follows[s.Def.Host],
+		Id:     uint32(s.ID),
+		Inc:    s.Incarnation,
+		State:  uint32(s.State),
+		Target: uint32(s.Target),
+		Phase:  uint32(s.Phase),
+		To:     uint32(s.To),
+		Failures: uint32(
+			s.Failures,
+		),
+		Drifts:      uint32(s.Drifts),
+		Stuck:       s.Stuck,
+		Oscillating: s.Oscillating,
+		Removing:    s.Removing,
+		AtRest:      x.AtRest(),
+		Until:       s.Until,
+		Waits:       waits(s.Waits),
+		Asked:       waits(s.Asked),
+		Message:     sr.messages[s.ID],
+		Generation:  sr.follows[s.Def.Host],
 	}
 }
 

@@ -139,7 +139,7 @@ func (sr *siteRunner) post(fn message) {
 	}
 }
 
-// reconcile handles the messages that wait, does what is due, and returns when the next
+// reconcile handles the messages that wait, starts the acts that are due, and returns when the next
 // thing will be; 0 for never. It is not called twice at once.
 func (sr *siteRunner) reconcile(ctx context.Context, now int64) int64 {
 	mail := sr.mail.Take()

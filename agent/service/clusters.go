@@ -2,9 +2,11 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 
+	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -13,6 +15,7 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/solver"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -36,9 +39,17 @@ func (c *Clusters) Create(ctx context.Context, who model.Caller, req model.Creat
 
 // Operate starts an operation on a cluster, or previews it.
 func (c *Clusters) Operate(ctx context.Context, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
-	_, l, err := leader(c.Supervisor)
+	m, l, err := leader(c.Supervisor)
 	if err != nil {
 		return api.Started{}, err
+	}
+	if !req.DryRun {
+		if p, ans, ok, err := orchestrate.Repeated(m.Machine.View(), who); ok {
+			if err != nil {
+				return api.Started{}, err
+			}
+			return started(p, ans), nil
+		}
 	}
 	r := operation.Request{
 		Type: req.Type, Services: req.Services, Config: req.Config, ConfigMode: req.ConfigMode,
@@ -54,7 +65,7 @@ func (c *Clusters) Operate(ctx context.Context, who model.Caller, cluster string
 	case req.Type.Concurrent():
 		return c.operateConcurrently(ctx, who, cluster, req)
 	case req.DryRun:
-		p, err = l.Orchestrator.Prepare(ctx, who, cluster, r)
+		p, err = l.Orchestrator.Preview(ctx, who, cluster, r)
 	default:
 		p, ans, err = l.Orchestrator.Operate(ctx, who, cluster, r)
 	}
@@ -84,7 +95,7 @@ func (c *Clusters) operateConcurrently(ctx context.Context, who model.Caller, cl
 	var p *operation.Prepared
 	var ans state.Answer
 	if req.DryRun {
-		p, err = l.Orchestrator.PrepareConcurrent(who, cl.ID, req.Type, units)
+		p, err = l.Orchestrator.PreviewConcurrent(who, cl.ID, req.Type, units)
 	} else {
 		p, ans, err = l.Orchestrator.StartConcurrent(ctx, who, cl.ID, req.Type, units)
 	}
@@ -108,7 +119,7 @@ func started(p *operation.Prepared, ans state.Answer) api.Started {
 		out.Preview.Stages = stages(p.Graph)
 	}
 	if p.Version > 0 {
-		out.Preview.Changes = nodeChanges(p)
+		out.Preview.Changes, out.Preview.Warnings = nodeChanges(p), skipped(p)
 	}
 	if a := p.Answer; a != nil {
 		out.Preview.Layout = a.Layout
@@ -127,6 +138,8 @@ func nodeChanges(p *operation.Prepared) []api.NodeChange {
 		c := api.NodeChange{Node: n.Hostname, What: "changed", Remove: n.Leaving}
 		actions := p.Does(n.ID)
 		switch {
+		case slices.Contains(p.Operation.Skipped, n.ID):
+			continue // listed below
 		case n.Leaves:
 			c.What = "removed"
 		case actions[model.Delete]:
@@ -144,7 +157,27 @@ func nodeChanges(p *operation.Prepared) []api.NodeChange {
 		}
 		out = append(out, c)
 	}
+	for _, n := range p.Nodes {
+		if slices.Contains(p.Operation.Skipped, n.ID) {
+			out = append(out, api.NodeChange{Node: n.Hostname, What: "skipped"})
+		}
+	}
 	return out
+}
+
+// skipped returns a warning that names the nodes that an operation leaves out.
+func skipped(p *operation.Prepared) []string {
+	var names []string
+	for i := range p.Nodes {
+		if slices.Contains(p.Operation.Skipped, p.Nodes[i].ID) {
+			names = append(names, p.Nodes[i].ShortName())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("no machine, so nothing is done there: %s; `coopr node replace %s NODE` makes a new one", words.And(names),
+		p.Cluster.Name)}
 }
 
 // costPerHour returns a cost as a number, or nil if it is not known.

@@ -10,6 +10,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/engine/macro"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/lint"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -33,21 +34,25 @@ type Definitions struct {
 	Logger  *slog.Logger
 }
 
-// Put checks definitions and writes all of them, or none if one has faults.
+// Put checks definitions and writes all of them, or none if one has faults. A definition that is the
+// same as its latest version gets no new one.
 func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, createOnly bool) (api.Written, error) {
 	m, _, err := leader(d.Supervisor)
 	if err != nil {
 		return api.Written{}, err
 	}
+	if w, ok := (view{m.Machine.View()}).Answered(who); ok {
+		return w, nil // the definitions that the check compares may have changed since
+	}
 	list := make([]model.Definition, len(defs))
-	put := &pb.PutDefinitions{CreateOnly: createOnly}
+	put := &pb.PutDefinitions{CreateOnly: createOnly, UnlessSame: !createOnly, NumbersContinue: true}
 	for i, def := range defs {
 		if list[i], err = model.Restore(def.Kind, def.Body); err != nil {
 			return api.Written{}, err
 		}
 		put.Definitions = append(put.Definitions, &pb.Definition{Kind: string(def.Kind), Name: def.Name, Body: def.Body})
 	}
-	faults, warnings := model.Lint(list, orchestrate.Lookup(m.Machine.View(), who.Tenant), macro.Check)
+	faults, warnings := lint.Lint(list, orchestrate.Lookup(m.Machine.View(), who.Tenant), macro.Check)
 	if d.Plugins != nil {
 		found, unchecked := validate(ctx, d.Plugins, list, faults)
 		faults, warnings = append(faults, found...), append(warnings, unchecked...)
@@ -60,10 +65,14 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	return w, err
 }
 
-// Delete deletes one version of a definition; version 0 means all.
-func (d *Definitions) Delete(ctx context.Context, who model.Caller, kind model.Kind, name string, version int) (api.Written, error) {
+// Delete deletes one version of a definition; version 0 means all. Without force it refuses to
+// delete a definition that is in use.
+func (d *Definitions) Delete(
+	ctx context.Context, who model.Caller, kind model.Kind, name string, version int, force bool,
+) (api.Written, error) {
 	return write(ctx, d.Supervisor, who, &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
-		Delete: []*pb.DefinitionVersion{{Kind: string(kind), Name: name, Version: int32(version)}},
+		Delete:     []*pb.DefinitionVersion{{Kind: string(kind), Name: name, Version: int32(version)}},
+		UnlessUsed: !force, NumbersContinue: true,
 	}}})
 }
 

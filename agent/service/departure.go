@@ -3,11 +3,11 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // releaseTimeout is how long a leaving agent waits until another agent takes over its vote.
@@ -55,7 +55,11 @@ func (d *Departure) Leave(ctx context.Context) error {
 		d.supervisor.HandOver()
 		if err := m.Group.WaitNoVote(wait); err != nil && !errors.Is(err, raftgroup.ErrShutdown) {
 			d.leaving.Store(false)
-			err = fmt.Errorf("this agent's vote is still needed, so it stays: add another agent first, or stop this one with SIGTERM: %w", err)
+			if ctx.Err() != nil {
+				return errors.Join(err, d.announce())
+			}
+			err = problem.New(problem.Conflict, "this agent's vote is still needed, and no other agent took it over within %v, so it stays: "+
+				"add another agent first, or stop this one with SIGTERM", releaseTimeout)
 			return errors.Join(err, d.announce())
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,6 +33,12 @@ type Worker interface {
 	Session() string
 }
 
+// Logs keeps the output of this agent's tasks; *worker.Logs implements it.
+type Logs interface {
+	// Last returns what the latest sweep removed.
+	Last() model.LogSweep
+}
+
 // Mesh is this agent's view of the mesh.
 type Mesh struct {
 	ID    string        // of this agent
@@ -44,6 +51,9 @@ type Mesh struct {
 	Worker     Worker
 	// Registry returns the agents on record.
 	Registry func() []model.Agent
+	// Retention is how long this agent keeps what has ended.
+	Retention model.Retention
+	Logs      Logs
 	// Departure takes this agent out of the mesh.
 	Departure *Departure
 	// Router and Token forward the removal of an agent to the leader.
@@ -89,7 +99,8 @@ func (m *Mesh) Members() []api.Member {
 
 // Status returns the status of this agent.
 func (m *Mesh) Status() api.AgentStatus {
-	out := api.AgentStatus{ID: m.ID, Name: m.Name(), Build: m.Build, Slots: m.Slots, Busy: m.Worker.Busy(), Session: m.Worker.Session()}
+	out := api.AgentStatus{ID: m.ID, Name: m.Name(), Build: m.Build, Slots: m.Slots, Busy: m.Worker.Busy(), Session: m.Worker.Session(),
+		Retention: api.Retention{Retention: m.Retention, LogSweep: m.Logs.Last()}}
 	for _, x := range m.Gossip.Members() {
 		out.Members++
 		if x.Alive() {
@@ -106,7 +117,12 @@ func (m *Mesh) Status() api.AgentStatus {
 	if x, ok := m.Gossip.Member(st.LeaderID); ok {
 		out.Leader = x.Name
 	}
-	if _, _, out.LeaderReady = m.Supervisor.Leader(); !out.IsLeader {
+	_, lead, ready := m.Supervisor.Leader()
+	if out.LeaderReady = ready; ready {
+		last := lead.Janitor.Last()
+		out.Retention.StateSweep = &last
+	}
+	if !out.IsLeader {
 		out.LeaderReady = st.LeaderID != "" // a follower does not know about the leader's duties
 	}
 	for _, s := range st.Servers {
@@ -117,7 +133,11 @@ func (m *Mesh) Status() api.AgentStatus {
 
 // Join contacts the mesh at gossip addresses.
 func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
-	return m.Gossip.Join(ctx, addrs)
+	n, err := m.Gossip.Join(ctx, addrs)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, mesh.ErrStopped) {
+		return n, problem.New(problem.Conflict, "no agent was reached: %w", err)
+	}
+	return n, err
 }
 
 // Leave removes another agent, which must be dead, or makes this agent leave the mesh.
@@ -147,7 +167,7 @@ func (m *Mesh) Leave(ctx context.Context, agent string) error {
 			}
 		}
 	}
-	answers, err := r.Propose(ctx, &pb.Command{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id}}})
+	answers, err := r.Propose(ctx, &pb.Command{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id, WithTypes: true}}})
 	if err == nil {
 		err = answers[0].Err
 	}

@@ -54,8 +54,8 @@ func (o *Operations) OrderPlan(ctx context.Context, who model.Caller, operation 
 	}}})
 }
 
-// Explain returns the reasons why steps of an operation's plan wait. Only the leader
-// knows of waits for workers.
+// Explain returns the reasons why steps of an operation's plan wait. Only the leader's
+// answer includes waits for workers.
 func (o *Operations) Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error) {
 	m, err := voter(o.Supervisor)
 	if err != nil {
@@ -68,7 +68,7 @@ func (o *Operations) Explain(ctx context.Context, tenant, operation string, step
 	if !ok || !hasTree || !kept {
 		return nil, problem.New(problem.NotFound, "the plan of operation %s is not kept any more", operation)
 	}
-	return t.Explain(p, steps, now, func(tasks []uint32) map[uint32]tree.Wait {
+	e := t.Explain(p, steps, now, func(tasks []uint32) map[uint32]tree.Wait {
 		out := o.workerWaits(ctx, operation, tasks)
 		for _, u := range tasks {
 			if w, ok := concurrentWait(v, op, p.Graph.NodeID(int(u))); ok {
@@ -76,7 +76,15 @@ func (o *Operations) Explain(ctx context.Context, tenant, operation string, step
 			}
 		}
 		return out
-	}), nil
+	})
+	for _, id := range op.Skipped {
+		name := id
+		if n, ok := v.Node(op.Tenant, id); ok {
+			name = n.ShortName()
+		}
+		e.Skipped = append(e.Skipped, name)
+	}
+	return e, nil
 }
 
 // workerWaits returns the tasks that wait for a worker.
@@ -127,6 +135,9 @@ func (o *Operations) TaskLog(ctx context.Context, who model.Caller, task string,
 		err := o.copyLog(ctx, a.PeerAddr, &pb.TaskLogRequest{Task: task, Fence: at.Fence, Follow: follow}, w)
 		if err == nil {
 			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err() // the reader is gone, or may not read any more
 		}
 		o.Logger.Debug("the agent that ran a task does not have its log", "task", task, "agent", a.Name, "error", err)
 	}

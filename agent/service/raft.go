@@ -1,18 +1,16 @@
 package service
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/coopr/coopr/consensus/archive"
+	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
-	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // Raft controls the Raft group and snapshots of the whole state.
@@ -78,12 +76,22 @@ func (r *Raft) Remove(ctx context.Context, id string) error {
 		return err
 	}
 	id = r.peerID(id)
+	voters, found := 0, raftgroup.Server{}
 	for _, s := range m.Group.Servers() {
+		if s.Voter {
+			voters++
+		}
 		if s.ID == id {
-			return m.Group.Remove(ctx, id)
+			found = s
 		}
 	}
-	return problem.New(problem.NotFound, "%q is not in the Raft group", id)
+	switch {
+	case found.ID == "":
+		return problem.New(problem.NotFound, "%q is not in the Raft group", id)
+	case found.Voter && voters == 1:
+		return problem.New(problem.Conflict, "%q is the only voter of the Raft group: add another agent first", id)
+	}
+	return m.Group.Remove(ctx, id)
 }
 
 // Save writes an archive of the whole state to w.
@@ -95,51 +103,80 @@ func (r *Raft) Save(ctx context.Context, w io.Writer) error {
 	if err := m.Fresh(ctx, false); err != nil {
 		return err
 	}
-	var buf bytes.Buffer
-	index, err := m.Save(&buf)
-	if err != nil {
+	v := m.Machine.View()
+	return withState(v, func(size int64, in io.Reader) error {
+		meta := archive.Meta{
+			Index: v.Index(), Term: m.Group.Term(), Size: size, SnapshotVersion: 1, FeatureLevel: state.FeatureLevel,
+			Agent: r.Name(), Build: r.Build, TakenAt: time.Now().UTC(),
+		}
+		return archive.Write(w, meta, in)
+	})
+}
+
+// withState calls fn with the snapshot of a state and its size. The snapshot is written twice, first
+// for its size, so that it need not fit into memory.
+func withState(v *state.View, fn func(size int64, in io.Reader) error) error {
+	var size counter
+	if err := v.Write(&size); err != nil {
 		return err
 	}
-	meta := archive.Meta{
-		Index: index, Term: m.Group.Term(), Size: int64(buf.Len()), SnapshotVersion: 1, FeatureLevel: state.FeatureLevel,
-		Agent: r.Name(), Build: r.Build, TakenAt: time.Now().UTC(),
-	}
-	return archive.Write(w, meta, &buf)
+	in, out := io.Pipe()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_ = out.CloseWithError(v.Write(out)) // nil: the end
+	}()
+	err := fn(int64(size), in)
+	_ = in.Close()
+	<-written
+	return err
+}
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
 }
 
 // maxSnapshot bounds the size in bytes of the state in an archive that is restored.
 const maxSnapshot = 4 << 30
 
-// Restore replaces the whole state by that of an archive. It deletes the records of agents
-// that are not in the present state: they have left since the archive was written.
+// Restore replaces the whole state by that of an archive, as state.Restored makes it. Agents that are
+// not in the present state have left since the archive was written.
 func (r *Raft) Restore(ctx context.Context, in io.Reader) error {
 	m, _, err := leader(r.Supervisor)
 	if err != nil {
 		return err
 	}
-	var buf bytes.Buffer
-	if _, err := archive.Read(in, &buf, maxSnapshot); err != nil {
-		return model.Faults{{Path: "snapshot", Message: err.Error()}}
-	}
-	data := buf.Bytes()
-	index, _, err := state.Check(bytes.NewReader(data))
-	if err != nil {
-		return model.Faults{{Path: "snapshot", Message: err.Error()}}
-	}
 	present := map[string]bool{}
 	for _, a := range m.Machine.View().Agents() {
 		present[a.ID] = true
 	}
-	if err := m.Restore(ctx, index, int64(len(data)), bytes.NewReader(data)); err != nil {
-		return err
+	v, err := stateOf(in, func(agent string) bool { return present[agent] })
+	if err != nil {
+		return model.Faults{{Path: "snapshot", Message: err.Error()}}
 	}
-	for _, a := range m.Machine.View().Agents() {
-		if present[a.ID] {
-			continue
-		}
-		if _, err := m.Propose(ctx, &pb.Command{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: a.ID}}}); err != nil {
-			return fmt.Errorf("the snapshot is restored, but it lists agents that have left since; remove them with coopr leave: %w", err)
-		}
+	return withState(v, func(size int64, in io.Reader) error { return m.Restore(ctx, v.Index(), size, in) })
+}
+
+// stateOf returns the state that is restored from an archive. It reads and checks the whole archive.
+func stateOf(in io.Reader, present func(agent string) bool) (*state.View, error) {
+	out, to := io.Pipe()
+	read := make(chan error, 1)
+	go func() {
+		_, err := archive.Read(in, to, maxSnapshot)
+		_ = to.CloseWithError(err) // nil: the end
+		read <- err
+	}()
+	v, err := state.Restored(out, present, time.Now())
+	if err == nil {
+		_, err = io.Copy(io.Discard, out) // the archive's checksums follow the state
 	}
-	return nil
+	_ = out.CloseWithError(err)
+	if fault := <-read; fault != nil {
+		err = fault
+	}
+	return v, err
 }

@@ -85,14 +85,10 @@ func (r *Resources) upload(ctx context.Context, who model.Caller, n api.NewResou
 	if err != nil {
 		return v, w, err
 	}
-	if x, ok := m.Machine.View().PluginResource(who.Tenant, n.ResourceKey); ok {
-		for _, v := range x.Versions {
-			if v.String() == a.Subject {
-				return v, written(a), nil
-			}
-		}
+	if w = written(a); len(w.Effect.Resources) != 1 {
+		return v, w, problem.New(problem.Conflict, "request %q was used for something else", who.Request)
 	}
-	return v, w, problem.New(problem.Conflict, "resource %s was deleted right after its upload", a.Subject)
+	return w.Effect.Resources[0], w, nil
 }
 
 // Order carries out an order about a version of a resource.

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/runs"
@@ -18,6 +17,9 @@ import (
 // Runs writes profiles, programs, schedules, preferences and secrets, and controls runs.
 type Runs struct {
 	Supervisor Supervisor
+	// Now and Random make the ids of runs; Now is also the time at which they were created.
+	Now    func() time.Time
+	Random func() uint32
 }
 
 // ChangeSetting writes or deletes a profile, a program, a schedule, preferences or a secret.
@@ -27,46 +29,44 @@ func (r *Runs) ChangeSetting(ctx context.Context, who model.Caller, s api.Settin
 		return api.Written{}, err
 	}
 	put.System = s.System
-	return write(ctx, r.Supervisor, who, &pb.Command{Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: put}}}})
+	return write(
+		ctx,
+		r.Supervisor,
+		who,
+		&pb.Command{Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: put}}}},
+	)
 }
 
 // startTries is how often a run is prepared again because the state changed.
 const startTries = 5
 
-// Start starts a run. With problem.TooMany, id is that of the rejected run.
-func (r *Runs) Start(ctx context.Context, who model.Caller, req api.StartRun) (id string, w api.Written, err error) {
+// Start starts a run. With problem.TooMany the run is recorded as rejected.
+func (r *Runs) Start(ctx context.Context, who model.Caller, req api.StartRun) (api.Written, error) {
 	m, _, err := leader(r.Supervisor)
 	if err != nil {
-		return "", api.Written{}, err
+		return api.Written{}, err
 	}
 	for try := 1; ; try++ {
 		v := m.Machine.View()
+		if w, ok := (view{v}).Answered(who); ok {
+			return w, nil
+		}
 		p, err := runs.Prepare(v, who, runs.Start{
 			Program: req.Program, Version: req.Version, Inline: req.Inline, Profile: req.Profile,
 			Nodes: req.Nodes, Runtime: req.Runtime, Arguments: req.Arguments,
-		}, time.Now(), rand.Uint32())
+		}, r.Now(), r.Random())
 		if err != nil {
-			if id, ok := v.Request(who); ok {
-				return id, api.Written{Index: v.Index(), Repeated: true}, nil
-			}
-			return "", api.Written{}, err
+			return api.Written{}, err
 		}
 		c, err := p.Command(who, nil, 0)
 		if err != nil {
-			return "", api.Written{}, err
+			return api.Written{}, err
 		}
-		answers, err := m.Propose(ctx, c)
-		if err != nil {
-			return "", api.Written{}, err
-		}
-		a := answers[0]
-		switch {
-		case errors.Is(a.Err, problem.Stale) && try < startTries:
+		a, err := propose(ctx, r.Supervisor, who, c)
+		if errors.Is(err, problem.Stale) && try < startTries {
 			continue
-		case a.Err == nil, errors.Is(a.Err, problem.TooMany):
-			return a.Subject, written(a), a.Err
 		}
-		return "", written(a), a.Err
+		return written(a), err
 	}
 }
 

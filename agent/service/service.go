@@ -42,7 +42,7 @@ func propose(ctx context.Context, s Supervisor, who model.Caller, c *pb.Command)
 	if err != nil {
 		return state.Answer{}, err
 	}
-	c.Tenant, c.Actor, c.RequestId = who.Tenant, who.Actor, who.Request
+	c.Tenant, c.Actor, c.RequestId, c.KeepAnswer = who.Tenant, who.Actor, who.Request, true
 	answers, err := m.Propose(ctx, c)
 	if err != nil {
 		return state.Answer{}, err
@@ -60,5 +60,9 @@ func write(ctx context.Context, s Supervisor, who model.Caller, c *pb.Command) (
 }
 
 func written(a state.Answer) api.Written {
-	return api.Written{Index: a.Index, Repeated: a.Repeated}
+	w := api.Written{Index: a.Index, Repeated: a.Repeated}
+	if a.Effect != nil {
+		w.Effect = *a.Effect
+	}
+	return w
 }

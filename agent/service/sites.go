@@ -90,28 +90,42 @@ func (s *Sites) Preview(tenant string, doc *site.Document) (site.ChangePreview, 
 // already.
 func (s *Sites) Apply(ctx context.Context, who model.Caller, doc *site.Document) (p site.ChangePreview, unchanged bool, w api.Written,
 	err error) {
-	return s.apply(func(k *sites.Controller) (sites.Applied, error) { return k.Apply(ctx, who, doc, 0) })
+	return s.apply(who, doc.Name, func(k *sites.Controller) (sites.Applied, error) { return k.Apply(ctx, who, doc, 0) })
 }
 
 // Revert starts a generation with the content of an earlier one; 0 means the one before.
 func (s *Sites) Revert(ctx context.Context, who model.Caller, name string, to uint64) (p site.ChangePreview, unchanged bool, w api.Written,
 	err error) {
-	return s.apply(func(k *sites.Controller) (sites.Applied, error) { return k.Revert(ctx, who, name, to) })
+	return s.apply(who, name, func(k *sites.Controller) (sites.Applied, error) { return k.Revert(ctx, who, name, to) })
 }
 
 // Delete takes all objects down in order and forgets the site.
 func (s *Sites) Delete(ctx context.Context, who model.Caller, name string) (site.ChangePreview, api.Written, error) {
-	p, _, w, err := s.apply(func(k *sites.Controller) (sites.Applied, error) { return k.Delete(ctx, who, name) })
+	p, _, w, err := s.apply(who, name, func(k *sites.Controller) (sites.Applied, error) { return k.Delete(ctx, who, name) })
 	return p, w, err
 }
 
-func (s *Sites) apply(change func(*sites.Controller) (sites.Applied, error)) (site.ChangePreview, bool, api.Written, error) {
-	k, err := s.controller()
+// apply makes a change to a site, unless the request was carried out before. Then the answer names the
+// generation that began, without its changes.
+func (s *Sites) apply(who model.Caller, name string, change func(*sites.Controller) (sites.Applied, error)) (p site.ChangePreview,
+	unchanged bool, w api.Written, err error) {
+	m, l, err := leader(s.Supervisor)
 	if err != nil {
-		return site.ChangePreview{}, false, api.Written{}, err
+		return p, false, w, err
 	}
-	a, err := change(k)
-	return a.Preview, a.Unchanged, written(a.Answer), err
+	w, repeated := (view{m.Machine.View()}).Answered(who)
+	var a sites.Applied
+	if !repeated {
+		a, err = change(l.Sites)
+		w = written(a.Answer)
+	}
+	if w.Repeated {
+		return site.ChangePreview{
+			Site: name, Generation: w.Effect.Generation, Added: []string{}, Changed: []string{}, Removed: []string{}, Rewired: []string{},
+			Rounds: [][]site.TransitionStep{}, Hosts: [][]string{},
+		}, false, w, err
+	}
+	return a.Preview, a.Unchanged, w, err
 }
 
 // Check compares all objects with the real things and changes nothing.
@@ -125,10 +139,13 @@ func (s *Sites) Check(ctx context.Context, tenant, name string) ([]site.Finding,
 
 // Release records that an object on a lost host holds nothing.
 func (s *Sites) Release(ctx context.Context, who model.Caller, name, object, reason string) (api.Written, error) {
-	k, err := s.controller()
+	m, l, err := leader(s.Supervisor)
 	if err != nil {
 		return api.Written{}, err
 	}
-	a, err := k.Release(ctx, who, name, object, reason)
+	if w, ok := (view{m.Machine.View()}).Answered(who); ok {
+		return w, nil
+	}
+	a, err := l.Sites.Release(ctx, who, name, object, reason)
 	return written(a), err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 	decide "github.com/coopr/coopr/engine/recovery"
 	"github.com/coopr/coopr/rpc/api"
-	"github.com/coopr/coopr/rpc/server"
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 // State reads this agent's copy of the replicated state.
@@ -21,7 +21,7 @@ type State struct {
 
 // View returns the state at one moment, as fresh as c asks for. With another after than 0 it
 // waits until the state is newer than that index or ctx ends.
-func (s *State) View(ctx context.Context, c api.Consistency, after uint64) (server.View, error) {
+func (s *State) View(ctx context.Context, c api.Consistency, after uint64) (rest.View, error) {
 	m, err := voter(s.Supervisor)
 	if err != nil {
 		return nil, err
@@ -62,6 +62,15 @@ func (s *State) Follow(ctx context.Context, tenant string, after uint64, fn func
 
 // view is a view of the state with the values that the API computes from it.
 type view struct{ *state.View }
+
+// Answered returns the result of a write that was carried out with the caller's request id.
+func (v view) Answered(who model.Caller) (api.Written, bool) {
+	r, ok := v.View.Answered(who)
+	if !ok {
+		return api.Written{}, false
+	}
+	return written(state.Answer{Index: r.Index, Repeated: true, Effect: r.Effect}), true
+}
 
 // Links returns a cluster's links whose macros can be expanded.
 func (v view) Links(c *model.Cluster) []model.Link {

@@ -16,8 +16,8 @@ import (
 // request.
 const validateTimeout = 20 * time.Second
 
-// validate lets automators check the fields of services' actions, beyond what their
-// descriptors say, so that a mistake is found when a definition is written and not when a
+// validate lets automators check the fields of services' actions, beyond the rules in their
+// descriptors, so that a mistake is found when a definition is written and not when a
 // cluster is created. It skips definitions with known faults, and automators that this agent
 // does not have. A plugin that does not answer causes a warning. The faults that a provider
 // reports about its fields are warnings too, because a wrong provider cannot damage a cluster
@@ -102,14 +102,14 @@ func validateProvider(ctx context.Context, p Plugins, id string, provider *model
 // fields with macros, whose values are known only when the macros are expanded.
 func validateAction(ctx context.Context, p Plugins, action model.ServiceAction) (model.Faults, error) {
 	found, err := p.Validate(ctx, model.KindAutomatorType, action.Type, "admin", action.Fields)
-	hasMacro, any := map[string]bool{}, false
+	hasMacro, anyMacro := map[string]bool{}, false
 	for name, v := range action.Fields {
 		b, _ := json.Marshal(v) // it was decoded from JSON
 		hasMacro[name] = strings.Contains(string(b), "%")
-		any = any || hasMacro[name]
+		anyMacro = anyMacro || hasMacro[name]
 	}
 	return slices.DeleteFunc(found, func(f *model.Fault) bool {
-		return hasMacro[topField(f.Path)] || f.Path == "" && any
+		return hasMacro[topField(f.Path)] || f.Path == "" && anyMacro
 	}), err
 }
 

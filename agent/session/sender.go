@@ -95,7 +95,7 @@ func merge(m, next *pb.LeaderMessage) {
 	m.Tasks = append(m.Tasks[:len(m.Tasks):len(m.Tasks)], next.Tasks...)
 	m.Cancels = append(m.Cancels[:len(m.Cancels):len(m.Cancels)], next.Cancels...)
 	m.Confirmed = append(m.Confirmed[:len(m.Confirmed):len(m.Confirmed)], next.Confirmed...)
-	m.Heartbeat = max(m.Heartbeat, next.Heartbeat)
+	m.Heartbeat, m.Saved = max(m.Heartbeat, next.Heartbeat), max(m.Saved, next.Saved)
 	if len(next.Records) > 0 {
 		m.Records = next.Records
 	}

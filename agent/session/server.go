@@ -108,7 +108,9 @@ func receive(in stream, l *member.Leadership, id string) error {
 		// Commits keep the order of arrival, but the worker's next message does not
 		// wait for them.
 		if len(m.Saves) > 0 {
-			d.Save(ctx, m.Saves)
+			if err := d.Save(ctx, id, m.Saves, m.LastSave); err != nil {
+				return status.Error(codes.Unavailable, err.Error()) // the next hello repeats them, and what follows them
+			}
 		}
 		if len(m.Results) > 0 {
 			d.ReportSoon(id, m.Results)

@@ -12,7 +12,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// checkOperation stands for the operation's id in the ids of health checks.
+// checkOperation replaces the operation's id in the ids of health checks.
 const checkOperation = "check"
 
 // probeTimeoutMillis bounds the probe whether a machine still exists.
@@ -68,8 +68,8 @@ func (c Checks) Needs(cl *model.Cluster, n *model.Node, service string) (automat
 }
 
 // Version returns a hash of the inputs of a node's checks other than the node's
-// own record: the cluster's latest operation, which stands for its configuration,
-// and, if the configuration refers to other nodes, the given nodes.
+// own record: the cluster's latest operation, because operations change its
+// configuration, and, if the configuration refers to other nodes, the given nodes.
 func (c Checks) Version(v *state.View, cl *model.Cluster, nodes []*model.Node) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, cl.Operation)

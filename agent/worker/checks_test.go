@@ -63,7 +63,7 @@ func (p *patient) set(change func()) {
 	change()
 }
 
-// ward runs checks in simulated time and has what they said.
+// ward runs checks in simulated time and records their reports.
 type ward struct {
 	*checks
 	patient *patient
@@ -89,7 +89,7 @@ func newWard(t *testing.T) *ward {
 	return w
 }
 
-// hears waits and gives what was said meanwhile.
+// hears waits and returns the reports that came meanwhile.
 func (w *ward) hears(d time.Duration) []string {
 	time.Sleep(d)
 	synctest.Wait()
@@ -174,7 +174,7 @@ func TestChecksTellAMachineThatIsGone(t *testing.T) {
 	})
 }
 
-// Out of touch a worker says nothing and checked at nothing: another may have its watches.
+// A worker that is out of touch reports nothing and checks nothing: another may have its watches.
 func TestChecksOutOfTouch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t)
@@ -194,7 +194,7 @@ func TestChecksOutOfTouch(t *testing.T) {
 		if got := w.hears(3 * time.Minute); len(got) != 1 {
 			t.Fatalf("in touch again: %q", got)
 		}
-		// A new leader names what it wants watched; the rest is dropped.
+		// A new leader sends all its watches; the worker drops all others.
 		w.take(&pb.LeaderMessage{WatchAnew: true})
 		checked = w.patient.checked
 		if w.hears(time.Hour); w.patient.checked != checked {
@@ -219,8 +219,8 @@ func TestChecksAreBounded(t *testing.T) {
 	})
 }
 
-// TestChecksAreTheirTasks: a check carries all that its task has, the resources and the
-// mesh's name too; only fence and attempt are the look's own.
+// TestChecksAreTheirTasks checks that a check has every field of its task, the resources and
+// the mesh's name too; only fence and attempt are its own.
 func TestChecksAreTheirTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t)

@@ -17,7 +17,7 @@ import (
 
 // Journal keeps leases across a crash of the agent.
 type Journal interface {
-	// Load returns what was held when the agent ended.
+	// Load returns the tasks that were held when the agent ended.
 	Load() ([]*pb.Held, error)
 	// Put writes the current state of leases.
 	Put(held ...*pb.Held) error
@@ -183,7 +183,7 @@ func (j *File) write(b []byte) error {
 	return nil
 }
 
-// compact writes what is held to a new file, which replaces the old one.
+// compact writes the records of the held tasks to a new file, which replaces the old one.
 func (j *File) compact() error {
 	var b []byte
 	for _, h := range j.live {
@@ -218,59 +218,3 @@ func (j *File) compact() error {
 
 // Close closes the file.
 func (j *File) Close() error { return j.f.Close() }
-
-// Memory is a journal in memory. Tests restart a simulated agent with the journal that it
-// had.
-type Memory struct {
-	mu   sync.Mutex
-	held map[Key]*pb.Held
-	// Full makes every Put fail, as a full disk does.
-	Full error
-}
-
-// NewMemory returns an empty journal.
-func NewMemory() *Memory { return &Memory{held: map[Key]*pb.Held{}} }
-
-// Load returns what is held.
-func (m *Memory) Load() ([]*pb.Held, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []*pb.Held
-	for _, h := range m.held {
-		out = append(out, h)
-	}
-	return out, nil
-}
-
-// Put stores leases.
-func (m *Memory) Put(held ...*pb.Held) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.Full != nil {
-		return m.Full
-	}
-	for _, h := range held {
-		m.held[Key{h.Task, h.Fence}] = h
-	}
-	return nil
-}
-
-// Forget removes leases.
-func (m *Memory) Forget(keys ...Key) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, k := range keys {
-		delete(m.held, k)
-	}
-	return nil
-}
-
-// SetFull makes Put fail with err, or succeed again if err is nil.
-func (m *Memory) SetFull(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.Full = err
-}
-
-// Close does nothing: the content outlives the agent.
-func (m *Memory) Close() error { return nil }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coopr/coopr/agent/worker"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/memjournal"
 )
 
 func open(t testing.TB, path string) *worker.File {
@@ -24,7 +25,7 @@ func open(t testing.TB, path string) *worker.File {
 	return j
 }
 
-// content gives what a journal holds, in order, as texts.
+// content returns the records of a journal as texts, in order.
 func content(t testing.TB, j worker.Journal) []string {
 	t.Helper()
 	held, err := j.Load()
@@ -53,8 +54,8 @@ func held(task int, fence uint64, result string) *pb.Held {
 	return h
 }
 
-// After a crash at any byte the journal holds what it held after some of the
-// writes, in order, and goes on from there.
+// After a crash at any byte the journal holds the result of some number of the first
+// writes, and continues from there.
 func TestJournalIsCutAnywhere(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "journal")
@@ -107,7 +108,7 @@ func TestJournalIsCutAnywhere(t *testing.T) {
 				}
 				last = n
 			}
-			// It goes on, and what is written now is read back.
+			// The journal continues: the next record can be read back.
 			if err := c.Put(held(500, 99, "after")); err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +136,7 @@ func TestJournalCompacts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	rapid.Check(t, func(rt *rapid.T) {
 		_ = os.Remove(path)
-		j, m := open(t, path), worker.NewMemory()
+		j, m := open(t, path), memjournal.New()
 		defer func() { _ = j.Close() }()
 		big := string(make([]byte, 200<<10))
 		for i := range rapid.IntRange(1, 60).Draw(rt, "steps") {

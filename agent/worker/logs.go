@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,11 +26,24 @@ const maxLog = 16 << 20
 // Logs stores the logs of the attempts that ran here, one file each. With an empty folder
 // name it keeps only their tails.
 type Logs struct {
-	dir string
+	dir    string
+	limits LogsConfig
+
+	mu   sync.Mutex      // held while a log is created or removed
+	open map[string]bool // the files to which attempts write
+	last model.LogSweep
 }
 
-// NewLogs returns the logs under dir.
-func NewLogs(dir string) *Logs { return &Logs{dir: dir} }
+// LogsConfig configures Logs. It limits what Run keeps; 0 is no limit.
+type LogsConfig struct {
+	Dir    string
+	Age    time.Duration // since the last line of an attempt
+	Size   int64         // of all logs, in bytes on the disk
+	Logger *slog.Logger
+}
+
+// NewLogs returns the logs in a folder.
+func NewLogs(c LogsConfig) *Logs { return &Logs{dir: c.Dir, limits: c, open: map[string]bool{}} }
 
 // path returns the file of an attempt: <operation>/<vertex>-<fence>.log. The fence may be a
 // pattern.
@@ -66,14 +80,7 @@ func (a *attemptLog) Log(line *pb.LogLine) {
 		return
 	}
 	if a.f == nil {
-		var path string
-		if path, a.err = a.logs.path(a.key.Task, strconv.FormatUint(a.key.Fence, 10)); a.err == nil {
-			a.err = os.MkdirAll(filepath.Dir(path), 0o700)
-		}
-		if a.err == nil {
-			a.f, a.err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-		}
-		if a.err != nil {
+		if a.f, a.err = a.logs.create(a.key); a.err != nil {
 			return
 		}
 	}
@@ -103,13 +110,38 @@ func (a *attemptLog) end() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.f != nil {
-		_ = a.f.Close()
+		a.logs.close(a.f)
 		a.f = nil
 	}
 	if len(a.tail) > tailSize {
 		a.tail = a.tail[len(a.tail)-tailSize:]
 	}
 	return strings.ToValidUTF8(string(a.tail), "�")
+}
+
+// create opens the log of an attempt for writing.
+func (l *Logs) create(k Key) (*os.File, error) {
+	path, err := l.path(k.Task, strconv.FormatUint(k.Fence, 10))
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err == nil {
+		l.open[path] = true
+	}
+	return f, err
+}
+
+func (l *Logs) close(f *os.File) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, f.Name())
+	_ = f.Close()
 }
 
 // ErrNoLog means that this agent has no log of the task.
@@ -145,25 +177,4 @@ func (l *Logs) Open(task string, fence uint64) (io.ReadCloser, uint64, error) {
 		return nil, 0, fmt.Errorf("%w: %s", ErrNoLog, task)
 	}
 	return f, fence, err
-}
-
-// Prune removes the logs of operations that were last written before a time.
-func (l *Logs) Prune(before time.Time) error {
-	if l.dir == "" {
-		return nil
-	}
-	dirs, err := os.ReadDir(l.dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	}
-	var errs error
-	for _, d := range dirs {
-		if info, err := d.Info(); err == nil && info.ModTime().Before(before) {
-			errs = errors.Join(errs, os.RemoveAll(filepath.Join(l.dir, d.Name())))
-		}
-	}
-	return errs
 }

@@ -11,7 +11,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// talk runs one session, from the hello to its end.
+// talk runs one session, from the hello to the session's end.
 func (w *Worker) talk(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -31,7 +31,7 @@ func (w *Worker) talk(ctx context.Context) error {
 		return fmt.Errorf("welcome: %w", err)
 	}
 	if first.Welcome == nil {
-		return errors.New("the leader did not say welcome first")
+		return errors.New("the leader's first message was not a welcome")
 	}
 	s := &session{w: w, id: first.Welcome.Session, stream: stream, ttl: time.Duration(first.Welcome.TtlMs) * time.Millisecond,
 		beats: map[uint64]time.Time{}}
@@ -53,14 +53,15 @@ func (w *Worker) hello() *pb.Hello {
 	for k, a := range w.held {
 		h.Held = append(h.Held, &pb.Held{Task: k.Task, Fence: k.Fence, Started: true, Result: a.result})
 	}
-	// The hello has the results of what is held. They are repeated in each hello until they
-	// are confirmed.
+	h.Saves, h.LastSave = w.saves.all()
+	// The hello has the results of the held tasks. Each hello repeats them until the leader has
+	// confirmed them.
 	w.out.Results, w.out.Runtimes = nil, nil
 	return h
 }
 
-// welcome handles the leader's verdicts on the leases that were held, and begins the time
-// for which leases are this worker's.
+// welcome handles the leader's verdicts on the leases that this worker holds, and sets the time
+// until which this worker may rely on its leases.
 func (w *Worker) welcome(m *pb.Welcome, sent time.Time, ttl time.Duration) {
 	var abandon []*pb.Verdict
 	for _, v := range m.Verdicts {
@@ -111,7 +112,7 @@ const gather = 5 * time.Millisecond
 func (w *Worker) moreToCome() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.leaving || len(w.out.Returned)+len(w.out.Saves)+len(w.out.Runtimes) > 0 {
+	if w.leaving || len(w.out.Returned)+w.saves.unsent+len(w.out.Runtimes) > 0 {
 		return false
 	}
 	for _, a := range w.held {
@@ -154,14 +155,15 @@ func (s *session) send(ctx context.Context, every time.Duration, ended <-chan er
 }
 
 // next returns the next message, or nil. The next hello repeats what is lost with the
-// stream, except saves and returned leases.
+// stream, except returned leases.
 func (s *session) next(beat bool) *pb.WorkerMessage {
 	w := s.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := &pb.WorkerMessage{Results: w.out.Results, Returned: w.out.Returned, Saves: w.out.Saves, Leaving: w.leaving, Wanted: w.out.Wanted,
+	m := &pb.WorkerMessage{Results: w.out.Results, Returned: w.out.Returned, Leaving: w.leaving, Wanted: w.out.Wanted,
 		Health: w.out.Health, Runtimes: w.out.Runtimes}
-	w.out.Results, w.out.Returned, w.out.Saves, w.out.Wanted, w.out.Health, w.out.Runtimes = nil, nil, nil, nil, nil, nil
+	m.Saves, m.LastSave = w.saves.fresh()
+	w.out.Results, w.out.Returned, w.out.Wanted, w.out.Health, w.out.Runtimes = nil, nil, nil, nil, nil
 	if beat {
 		s.beat++
 		m.Heartbeat = s.beat
@@ -203,6 +205,11 @@ func (s *session) receive() error {
 			}
 			w.mu.Unlock()
 		}
+		if m.Saved > 0 {
+			w.mu.Lock()
+			w.saves.confirm(m.Saved)
+			w.mu.Unlock()
+		}
 		if len(m.Confirmed) > 0 {
 			w.confirm(m.Confirmed)
 		}
@@ -210,7 +217,7 @@ func (s *session) receive() error {
 			w.cancel(c)
 		}
 		if len(m.Tasks) > 0 {
-			w.take(m.Tasks)
+			w.take(s.id, m.Tasks)
 		}
 		if m.WatchAnew || len(m.Unwatch)+len(m.Watches) > 0 {
 			w.checks.take(m)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -41,15 +42,15 @@ func (a *answer) Recv() (*pb.LeaderMessage, error) {
 	return m, nil
 }
 
-// Leases that are over are not brought back by an answer: whoever slept sends a
-// heartbeat when it wakes, and a leader that slept with it answers. Once all that
-// was leased has been stopped, an answer counts again.
+// An answer does not renew leases that are over: an agent that was suspended sends a heartbeat
+// when it wakes, and a leader that was suspended too answers it. Once every leased task has been
+// stopped, an answer counts again.
 func TestOverIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &Worker{}
 		heard := func() bool {
 			s := &session{w: w, stream: &answer{beat: 1}, ttl: 5 * time.Second, beats: map[uint64]time.Time{1: time.Now()}}
-			if err := s.receive(); err != io.EOF {
+			if err := s.receive(); !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
 			return w.InTouch()

@@ -2,9 +2,7 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -54,9 +52,10 @@ type Worker struct {
 	mu       sync.Mutex
 	held     map[Key]*attempt
 	out      pb.WorkerMessage // waits to be sent
-	outgoing chan struct{}    // one slot: out has something to send
+	saves    saves
+	outgoing chan struct{} // one slot: out has something to send
 	session  string
-	until    time.Time     // the leases are this worker's until then
+	until    time.Time     // this worker may rely on its leases until then
 	anew     chan struct{} // one slot: another session has set until
 	leaving  bool
 	drained  chan struct{} // closed when a leaving worker holds nothing
@@ -236,10 +235,14 @@ func (w *Worker) Session() string {
 	return w.session
 }
 
-// take starts tasks that were leased to this worker.
-func (w *Worker) take(tasks []*pb.Task) {
+// take starts tasks that were leased to this worker in a session. If the session is over, they
+// are not begun: the next hello was said without them, so their leases end.
+func (w *Worker) take(session string, tasks []*pb.Task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.session != session {
+		return
+	}
 	var fresh []*attempt
 	var records []*pb.Held
 	for _, t := range tasks {
@@ -260,7 +263,7 @@ func (w *Worker) take(tasks []*pb.Task) {
 		err = errors.New("the agent is leaving")
 	case !time.Now().Before(w.until):
 		// The tasks were delayed, and may be leased to another worker by now.
-		err = errors.New("the leader was out of reach when they came")
+		err = errors.New("the tasks arrived when the worker could no longer rely on its leases")
 	default:
 		err = w.cfg.Journal.Put(records...)
 	}
@@ -291,11 +294,13 @@ func (w *Worker) run(ctx context.Context, a *attempt) {
 	log := &attemptLog{logs: w.cfg.Logs, key: Key{a.task.Id, a.task.Fence}, save: w.save}
 	res := w.cfg.Executor.Execute(ctx, a.task, log)
 	tail := log.end()
-	if len(res.Output) > 0 {
-		var o model.TaskOutput
-		if err := json.Unmarshal(res.Output, &o); err != nil {
-			res = &pb.Result{Task: res.Task, Fence: res.Fence, Outcome: pb.Outcome_OUTCOME_UNKNOWN,
-				Message: fmt.Sprintf("the plugin's output is malformed: %v", err)}
+	if action, err := model.ParseAction(a.task.Action); err == nil {
+		if err := action.CheckOutput(res.Output); err != nil {
+			outcome := pb.Outcome_OUTCOME_FATAL
+			if errors.Is(err, model.ErrMalformedOutput) {
+				outcome = pb.Outcome_OUTCOME_UNKNOWN
+			}
+			res = &pb.Result{Task: res.Task, Fence: res.Fence, Outcome: outcome, Message: err.Error()}
 		}
 	}
 	if res.Outcome != pb.Outcome_OUTCOME_SUCCEEDED && res.LogTail == "" {
@@ -334,7 +339,7 @@ func (w *Worker) sayHealth(wanted string, h *pb.Health) {
 
 func (w *Worker) save(s *pb.SaveState) {
 	w.mu.Lock()
-	w.out.Saves = append(w.out.Saves, s)
+	w.saves.add(s)
 	w.mu.Unlock()
 	w.notify()
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/memjournal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,12 +28,18 @@ type leader struct {
 	down chan *pb.LeaderMessage
 	cut  chan struct{} // closed: the connection is gone
 	ctx  context.Context
+	deaf chan struct{} // closed: what the worker sends fails
+	// late, with lasts, is what the worker still receives when it has given up the session.
+	late  chan *pb.LeaderMessage
+	lasts atomic.Bool
 }
 
 func (l *leader) Send(m *pb.WorkerMessage) error {
 	select {
 	case l.up <- m:
 		return nil
+	case <-l.deaf:
+		return io.ErrClosedPipe
 	case <-l.ctx.Done():
 		return l.ctx.Err()
 	}
@@ -44,6 +52,11 @@ func (l *leader) Recv() (*pb.LeaderMessage, error) {
 	case <-l.cut:
 		return nil, io.EOF
 	case <-l.ctx.Done():
+		if l.lasts.Load() {
+			if m, ok := <-l.late; ok {
+				return m, nil
+			}
+		}
 		return nil, l.ctx.Err()
 	}
 }
@@ -52,14 +65,15 @@ func (l *leader) Recv() (*pb.LeaderMessage, error) {
 type plugins struct {
 	mu      sync.Mutex
 	started []uint64
+	sink    host.Sink     // of the last task
 	slow    time.Duration // from the order to end until they have ended
 }
 
 func (p *plugins) Types() []host.Type { return nil }
 
-func (p *plugins) Execute(ctx context.Context, t *pb.Task, _ host.Sink) *pb.Result {
+func (p *plugins) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result {
 	p.mu.Lock()
-	p.started = append(p.started, t.Fence)
+	p.started, p.sink = append(p.started, t.Fence), sink
 	p.mu.Unlock()
 	r := &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: pb.Outcome_OUTCOME_SUCCEEDED}
 	select {
@@ -77,14 +91,15 @@ func (p *plugins) count() int {
 	return len(p.started)
 }
 
-// run starts a worker and gives the leader's end of each of its sessions.
+// run starts a worker and returns the leader's end of each of its sessions.
 func run(t *testing.T, j worker.Journal) (p *plugins, sessions chan *leader, stop func()) {
 	t.Helper()
 	p, sessions = &plugins{}, make(chan *leader)
 	w, err := worker.New(worker.Config{
 		Hello: func() *pb.Hello { return &pb.Hello{Agent: "a", Slots: 4} },
 		Connect: func(ctx context.Context) (worker.Stream, error) {
-			l := &leader{up: make(chan *pb.WorkerMessage), down: make(chan *pb.LeaderMessage), cut: make(chan struct{}), ctx: ctx}
+			l := &leader{up: make(chan *pb.WorkerMessage), down: make(chan *pb.LeaderMessage), cut: make(chan struct{}), ctx: ctx,
+				deaf: make(chan struct{}), late: make(chan *pb.LeaderMessage)}
 			select {
 			case sessions <- l:
 				return l, nil
@@ -92,7 +107,7 @@ func run(t *testing.T, j worker.Journal) (p *plugins, sessions chan *leader, sto
 				return nil, ctx.Err()
 			}
 		},
-		Executor: p, Journal: j, Logs: worker.NewLogs(""), Logger: slog.New(slog.DiscardHandler), Drain: time.Millisecond,
+		Executor: p, Journal: j, Logs: worker.NewLogs(worker.LogsConfig{}), Logger: slog.New(slog.DiscardHandler), Drain: time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,10 +145,34 @@ func (l *leader) until(beat bool, ok func(*pb.WorkerMessage) bool) {
 	}
 }
 
-// What nobody wants any more is held, and told of, until it has really ended.
+// A worker begins no task that a session sends after the hello of the next one: the task's lease is
+// not in that hello, and may be another worker's.
+func TestTasksOfAnEarlierSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, sessions, stop := run(t, memjournal.New())
+		old := <-sessions
+		old.lasts.Store(true)
+		<-old.up
+		old.down <- &pb.LeaderMessage{Welcome: &pb.Welcome{Session: "old", TtlMs: ttl.Milliseconds(), HeartbeatMs: 1000}}
+		close(old.deaf)
+		l := <-sessions
+		l.welcome()
+		old.late <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: "op/1", Fence: 7}}}
+		close(old.late)
+		synctest.Wait()
+		if p.count() != 0 {
+			t.Error("the task was begun")
+		}
+		go l.until(true, func(m *pb.WorkerMessage) bool { return false })
+		stop()
+		close(l.up)
+	})
+}
+
+// An abandoned task is held and reported until it has really ended.
 func TestAbandonedIsHeldUntilItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, sessions, stop := run(t, worker.NewMemory())
+		p, sessions, stop := run(t, memjournal.New())
 		p.slow = 2 * time.Second
 		l := <-sessions
 		l.welcome()
@@ -154,7 +193,7 @@ func TestAbandonedIsHeldUntilItEnds(t *testing.T) {
 			return len(m.Results) == 1 && m.Results[0].Fence == 7 && m.Results[0].Outcome == pb.Outcome_OUTCOME_CANCELLED
 		})
 		l.down <- &pb.LeaderMessage{Confirmed: []*pb.Verdict{{Task: "op/1", Fence: 7, Keep: true}}}
-		// It knows nothing of it then, and says so.
+		// The worker does not have the task any more, and reports that.
 		l.down <- &pb.LeaderMessage{Cancels: []*pb.Cancel{{Task: "op/1", Fence: 7}}}
 		l.until(true, func(m *pb.WorkerMessage) bool { return len(m.Returned) == 1 && m.Returned[0].Fence == 7 })
 		go func() { // its goodbye
@@ -170,11 +209,11 @@ func TestAbandonedIsHeldUntilItEnds(t *testing.T) {
 	})
 }
 
-// A worker whose heartbeats are not answered ends what it does before its
-// leases can end, and begins nothing that comes later.
+// A worker whose heartbeats are not answered ends its tasks before its leases can end, and
+// begins no task that arrives later.
 func TestSilentLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, sessions, stop := run(t, worker.NewMemory())
+		p, sessions, stop := run(t, memjournal.New())
 		l := <-sessions
 		l.welcome()
 		begin := time.Now()
@@ -196,11 +235,11 @@ func TestSilentLeader(t *testing.T) {
 	})
 }
 
-// A worker that was killed says after its return what became of all it held:
-// the ends that it knows, and that it does not know the others.
+// A worker that was killed reports after its return on every task that it held: the results
+// that are in its journal, and that the other outcomes are unknown.
 func TestComesBackFromTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := worker.NewMemory()
+		j := memjournal.New()
 		if err := errors.Join(j.Put(held(1, 7, "")), j.Put(held(2, 7, "done"))); err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +270,7 @@ func TestComesBackFromTheDead(t *testing.T) {
 // With a full disk nothing is begun, and nothing is lost.
 func TestFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := worker.NewMemory()
+		j := memjournal.New()
 		p, sessions, stop := run(t, j)
 		l := <-sessions
 		l.welcome()
@@ -254,7 +293,7 @@ func TestFullDisk(t *testing.T) {
 // that could follow: then they go at once.
 func TestResultsGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, sessions, stop := run(t, worker.NewMemory())
+		_, sessions, stop := run(t, memjournal.New())
 		l := <-sessions
 		l.welcome()
 		time.Sleep(100 * time.Millisecond) // not at a heartbeat
@@ -273,6 +312,52 @@ func TestResultsGather(t *testing.T) {
 		})
 		if want := "1 after 0s; 2 after 5ms; 1 after 100ms; 2 after 102ms; "; got != want {
 			t.Errorf("results came %swant %s", got, want)
+		}
+		go l.until(true, func(m *pb.WorkerMessage) bool { return false })
+		stop()
+		close(l.up)
+	})
+}
+
+// A plugin's value is sent again with each hello until the leader has confirmed it.
+func TestValuesAreRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, sessions, stop := run(t, memjournal.New())
+		l := <-sessions
+		l.welcome()
+		l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: "op/1", Fence: 7}}}
+		synctest.Wait()
+		for i, value := range []string{"1", "2"} {
+			p.sink.Save(&pb.SaveState{Task: "op/1", Fence: 7, Key: "k", Value: []byte(value)})
+			l.until(true, func(m *pb.WorkerMessage) bool {
+				return len(m.Saves) == 1 && string(m.Saves[0].Value) == value && m.LastSave == uint64(i+1)
+			})
+		}
+		for saved, want := range []string{"12", "2", ""} {
+			if saved > 0 {
+				l.down <- &pb.LeaderMessage{Saved: uint64(saved)}
+				synctest.Wait()
+			}
+			close(l.cut)
+			l = <-sessions
+			got := ""
+			for _, v := range l.welcome().Saves {
+				got += string(v.Value)
+			}
+			if got != want {
+				t.Errorf("the hello has the values %q, want %q", got, want)
+			}
+		}
+		// Nothing was sent in between: the later value replaces the earlier one of the same key.
+		synctest.Wait()
+		close(l.cut)
+		synctest.Wait()
+		for _, value := range []string{"3", "4"} {
+			p.sink.Save(&pb.SaveState{Task: "op/1", Fence: 7, Key: "k", Value: []byte(value)})
+		}
+		l = <-sessions
+		if h := l.welcome(); len(h.Saves) != 1 || string(h.Saves[0].Value) != "4" || h.LastSave != 3 {
+			t.Errorf("the hello has the values %v up to %d", h.Saves, h.LastSave)
 		}
 		go l.until(true, func(m *pb.WorkerMessage) bool { return false })
 		stop()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/internal/loglimit"
 	"github.com/coopr/coopr/rpc/identity"
 )
 
@@ -201,7 +202,8 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 		return err
 	}
 	level := new(slog.LevelVar)
-	logger := newLogger(cfg, level)
+	logger, limiter := newLogger(cfg, level)
+	defer limiter.Close()
 	if cfg.DataDir == "" {
 		dir, err := os.MkdirTemp("", "coopr-dev-")
 		if err != nil {
@@ -294,11 +296,14 @@ func setLevel(v *slog.LevelVar, name string) {
 	}
 }
 
-func newLogger(cfg config.Config, level *slog.LevelVar) *slog.Logger {
+// newLogger returns the log of the agent and of the libraries that it uses. A flood of lines is limited.
+func newLogger(cfg config.Config, level *slog.LevelVar) (*slog.Logger, *loglimit.Limiter) {
 	setLevel(level, cfg.Log.Level)
 	o := &slog.HandlerOptions{Level: level}
+	var out slog.Handler = slog.NewTextHandler(os.Stderr, o)
 	if cfg.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+		out = slog.NewJSONHandler(os.Stderr, o)
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, o))
+	limited, limiter := loglimit.New(out)
+	return slog.New(limited), limiter
 }

@@ -23,7 +23,8 @@ import (
 // errDeclined is returned when the question of a command was answered with no.
 var errDeclined = errors.New("not done")
 
-// recoverCommand writes the file that gives a stopped agent a new Raft group.
+// recoverCommand returns the command "recover", which writes a file with a new set of voters. A
+// stopped agent reads it at its next start.
 func recoverCommand() *cobra.Command {
 	var dir string
 	var yes bool

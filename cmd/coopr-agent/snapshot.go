@@ -21,7 +21,7 @@ import (
 // snapshotInfo describes a snapshot of the state.
 type snapshotInfo struct {
 	Index   uint64         `json:"index"`
-	Records map[string]int `json:"records,omitempty"` // by kind; only of a snapshot that is no archive
+	Records map[string]int `json:"records,omitempty"` // by kind; only of a snapshot that is not an archive
 	Archive *archive.Meta  `json:"archive,omitempty"`
 }
 

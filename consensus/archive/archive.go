@@ -29,7 +29,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
 	"time"
 )
 
@@ -152,29 +151,6 @@ func Read(r io.Reader, state io.Writer, maxState int64) (Meta, error) {
 // Inspect reads and checks an archive and returns only its Meta.
 func Inspect(r io.Reader) (Meta, error) { return Read(r, io.Discard, 0) }
 
-// Open reads and checks an archive. It writes the state to a temporary file in dir ("" means the
-// system's directory for temporary files) and returns a reader of that file. Closing the reader
-// removes the file.
-func Open(r io.Reader, dir string, maxState int64) (Meta, io.ReadCloser, error) {
-	f, err := os.CreateTemp(dir, "snapshot-*.tmp")
-	if err != nil {
-		return Meta{}, nil, fmt.Errorf("read snapshot archive: %w", err)
-	}
-	state := &scratch{f}
-	meta, err := Read(r, f, maxState)
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		return Meta{}, nil, errors.Join(err, state.Close())
-	}
-	return meta, state, nil
-}
-
-type scratch struct{ *os.File }
-
-func (s *scratch) Close() error { return errors.Join(s.File.Close(), os.Remove(s.Name())) }
-
 // source records an error of the reader itself.
 type source struct {
 	r   io.Reader
@@ -256,9 +232,9 @@ func (r *reader) file(name string, to io.Writer, limit int64) error {
 	case err != nil:
 		return fmt.Errorf("%w: before %s: %w", ErrDamaged, name, err)
 	case h.Name != name || h.Typeflag != tar.TypeReg:
-		return fmt.Errorf("%w: %q stands where %s should", ErrDamaged, h.Name, name)
+		return fmt.Errorf("%w: %q is in the place of %s", ErrDamaged, h.Name, name)
 	case h.Size > limit || (name == stateName && h.Size != r.want):
-		return fmt.Errorf("%w: %s is of %d bytes, %d were expected at most", ErrDamaged, name, h.Size, limit)
+		return fmt.Errorf("%w: %s has %d bytes, but at most %d were expected", ErrDamaged, name, h.Size, limit)
 	}
 	sum := sha256.New()
 	if err := copyOut(to, sum, r.tar); err != nil {

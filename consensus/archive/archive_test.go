@@ -229,27 +229,6 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-func TestOpen(t *testing.T) {
-	dir := t.TempDir()
-	raw, want := sample(t, []byte("the state"))
-	meta, state, err := Open(bytes.NewReader(raw), dir, 0)
-	if err != nil || meta != want {
-		t.Fatalf("%+v, %v", meta, err)
-	}
-	if got, err := io.ReadAll(state); string(got) != "the state" || err != nil {
-		t.Fatalf("%q, %v", got, err)
-	}
-	if err := state.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := Open(bytes.NewReader(raw[:len(raw)-1]), dir, 0); !errors.Is(err, ErrDamaged) {
-		t.Fatal(err)
-	}
-	if left, _ := os.ReadDir(dir); len(left) != 0 {
-		t.Fatalf("left behind: %v", left)
-	}
-}
-
 // TestOrdinaryTools: an operator without Coopr can read and check an archive.
 func TestOrdinaryTools(t *testing.T) {
 	for _, tool := range []string{"tar", "sha256sum"} {

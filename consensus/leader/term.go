@@ -82,15 +82,6 @@ func New(cfg Config) (*Runner, error) {
 	return &Runner{cfg: cfg, changed: make(chan struct{}), running: make(map[string]int)}, nil
 }
 
-// Run runs a Runner with the default configuration.
-func Run(ctx context.Context, group Group, duties func(term uint64) []Duty) error {
-	r, err := New(Config{Group: group, Duties: duties})
-	if err != nil {
-		return err
-	}
-	return r.Run(ctx)
-}
-
 // Ready reports whether the duties of a term have been restored and are running, and
 // returns the term.
 func (r *Runner) Ready() (term uint64, ok bool) {
@@ -136,7 +127,7 @@ func (r *Runner) lead(ctx context.Context, term uint64, changes <-chan raftgroup
 	log := r.cfg.Logger.With("term", term)
 	backoff := r.cfg.Backoff
 	for {
-		err, lost := r.attempt(ctx, term, changes)
+		lost, err := r.attempt(ctx, term, changes)
 		if lost || ctx.Err() != nil {
 			return
 		}
@@ -163,14 +154,14 @@ func (r *Runner) lead(ctx context.Context, term uint64, changes <-chan raftgroup
 
 // attempt runs the duties once. It returns when all of them have ended: after the loss of
 // the leadership, after the end of the group or of ctx, or after an error of a duty.
-func (r *Runner) attempt(ctx context.Context, term uint64, changes <-chan raftgroup.LeadershipChange) (err error, lost bool) {
+func (r *Runner) attempt(ctx context.Context, term uint64, changes <-chan raftgroup.LeadershipChange) (lost bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- r.duties(ctx, term) }()
 	select {
 	case err = <-ended:
-		return err, false
+		return false, err
 	case <-changes:
 	}
 	cancel()
@@ -184,7 +175,7 @@ func (r *Runner) attempt(ctx context.Context, term uint64, changes <-chan raftgr
 			if err != nil && !errors.Is(err, context.Canceled) {
 				log.Info("the term is over, a duty ended with an error", "error", err)
 			}
-			return err, true
+			return true, err
 		case <-slow.C:
 			log.Warn("the term is over, but duties have not returned yet", "duties", r.stillRunning())
 		}

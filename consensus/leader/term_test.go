@@ -253,7 +253,7 @@ func TestFailingDutyHandsOver(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				done := make(chan error, 1)
-				go func() { done <- leader.Run(ctx, g, duties) }()
+				go func() { done <- run(ctx, g, duties) }()
 				g.gained(1)
 				<-handed
 				g.lost(1)
@@ -369,7 +369,7 @@ func TestOnRealGroup(t *testing.T) {
 				}, nil}}
 			}
 			all.Go(func() {
-				if err := leader.Run(ctx, g, duties); err != nil {
+				if err := run(ctx, g, duties); err != nil {
 					t.Error(err)
 				}
 			})
@@ -398,4 +398,13 @@ func TestOnRealGroup(t *testing.T) {
 		all.Wait()
 		c.Stop()
 	})
+}
+
+// run runs a Runner with the default configuration.
+func run(ctx context.Context, group leader.Group, duties func(term uint64) []leader.Duty) error {
+	r, err := leader.New(leader.Config{Group: group, Duties: duties})
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx)
 }

@@ -40,9 +40,11 @@ func (e *encoder) operation(x model.Operation) *record.Operation {
 		Parameters: x.Parameters,
 		To:         int64(x.To),
 		Resources:  x.Resources,
+		Skipped:    x.Skipped,
 		CreatedAt:  x.CreatedAt,
 		EndedAt:    x.EndedAt,
 		Version:    x.Version,
+		Restored:   x.Restored,
 	}
 }
 
@@ -72,9 +74,11 @@ func (d *decoder) operation(m *record.Operation) model.Operation {
 		Parameters: m.Parameters,
 		To:         int(m.To),
 		Resources:  m.Resources,
+		Skipped:    m.Skipped,
 		CreatedAt:  m.CreatedAt,
 		EndedAt:    m.EndedAt,
 		Version:    m.Version,
+		Restored:   m.Restored,
 	}
 }
 
@@ -238,6 +242,7 @@ func (e *encoder) cluster(x model.Cluster) *record.Cluster {
 		DnsSuffix:      x.DNSSuffix,
 		Target:         int64(x.Target),
 		Mover:          x.Mover,
+		LacksMachines:  x.LacksMachines,
 		Earlier:        list(x.Earlier, e.target),
 		CreatedAt:      x.CreatedAt,
 		ExpiresAt:      x.ExpiresAt,
@@ -271,6 +276,7 @@ func (d *decoder) cluster(m *record.Cluster) model.Cluster {
 		DNSSuffix:      m.DnsSuffix,
 		Target:         int(m.Target),
 		Mover:          m.Mover,
+		LacksMachines:  m.LacksMachines,
 		Earlier:        list(m.Earlier, d.target),
 		CreatedAt:      m.CreatedAt,
 		ExpiresAt:      m.ExpiresAt,

@@ -19,7 +19,7 @@ func PutTenant(t *model.Tenant, createOnly bool) (*pb.Command_PutTenant, error) 
 // write need a value: a profile.Profile, profile.Program or profile.Schedule, the properties of
 // preferences, or a model.Secret. The state refuses kinds and orders that do not exist.
 func PutSetting(kind, name, order string, value any) (*pb.PutSetting, error) {
-	p := &pb.PutSetting{Kind: SettingKinds.Number(kind), Name: name, Order: SettingOrders.Number(order)}
+	p := &pb.PutSetting{Kind: SettingKinds.Number(kind), Name: name, Order: SettingOrders.Number(order), NumbersContinue: true}
 	switch v := value.(type) {
 	case nil:
 	case profile.Profile:
@@ -78,7 +78,7 @@ func OrderResource(order string, k model.ResourceKey, version int) (*pb.ChangeRe
 }
 
 // Control returns the command for an order about an operation or a cluster. The state refuses a
-// word that is no order.
+// word that is not an order.
 func Control(id, order, reason string) *pb.Command {
 	if n := ClusterOrders.Number(order); n != 0 {
 		return &pb.Command{Change: &pb.Command_ControlCluster{ControlCluster: &pb.ControlCluster{Cluster: id, Order: n, Reason: reason}}}

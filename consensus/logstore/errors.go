@@ -22,7 +22,12 @@ var (
 	// ErrInUse: another process has the directory open.
 	ErrInUse = errors.New("the data directory is in use by another process")
 	// ErrOtherKind: the directory holds another kind of log than the requested one.
-	ErrOtherKind = errors.New("another kind of log store")
+	ErrOtherKind = errors.New("unexpected kind of log store")
+	// ErrDamaged: the data that was read differs from the data that was written. The error names
+	// the log entry.
+	ErrDamaged = errors.New("the log store is damaged")
+	// ErrAbstains: the member does not vote; see Guard.Abstains.
+	ErrAbstains = errors.New("the log has lost entries, and this member does not vote until it has them again")
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("the log store is closed")
 )

@@ -20,12 +20,12 @@ const (
 	deleteChunk = 1024
 )
 
-// Guard stands between Raft and its store. It is the LogStore and StableStore
-// that Raft sees.
+// Guard is the LogStore and StableStore that Raft uses. It passes reads and writes on to
+// the real store.
 //
 // A write runs on its own goroutine and the caller waits for it up to the
-// deadline. A write that is still running then is abandoned: Raft learns that it
-// failed. These rules keep the store consistent with Raft:
+// deadline. A write that is still running then is abandoned: Raft gets an error for
+// it. These rules keep the store consistent with Raft:
 //
 //   - While an abandoned write hangs, every other write is refused (ErrStuck). A
 //     leader steps down at the first refusal, and cannot win an election, because
@@ -45,12 +45,15 @@ const (
 // failed over at least one deadline, or one write hangs for MaxFailures
 // deadlines. OnSick is then called and the owner shuts its Raft down.
 type Guard struct {
-	log      raft.LogStore // the cache, with the recorder below it
-	recorder *errorRecorder
-	stable   raft.StableStore
-	deadline time.Duration
-	max      int
-	logger   *slog.Logger
+	log       raft.LogStore // the cache, with the recorder below it
+	recorder  *errorRecorder
+	stable    raft.StableStore
+	watermark *watermark
+	// snapshots tell which entries the log may lack.
+	snapshots raft.SnapshotStore
+	deadline  time.Duration
+	max       int
+	logger    *slog.Logger
 
 	mu       sync.Mutex
 	inFlight int       // running writes, abandoned ones included
@@ -59,6 +62,7 @@ type Guard struct {
 	since    time.Time // first of the current failures in a row
 	failures int       // number of the current failures in a row
 	sick     error
+	damaged  error // see Damaged
 	onSick   []func(error)
 	cut      bool // the log's end was deleted and no entry appended since
 	closed   bool // no more writes
@@ -84,9 +88,9 @@ var (
 	_ raft.MonotonicLogStore = (*Guard)(nil)
 )
 
-func newGuard(cache *raft.LogCache, recorder *errorRecorder, stable raft.StableStore, o Options) *Guard {
+func newGuard(cache *raft.LogCache, recorder *errorRecorder, stable raft.StableStore, snapshots raft.SnapshotStore, o Options) *Guard {
 	return &Guard{
-		log: cache, recorder: recorder, stable: stable,
+		log: cache, recorder: recorder, stable: stable, snapshots: snapshots,
 		deadline: o.Deadline, max: o.MaxFailures, logger: o.Logger,
 		released: make(chan struct{}),
 	}
@@ -151,7 +155,7 @@ func (g *Guard) Stats() Stats {
 }
 
 func (g *Guard) stuckLocked() error {
-	return fmt.Errorf("%w: a write hangs since %s", ErrStuck, g.since.Format(time.RFC3339))
+	return fmt.Errorf("%w: a write has been hanging since %s", ErrStuck, g.since.Format(time.RFC3339))
 }
 
 // write runs one write under the deadline. undo, when not nil, runs when the write succeeds after it
@@ -248,7 +252,7 @@ func (g *Guard) giveUp(what string, w *pending) bool {
 	if g.since.After(began) || g.failures == 1 {
 		g.since = began
 	}
-	g.logger.Error("a write to the Raft store was given up; refusing others until it comes back",
+	g.logger.Error("a write to the Raft store was abandoned; other writes are refused until it returns",
 		"write", what, "deadline", g.deadline)
 	// Refused writes do not count as failures, so the hanging write has a timer
 	// of its own.
@@ -256,7 +260,7 @@ func (g *Guard) giveUp(what string, w *pending) bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if !w.complete {
-			g.sickLocked(fmt.Errorf("%s: %w since %s", what, ErrStuck, began.Format(time.RFC3339)))
+			g.sickLocked(fmt.Errorf("%s: %w: the write has been hanging since %s", what, ErrStuck, began.Format(time.RFC3339)))
 		}
 	})
 	return true
@@ -270,7 +274,7 @@ func (g *Guard) cameLate(what string, w *pending, undo func() error) {
 			defer g.mu.Unlock()
 			g.endLocked()
 			// late is not decremented: the guard must refuse every further write.
-			g.sickLocked(fmt.Errorf("%s landed after it was given up: %w", what, failed))
+			g.sickLocked(fmt.Errorf("%s succeeded after it was abandoned and could not be undone: %w", what, failed))
 			return
 		}
 		undone = true
@@ -283,7 +287,7 @@ func (g *Guard) cameLate(what string, w *pending, undo func() error) {
 	if undone {
 		g.stats.Undone++
 	}
-	g.logger.Warn("a write to the Raft store came back after it was given up", "write", what, "undone", undone, "error", w.err)
+	g.logger.Warn("an abandoned write to the Raft store returned", "write", what, "undone", undone, "error", w.err)
 }
 
 func (g *Guard) endLocked() {
@@ -341,10 +345,10 @@ func (g *Guard) close(closeStore func() error) error {
 		go func() {
 			<-idle
 			if err := closeStore(); err != nil {
-				g.logger.Error("closing the Raft store after a hanging write came back", "error", err)
+				g.logger.Error("the Raft store could not be closed after a hanging write returned", "error", err)
 			}
 		}()
-		return fmt.Errorf("close the log store: %w; it stays open until the hanging write comes back", ErrStuck)
+		return fmt.Errorf("close the log store: %w; it stays open until the hanging write returns", ErrStuck)
 	}
 	<-idle // bounded by the deadline of the running writes
 	return closeStore()
@@ -362,28 +366,42 @@ func (g *Guard) FirstIndex() (uint64, error) { return g.log.FirstIndex() }
 // LastIndex returns the newest entry's index, or 0 when the log is empty.
 func (g *Guard) LastIndex() (uint64, error) { return g.log.LastIndex() }
 
-// GetLog reads one entry into log.
-func (g *Guard) GetLog(index uint64, log *raft.Log) error { return g.log.GetLog(index, log) }
-
 // StoreLog appends one entry.
 func (g *Guard) StoreLog(log *raft.Log) error { return g.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs appends entries.
+// StoreLogs appends entries. It adds a checksum to an entry that has none, and refuses an entry whose
+// checksum does not match.
 func (g *Guard) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
+	logs, err := withChecksums(logs)
+	if err != nil {
+		return fmt.Errorf("append to the log: %w", err)
+	}
 	first, last := logs[0].Index, logs[len(logs)-1].Index
-	err := g.write("append to the log",
-		func() error { return g.recorder.cause(g.log.StoreLogs(logs)) },
-		func() error { return g.log.DeleteRange(first, last) })
+	err = g.write("append to the log",
+		func() error {
+			err := g.recorder.cause(g.log.StoreLogs(logs))
+			if err == nil {
+				g.watermark.appended(last)
+			}
+			return err
+		},
+		func() error {
+			err := g.log.DeleteRange(first, last)
+			if err == nil {
+				g.watermark.cut(first - 1)
+			}
+			return err
+		})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case err == nil:
 		g.cut = false
 	case g.cut:
-		g.sickLocked(fmt.Errorf("the log's end was deleted for entries that could not be stored: %w", err))
+		g.sickLocked(fmt.Errorf("the end of the log was deleted, but the entries that replace it could not be stored: %w", err))
 	}
 	return err
 }
@@ -400,8 +418,14 @@ func (g *Guard) DeleteRange(first, last uint64) error {
 	}
 	if first > oldest {
 		err := g.write("delete from the log's end",
-			func() error { return g.log.DeleteRange(first, last) },
-			func() error { return errors.New("the member takes its last entries for still there") })
+			func() error {
+				err := g.log.DeleteRange(first, last)
+				if err == nil {
+					g.watermark.cut(first - 1)
+				}
+				return err
+			},
+			func() error { return errors.New("the member assumes that its last entries are still in the log") })
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.cut = g.cut || err == nil
@@ -421,18 +445,55 @@ func (g *Guard) DeleteRange(first, last uint64) error {
 	return nil
 }
 
-// Set stores a value of Raft, such as the candidate of its last vote.
+// Set stores a value of Raft, such as the candidate of its last vote. It refuses a vote while Abstains.
 func (g *Guard) Set(key, val []byte) error {
-	return g.write("store the vote", func() error { return g.stable.Set(key, val) }, nil)
+	if string(key) == keyVoteCand && g.Abstains() {
+		return fmt.Errorf("store the vote: %w", ErrAbstains)
+	}
+	return g.write("store the vote", func() error {
+		err := g.stable.Set(key, val)
+		if err == nil {
+			g.watermark.set(string(key), val)
+		}
+		return err
+	}, nil)
 }
+
+// Abstains reports whether the member may not vote, because its log has lost entries that it had
+// acknowledged and the leader has not sent all of them again.
+func (g *Guard) Abstains() bool { return g.watermark.owes() > 0 }
+
+// Forgive ends Abstains although entries are lost for good, because a person has made a new group of the
+// members that are left.
+func (g *Guard) Forgive() error {
+	last, err := g.log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	g.watermark.forgive(last)
+	return nil
+}
+
+// OnMayVote has f called once, on a goroutine of its own, when Abstains ends. It reports false if the
+// member may vote already.
+func (g *Guard) OnMayVote(f func()) bool { return g.watermark.onPaid(f) }
 
 // Get reads a value.
 func (g *Guard) Get(key []byte) ([]byte, error) { return g.stable.Get(key) }
 
 // SetUint64 stores a number of Raft: a term. See Arm for the current term.
 func (g *Guard) SetUint64(key []byte, val uint64) error {
+	if string(key) == keyVoteTerm && g.Abstains() {
+		return fmt.Errorf("store the vote: %w", ErrAbstains)
+	}
 	for {
-		err := g.write("store the term", func() error { return g.stable.SetUint64(key, val) }, nil)
+		err := g.write("store the term", func() error {
+			err := g.stable.SetUint64(key, val)
+			if err == nil {
+				g.watermark.setNumber(string(key), val)
+			}
+			return err
+		}, nil)
 		if err == nil {
 			return nil
 		}

@@ -45,7 +45,10 @@ func ParseKind(s string) (Kind, error) {
 const (
 	boltFile = "raft.db"
 	walDir   = "wal"
+	walMeta  = "wal-meta.db"
 	lockFile = "raft.lock"
+	// watermarkSuffix follows the directory's name in that of the file beside it; see watermark.
+	watermarkSuffix = "-watermark"
 )
 
 // Defaults of Options.
@@ -158,13 +161,33 @@ func openDisk(dir string, kind Kind, o Options) (*Stores, error) {
 	}
 	s.dir = dir
 	s.close = closeLog
+	if o.NoSync {
+		return s, nil // a power cut loses entries, and that is accepted
+	}
+	t, found, err := openWatermark(filepath.Clean(dir)+watermarkSuffix, o.Logger)
+	if err != nil {
+		return nil, errors.Join(err, closeLog())
+	}
+	if err := t.compare(found, log, stable, snaps); err != nil {
+		return nil, errors.Join(err, t.close(), closeLog())
+	}
+	s.guard.watermark = t
+	s.close = func() error { return errors.Join(closeLog(), t.close()) }
 	return s, nil
 }
 
-func openLog(dir string, kind Kind, o Options) (raft.LogStore, raft.StableStore, func() error, error) {
+func openLog(dir string, kind Kind, o Options) (log raft.LogStore, stable raft.StableStore, closeLog func() error, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: the log in %s cannot be opened: %v", ErrDamaged, dir, p)
+		}
+	}()
 	switch kind {
 	case BoltDB:
 		path := filepath.Join(dir, boltFile)
+		if err := checkPages(path); err != nil {
+			return nil, nil, nil, fmt.Errorf("open the log: %w", err)
+		}
 		// The free list is kept as a map and not written on each commit. bbolt
 		// rebuilds it on opening, and commits stay fast when the file has grown.
 		db, err := raftboltdb.New(raftboltdb.Options{
@@ -186,6 +209,9 @@ func openLog(dir string, kind Kind, o Options) (raft.LogStore, raft.StableStore,
 		if err := os.MkdirAll(path, 0o700); err != nil {
 			return nil, nil, nil, fmt.Errorf("make the log's directory: %w", explain(err))
 		}
+		if err := checkPages(filepath.Join(path, walMeta)); err != nil {
+			return nil, nil, nil, fmt.Errorf("open the log: %w", err)
+		}
 		w, err := wal.Open(path, wal.WithLogger(hclogbridge.New(o.Logger).Named("wal")))
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("open the log %s: %w", path, explain(err))
@@ -204,12 +230,12 @@ func FromParts(log raft.LogStore, stable raft.StableStore, snapshots raft.Snapsh
 	if o.Wrap != nil {
 		log, stable = o.Wrap(log, stable)
 	}
-	recorder := &errorRecorder{LogStore: log}
+	recorder := &errorRecorder{LogStore: &checkedLog{log}}
 	cached, err := raft.NewLogCache(o.CacheEntries, recorder)
 	if err != nil {
 		return nil, fmt.Errorf("make the log cache: %w", err)
 	}
-	g := newGuard(cached, recorder, stable, o)
+	g := newGuard(cached, recorder, stable, snapshots, o)
 	return &Stores{Log: g, Stable: g, Snapshots: snapshots, guard: g, closed: make(chan struct{}),
 		close: func() error { return nil }}, nil
 }
@@ -247,8 +273,8 @@ func (s *Stores) Closed() <-chan struct{} { return s.closed }
 func Detect(dir string) (Kind, error) {
 	var found []Kind
 	for path, kind := range map[string]Kind{
-		filepath.Join(dir, boltFile):              BoltDB,
-		filepath.Join(dir, walDir, "wal-meta.db"): WAL,
+		filepath.Join(dir, boltFile):        BoltDB,
+		filepath.Join(dir, walDir, walMeta): WAL,
 	} {
 		if _, err := os.Stat(path); err == nil {
 			found = append(found, kind)
@@ -262,5 +288,5 @@ func Detect(dir string) (Kind, error) {
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("%w: %s holds both a %s and a %s log; move the one that is not wanted away", ErrOtherKind, dir, BoltDB, WAL)
+	return "", fmt.Errorf("%w: %s holds both a %s and a %s log; move the unwanted one away", ErrOtherKind, dir, BoltDB, WAL)
 }

@@ -15,6 +15,7 @@ import (
 // index counts the entries queued for the FSM, not those that the FSM has applied.
 type tracker struct {
 	inner     raft.FSM
+	damaged   func() error // the fault of a log that has lost an entry, or nil
 	snapshots *watchedSnapshots
 	index     atomic.Uint64
 	conf      atomic.Pointer[committedConfig]
@@ -29,8 +30,8 @@ type committedConfig struct {
 	raft.Configuration
 }
 
-func newTracker(inner raft.FSM, snapshots *watchedSnapshots) *tracker {
-	return &tracker{inner: inner, snapshots: snapshots, moved: make(chan struct{})}
+func newTracker(inner raft.FSM, snapshots *watchedSnapshots, damaged func() error) *tracker {
+	return &tracker{inner: inner, damaged: damaged, snapshots: snapshots, moved: make(chan struct{})}
 }
 
 // fsm returns the FSM for the library, which detects a BatchingFSM by its type.
@@ -80,8 +81,12 @@ func (t *tracker) wait(ctx context.Context, stopped <-chan struct{}, index uint6
 	}
 }
 
-// Apply passes an entry to the FSM.
+// Apply passes an entry to the FSM. It refuses every entry after a damaged one was read, because the
+// damaged one is missing. Such an entry may be committed all the same.
 func (t *tracker) Apply(l *raft.Log) any {
+	if err := t.damaged(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+	}
 	r := t.inner.Apply(l)
 	t.advance(l.Index)
 	return r
@@ -89,6 +94,9 @@ func (t *tracker) Apply(l *raft.Log) any {
 
 // StoreConfiguration passes the group's new configuration to an FSM that is a raft.ConfigurationStore.
 func (t *tracker) StoreConfiguration(index uint64, c raft.Configuration) {
+	if t.damaged() != nil {
+		return
+	}
 	if s, ok := t.inner.(raft.ConfigurationStore); ok {
 		s.StoreConfiguration(index, c)
 	}
@@ -96,8 +104,13 @@ func (t *tracker) StoreConfiguration(index uint64, c raft.Configuration) {
 	t.advance(index)
 }
 
-// Snapshot passes the call to the FSM.
-func (t *tracker) Snapshot() (raft.FSMSnapshot, error) { return t.inner.Snapshot() }
+// Snapshot passes the call to the FSM, unless an entry may be missing in its state.
+func (t *tracker) Snapshot() (raft.FSMSnapshot, error) {
+	if err := t.damaged(); err != nil {
+		return nil, fmt.Errorf("the state may lack a log entry, so no snapshot is made: %w", err)
+	}
+	return t.inner.Snapshot()
+}
 
 // Restore passes the call to the FSM. The library does not pass the index of the snapshot; it is the
 // index of the newest snapshot that is open during the call.
@@ -118,8 +131,15 @@ type batchTracker struct {
 	batch raft.BatchingFSM
 }
 
-// ApplyBatch passes entries to the FSM. The library includes configuration entries in the batch.
+// ApplyBatch is Apply for several entries. The library includes configuration entries in the batch.
 func (t *batchTracker) ApplyBatch(logs []*raft.Log) []any {
+	if err := t.damaged(); err != nil {
+		out := make([]any, len(logs))
+		for i := range out {
+			out[i] = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+		}
+		return out
+	}
 	r := t.batch.ApplyBatch(logs)
 	for _, l := range logs {
 		if l.Type == raft.LogConfiguration {
@@ -190,7 +210,7 @@ func (g *Group) WaitApplied(ctx context.Context, index uint64) error {
 	}
 	// Wait for the library first: then this member knows that the entries are committed.
 	if g.raft.AppliedIndex() < index {
-		if err := g.waitQueued(ctx, index); err != nil {
+		if err := waitQueued(ctx, g.raft, g.done, index); err != nil {
 			return fmt.Errorf("wait for index %d: %w", index, err)
 		}
 	}
@@ -199,6 +219,9 @@ func (g *Group) WaitApplied(ctx context.Context, index uint64) error {
 	for ; want > g.state.index.Load(); want-- {
 		var l raft.Log
 		err := g.cfg.Stores.Log.GetLog(want, &l)
+		if damaged := g.cfg.Stores.Guard().Damaged(); damaged != nil {
+			return fmt.Errorf("wait for index %d: %w", index, damaged)
+		}
 		if errors.Is(err, raft.ErrLogNotFound) {
 			// A snapshot covers the entry, and the FSM has either made that snapshot or restored it.
 			want = 0

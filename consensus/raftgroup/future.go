@@ -3,6 +3,7 @@ package raftgroup
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/hashicorp/raft"
 )
@@ -88,50 +89,27 @@ func (g *Group) Barrier(ctx context.Context) error {
 // that are still in the list.
 func (g *Group) submit(do func() raft.Future) *future {
 	if g.raft.State() != raft.Leader {
-		// The entry is refused here to spare the library's main loop. A member that has just become
-		// the leader announces it through Leadership.
+		// The entry is refused here to spare the library's main loop. Leadership reports when this
+		// member has become the leader.
 		if g.raft.State() == raft.Shutdown {
 			return failed(ErrShutdown)
 		}
 		return failed(g.notLeader())
 	}
 	f := &future{done: make(chan struct{})}
-	g.mu.Lock()
-	if g.closing {
-		g.mu.Unlock()
+	if !g.pending.add(f) {
 		return failed(ErrShutdown)
 	}
-	g.pending[f] = struct{}{}
-	g.mu.Unlock()
 	rf := do()
 	go func() {
 		err := rf.Error()
 		if a, ok := rf.(raft.ApplyFuture); ok && err == nil {
-			g.answer(f, nil, a.Index(), a.Response())
+			g.pending.answer(f, nil, a.Index(), a.Response())
 			return
 		}
-		g.answer(f, g.outcome(err), 0, nil)
+		g.pending.answer(f, g.outcome(err), 0, nil)
 	}()
 	return f
-}
-
-func (g *Group) answer(f *future, err error, index uint64, response any) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if _, ok := g.pending[f]; !ok {
-		return // answered by Shutdown
-	}
-	delete(g.pending, f)
-	f.err, f.index, f.response = err, index, response
-	close(f.done)
-	g.drainedLocked()
-}
-
-func (g *Group) drainedLocked() {
-	if len(g.pending)+g.questions == 0 && g.drained != nil {
-		close(g.drained)
-		g.drained = nil
-	}
 }
 
 // ask calls the library and returns its answer. The call runs on a goroutine of its own, because even
@@ -139,20 +117,13 @@ func (g *Group) drainedLocked() {
 // answered. So ask refuses calls once the member is closing, and Shutdown waits a moment for those
 // under way.
 func (g *Group) ask(ctx context.Context, do func() raft.Future) error {
-	g.mu.Lock()
-	if g.closing {
-		g.mu.Unlock()
+	if !g.pending.begin() {
 		return ErrShutdown
 	}
-	g.questions++
-	g.mu.Unlock()
 	got := make(chan error, 1)
 	go func() {
 		err := do().Error()
-		g.mu.Lock()
-		g.questions--
-		g.drainedLocked()
-		g.mu.Unlock()
+		g.pending.end()
 		got <- err
 	}()
 	select {
@@ -165,13 +136,101 @@ func (g *Group) ask(ctx context.Context, do func() raft.Future) error {
 	}
 }
 
-func (g *Group) abandonPending() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for f := range g.pending {
-		delete(g.pending, f)
+// pending holds what the library has not answered yet: entries, and calls by ask.
+type pending struct {
+	mu      sync.Mutex
+	closing bool
+	entries map[*future]struct{}
+	calls   int
+	drained chan struct{} // closed when nothing is pending; set while closing
+}
+
+func newPending() *pending { return &pending{entries: make(map[*future]struct{})} }
+
+// add reports whether the entry may be submitted; none may while the member is closing.
+func (p *pending) add(f *future) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closing {
+		p.entries[f] = struct{}{}
+	}
+	return !p.closing
+}
+
+// answer answers an entry, unless abandon has answered it.
+func (p *pending) answer(f *future, err error, index uint64, response any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.entries[f]; !ok {
+		return
+	}
+	delete(p.entries, f)
+	f.err, f.index, f.response = err, index, response
+	close(f.done)
+	p.checkLocked()
+}
+
+// begin reports whether a call may be made; end follows it.
+func (p *pending) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closing {
+		p.calls++
+	}
+	return !p.closing
+}
+
+func (p *pending) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls--
+	p.checkLocked()
+}
+
+func (p *pending) checkLocked() {
+	if len(p.entries)+p.calls == 0 && p.drained != nil {
+		close(p.drained)
+		p.drained = nil
+	}
+}
+
+// close refuses what comes from now on. first reports whether this is the first call; drained is closed
+// when nothing is pending, and nil if nothing is pending now.
+func (p *pending) close() (first bool, drained <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return false, nil
+	}
+	p.closing = true
+	if len(p.entries)+p.calls > 0 {
+		p.drained = make(chan struct{})
+	}
+	return true, p.drained
+}
+
+// closed reports whether close was called.
+func (p *pending) closed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closing
+}
+
+// count returns the number of entries.
+func (p *pending) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.entries)
+}
+
+// abandon answers the remaining entries after the library has stopped: their outcome is unknown.
+func (p *pending) abandon() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for f := range p.entries {
+		delete(p.entries, f)
 		f.err = fmt.Errorf("%w: %w", ErrUnknownOutcome, ErrShutdown)
 		close(f.done)
 	}
-	g.drained = nil
+	p.drained = nil
 }

@@ -41,27 +41,24 @@ type Config struct {
 
 // Group is one member of a Raft group. All methods may be called from any goroutine.
 type Group struct {
-	cfg    Config
-	timing Timing
-	raft   *raft.Raft
-	log    *slog.Logger
-	state  *tracker
-	trans  *watchedTransport
-	events *eventLog
+	cfg     Config
+	timing  Timing
+	raft    *raft.Raft
+	log     *slog.Logger
+	state   *tracker
+	trans   *watchedTransport
+	events  *eventLog
+	pending *pending
+	reads   readRounds
 
-	notify   chan bool     // raft's leadership changes; unbuffered, see pump
+	notify   chan bool     // raft's leadership changes; unbuffered, see eventLog.follow
 	done     chan struct{} // closed when the member has stopped
 	sickOnce sync.Once
 
 	mu          sync.Mutex
-	closing     bool
-	pending     map[*future]struct{}
-	questions   int           // calls of the library that are not answered yet; see ask
-	drained     chan struct{} // closed when neither entries nor calls are pending; set while closing
 	leaderMoved chan struct{} // closed at the next change of leader
 	firstOf     uint64        // the last term led by this member of which it has applied an entry
 	transfers   int           // transfers of leadership under way
-	reads       readRounds
 }
 
 // New starts a member. With empty stores it waits until Bootstrap is called or
@@ -80,31 +77,41 @@ func New(cfg Config) (*Group, error) {
 		events:      newEventLog(),
 		notify:      make(chan bool),
 		done:        make(chan struct{}),
-		pending:     make(map[*future]struct{}),
+		pending:     newPending(),
 		leaderMoved: make(chan struct{}),
 	}
+	g.reads.g = g
 	snapshots := &watchedSnapshots{SnapshotStore: cfg.Stores.Snapshots}
-	g.state = newTracker(cfg.FSM, snapshots)
+	g.state = newTracker(cfg.FSM, snapshots, cfg.Stores.Guard().Damaged)
 	g.trans = watchTransport(cfg.Transport, g.timing.HeartbeatTimeout/beats)
+	g.trans.damaged = cfg.Stores.Guard().Damaged
 
-	conf := g.raftConfig()
+	conf := cfg.raft(g.timing, g.notify)
 	if cfg.RecoveryDir != "" {
-		if err := g.recoverFromFile(conf, snapshots); err != nil {
+		if err := recoverFromFile(cfg, conf, g.state.fsm(), snapshots); err != nil {
 			return nil, err
 		}
 	}
-	if err := dropCovered(cfg.Stores); err != nil {
+	if err := errors.Join(dropCovered(cfg.Stores), checkSnapshots(cfg.Stores)); err != nil {
 		return nil, fmt.Errorf("start Raft member %s: %w", cfg.ID, err)
+	}
+	if cfg.Stores.Guard().Abstains() {
+		// A member that may not vote may not stand for election either. It waits for a leader.
+		conf.HeartbeatTimeout, conf.ElectionTimeout = never, never
 	}
 	r, err := start(conf, g.state.fsm(), cfg.Stores, snapshots, g.trans.forRaft())
 	if err != nil {
 		return nil, fmt.Errorf("start Raft member %s: %w", cfg.ID, err)
 	}
 	g.raft = r
-	cfg.Stores.Guard().Arm()
+	cfg.Stores.Guard().Arm() // before the first message of another member
+	go g.trans.inbox.run(cfg.Transport.Consumer(), r, cfg.Stores.Guard())
 	cfg.Stores.Guard().OnSick(g.sick)
 	r.RegisterObserver(raft.NewObserver(nil, false, g.observe))
-	go g.pump()
+	if mayVote := func() { g.timing.restore(r, g.log) }; conf.HeartbeatTimeout == never && !cfg.Stores.Guard().OnMayVote(mayVote) {
+		mayVote()
+	}
+	go g.events.follow(g.notify, g.done, g.log, g.probe)
 	return g, nil
 }
 
@@ -125,17 +132,18 @@ func (c Config) validate() error {
 	return errors.Join(faults...)
 }
 
-func (g *Group) raftConfig() *raft.Config {
-	c := raft.DefaultConfig()
-	g.timing.apply(c)
-	c.LocalID = raft.ServerID(g.cfg.ID)
-	c.ProtocolVersion = raft.ProtocolVersionMax
-	c.BatchApplyCh = true
-	c.ShutdownOnRemove = false // a removed member waits to be added again
-	c.NoLegacyTelemetry = true
-	c.NotifyCh = g.notify
-	c.Logger = hclogbridge.New(g.log).Named("raft")
-	return c
+// raft returns the library's configuration. The library announces its leadership on notify.
+func (c Config) raft(timing Timing, notify chan<- bool) *raft.Config {
+	lib := raft.DefaultConfig()
+	timing.apply(lib)
+	lib.LocalID = raft.ServerID(c.ID)
+	lib.ProtocolVersion = raft.ProtocolVersionMax
+	lib.BatchApplyCh = true
+	lib.ShutdownOnRemove = false // a removed member waits to be added again
+	lib.NoLegacyTelemetry = true
+	lib.NotifyCh = notify
+	lib.Logger = hclogbridge.New(c.Logger).Named("raft")
+	return lib
 }
 
 // dropCovered deletes the log if it ends before the index of the newest snapshot. A crash or a failed
@@ -172,10 +180,51 @@ func dropCovered(s *logstore.Stores) error {
 	return s.Log.DeleteRange(first, last)
 }
 
+// checkSnapshots returns an error if the log on the disk does not continue what the newest whole snapshot
+// holds. The library would panic when it looks for the entries in between.
+func checkSnapshots(s *logstore.Stores) error {
+	if s.Dir() == "" {
+		return nil
+	}
+	first, err := s.Log.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	list, err := s.Snapshots.List()
+	if err != nil {
+		return fmt.Errorf("list snapshots: %w", err)
+	}
+	var covered uint64
+	var faults error
+	for _, m := range list {
+		_, rc, err := s.Snapshots.Open(m.ID)
+		if err == nil {
+			covered = m.Index
+			err = rc.Close()
+		}
+		if err == nil {
+			break
+		}
+		faults = errors.Join(faults, fmt.Errorf("snapshot %s: %w", m.ID, err))
+	}
+	switch {
+	case covered == 0 && len(list) > 0:
+		return fmt.Errorf("%w: %w: no snapshot is whole: %w", ErrUnusable, logstore.ErrDamaged, faults)
+	case first > covered+1:
+		return errors.Join(fmt.Errorf("%w: %w: the snapshots end at entry %d and the log begins at %d",
+			ErrUnusable, logstore.ErrDamaged, covered, first), faults)
+	}
+	return nil
+}
+
 // start starts the library's member. It returns an error where the library panics on an unusable store.
 func start(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshots raft.SnapshotStore, t raft.Transport) (r *raft.Raft, err error) {
 	defer func() {
-		if p := recover(); p != nil {
+		switch p := recover().(type) {
+		case nil:
+		case error:
+			err = fmt.Errorf("%w: %w", ErrUnusable, p)
+		default:
 			err = fmt.Errorf("%w: %v", ErrUnusable, p)
 		}
 	}()
@@ -195,10 +244,7 @@ func (g *Group) Done() <-chan struct{} { return g.done }
 // sick reports a fault to Config.OnSick that only a restart of the member can repair.
 func (g *Group) sick(err error) {
 	g.sickOnce.Do(func() {
-		g.mu.Lock()
-		closing := g.closing
-		g.mu.Unlock()
-		if closing {
+		if g.pending.closed() {
 			return
 		}
 		g.log.Error("the Raft member must stop", "error", err)
@@ -213,15 +259,7 @@ func (g *Group) sick(err error) {
 // ends first, Shutdown returns an error and the stop continues in the background. Later calls wait for
 // the same stop.
 func (g *Group) Shutdown(ctx context.Context) error {
-	g.mu.Lock()
-	first := !g.closing
-	g.closing = true
-	var drained chan struct{}
-	if first && len(g.pending)+g.questions > 0 {
-		g.drained = make(chan struct{})
-		drained = g.drained
-	}
-	g.mu.Unlock()
+	first, drained := g.pending.close()
 	if first {
 		if drained != nil {
 			// The library does not answer the entries that it holds when it is shut down. A short
@@ -238,10 +276,11 @@ func (g *Group) Shutdown(ctx context.Context) error {
 		g.cfg.Stores.Guard().Release()
 		go func() {
 			if err := stopped.Error(); err != nil {
-				g.log.Error("stop the Raft member", "error", err)
+				g.log.Error("the Raft member did not stop cleanly", "error", err)
 			}
 			g.trans.stopAsking()
-			g.abandonPending()
+			g.trans.inbox.stop()
+			g.pending.abandon()
 			close(g.done)
 		}()
 	}

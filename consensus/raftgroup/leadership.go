@@ -3,6 +3,7 @@ package raftgroup
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -79,31 +80,11 @@ func (g *Group) observe(o *raft.Observation) bool {
 	case raft.RaftState:
 		if v == raft.Leader {
 			// The call comes from the main loop, right after it has won: the term is the one that it
-			// won. pump reads it before the main loop can reach another term.
+			// won. follow reads it before the main loop can reach another term.
 			g.events.setTerm(o.Raft.CurrentTerm())
 		}
 	}
 	return false
-}
-
-// pump receives the library's announcements of leadership gained and lost. The library's main loop
-// sends them in turn and waits for pump each time, so none is lost and pump must not block.
-func (g *Group) pump() {
-	for {
-		select {
-		case leader := <-g.notify:
-			term := g.events.add(leader)
-			if leader {
-				g.log.Info("became the leader", "term", term)
-				go g.probe(term)
-			} else {
-				g.log.Info("ceased to be the leader", "term", term)
-			}
-		case <-g.done:
-			g.events.end()
-			return
-		}
-	}
 }
 
 // probe checks whether a new leader, or one whose transfer has failed, can commit an entry. After a
@@ -156,6 +137,27 @@ func (l *eventLog) setTerm(t uint64) {
 	l.mu.Lock()
 	l.term = t
 	l.mu.Unlock()
+}
+
+// follow records the library's announcements of leadership gained and lost. The library's main loop
+// sends them in turn and waits for follow each time, so none is lost and follow must not block. It
+// starts probe for each term won.
+func (l *eventLog) follow(notify <-chan bool, done <-chan struct{}, log *slog.Logger, probe func(term uint64)) {
+	for {
+		select {
+		case leader := <-notify:
+			term := l.add(leader)
+			if leader {
+				log.Info("became the leader", "term", term)
+				go probe(term)
+			} else {
+				log.Info("ceased to be the leader", "term", term)
+			}
+		case <-done:
+			l.end()
+			return
+		}
+	}
 }
 
 func (l *eventLog) add(leader bool) uint64 {

@@ -126,7 +126,7 @@ func (g *Group) RemoveAt(ctx context.Context, id string, prev uint64) error {
 // remove it. The removed member may never learn of its removal. A member that must know is demoted
 // first, because a demoted member still receives the log (see WaitNoVote).
 func (g *Group) Remove(ctx context.Context, id string) error {
-	if id == g.cfg.ID && g.IsLeader() && g.otherVoters() > 0 {
+	if id == g.cfg.ID && g.IsLeader() && otherVoters(g.Servers(), g.cfg.ID) > 0 {
 		if err := g.Transfer(ctx, ""); err != nil {
 			return fmt.Errorf("remove %s: %w", id, err)
 		}
@@ -149,19 +149,19 @@ func (g *Group) WaitNoVote(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait to be without a vote: %w", ctx.Err())
+			return fmt.Errorf("wait until this member has no vote: %w", ctx.Err())
 		case <-g.done:
-			return fmt.Errorf("wait to be without a vote: %w", ErrShutdown)
+			return fmt.Errorf("wait until this member has no vote: %w", ErrShutdown)
 		case <-time.After(pause):
 			pause = min(2*pause, 100*time.Millisecond)
 		}
 	}
 }
 
-func (g *Group) otherVoters() int {
+func otherVoters(servers []Server, self string) int {
 	n := 0
-	for _, s := range g.Servers() {
-		if s.Voter && s.ID != g.cfg.ID {
+	for _, s := range servers {
+		if s.Voter && s.ID != self {
 			n++
 		}
 	}
@@ -194,7 +194,7 @@ func (g *Group) Transfer(ctx context.Context, id string) error {
 	if !g.IsLeader() {
 		return fmt.Errorf("transfer of leadership: %w", g.notLeader())
 	}
-	if g.otherVoters() == 0 {
+	if otherVoters(g.Servers(), g.cfg.ID) == 0 {
 		return fmt.Errorf("transfer of leadership: %w", ErrNoPeer)
 	}
 	term := g.Term()
@@ -226,7 +226,7 @@ func (g *Group) Transfer(ctx context.Context, id string) error {
 		switch {
 		case err == nil:
 			return nil
-		case try < transferTries && g.IsLeader() && g.Term() == term && g.pause(ctx, g.timing.ElectionTimeout/4):
+		case try < transferTries && g.IsLeader() && g.Term() == term && pause(ctx, g.done, g.timing.ElectionTimeout/4):
 			continue
 		case errors.Is(err, raft.ErrNotLeader):
 			return fmt.Errorf("transfer of leadership: %w", g.notLeader())
@@ -240,16 +240,15 @@ func (g *Group) Transfer(ctx context.Context, id string) error {
 // election timeout, and a busy machine may stall for that long.
 const transferTries = 3
 
-// pause waits for d and reports whether it did so in full: it returns false when ctx or the member ends
-// first.
-func (g *Group) pause(ctx context.Context, d time.Duration) bool {
+// pause waits for d and reports whether it did so in full: it returns false when ctx or done ends it.
+func pause(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
 	case <-ctx.Done():
-	case <-g.done:
+	case <-done:
 	}
 	return false
 }

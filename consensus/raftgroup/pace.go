@@ -39,6 +39,9 @@ func (p *pipeline) repeated(m *raft.AppendEntriesRequest) bool {
 // AppendEntries sends a message unless it is repeated. To the library, an unsent message looks like one
 // that is under way, and the library does not wait for its answer.
 func (p *pipeline) AppendEntries(m *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if err := p.damaged(); err != nil {
+		return nil, err
+	}
 	if p.repeated(m) {
 		return nil, nil // the library does not use the future: answers come from Consumer
 	}

@@ -17,11 +17,14 @@ func (w *watchedTransport) AppendEntriesPipeline(id raft.ServerID, target raft.S
 	if err != nil {
 		return nil, err
 	}
-	return newPipeline(inner), nil
+	p := newPipeline(inner)
+	p.damaged = w.damaged
+	return p, nil
 }
 
 func newPipeline(inner raft.AppendPipeline) *pipeline {
-	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture), ended: make(chan struct{})}
+	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture), ended: make(chan struct{}),
+		damaged: func() error { return nil }}
 	go p.pass()
 	return p
 }
@@ -32,6 +35,7 @@ type pipeline struct {
 	answers chan raft.AppendFuture
 	ended   chan struct{}
 	once    sync.Once
+	damaged func() error // as watchedTransport.damaged
 
 	// Owned by the sender:
 	sent uint64

@@ -1,7 +1,6 @@
 package raftgroup
 
 import (
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -42,12 +41,11 @@ type watchedTransport struct {
 	asked  map[raft.ServerID]*asking
 	askers sync.WaitGroup
 	over   bool // ask sends no more heartbeats
-	// installed is the last snapshot that each member has installed from this one.
-	installed map[raft.ServerID]place
+	inbox  *inbox
+	// damaged returns the fault of a log that has lost an entry, or nil. The library's messages may be
+	// short of that entry, so none is sent then, and a leader loses its lease.
+	damaged func() error
 }
-
-// place names an entry of the log.
-type place struct{ index, term uint64 }
 
 // asking is a heartbeat that ask has sent to a member and that is not answered yet.
 type asking struct {
@@ -68,7 +66,7 @@ type preVoting struct {
 // watchTransport wraps t; beat is the pause between heartbeats to a member.
 func watchTransport(t raft.Transport, beat time.Duration) *watchedTransport {
 	return &watchedTransport{Transport: t, beat: beat, heard: make(map[raft.ServerID]heard), asked: make(map[raft.ServerID]*asking),
-		installed: make(map[raft.ServerID]place)}
+		inbox: newInbox(), damaged: func() error { return nil }}
 }
 
 // forRaft returns the transport for the library.
@@ -82,6 +80,9 @@ func (w *watchedTransport) forRaft() raft.Transport {
 // AppendEntries passes the library's call on. It delays a heartbeat until the next one is due.
 func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) error {
+	if err := w.damaged(); err != nil {
+		return err
+	}
 	if len(args.Entries) == 0 && args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 {
 		w.pace(id)
 	}
@@ -97,14 +98,6 @@ func (w *watchedTransport) noted(id raft.ServerID, target raft.ServerAddress, ar
 	w.mu.Unlock()
 	if err := w.Transport.AppendEntries(id, target, args, resp); err != nil {
 		return err
-	}
-	if w.behindSnapshot(id, args, resp) {
-		again := *args
-		again.PrevLogEntry, again.PrevLogTerm = 0, 0
-		*resp = raft.AppendEntriesResponse{}
-		if err := w.Transport.AppendEntries(id, target, &again, resp); err != nil {
-			return err
-		}
 	}
 	now := time.Now()
 	w.mu.Lock()
@@ -125,34 +118,6 @@ func (w *watchedTransport) noted(id raft.ServerID, target raft.ServerAddress, ar
 		w.news = nil
 	}
 	return nil
-}
-
-// InstallSnapshot passes the call on and records the snapshot that the member has installed.
-func (w *watchedTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
-	resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	err := w.Transport.InstallSnapshot(id, target, args, resp, data)
-	if err == nil && resp.Success {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.installed[id] = place{args.LastLogIndex, args.LastLogTerm}
-	}
-	return err
-}
-
-// behindSnapshot reports whether a member refused entries only because the preceding entry is the last
-// one of the snapshot that it installed from this leader. As soon as the member's log holds an entry
-// after the snapshot, the library looks for the preceding entry in the log, where it is missing. That
-// happens when the answer to the first entries after a snapshot is lost, or when the log holds entries
-// of another term. The member would then receive the same snapshot again and again for as long as this
-// leader leads. The member's state up to the snapshot is correct, so noted sends the entries once more
-// without a preceding entry to compare.
-func (w *watchedTransport) behindSnapshot(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) bool {
-	if resp.Success || args.PrevLogEntry == 0 || resp.Term != args.Term || resp.LastLog <= args.PrevLogEntry {
-		return false
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.installed[id] == place{args.PrevLogEntry, args.PrevLogTerm}
 }
 
 func later(a, b time.Time) time.Time {

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // readRounds lets readers share the check that this member still leads. One round is under way; all
 // readers that arrive during it share the next round.
 type readRounds struct {
+	g       *Group
 	mu      sync.Mutex
 	running bool
 	next    *readRound
@@ -26,7 +29,7 @@ type readRound struct {
 // the leader only: the leader asks a majority whether it still leads. Concurrent calls share one such
 // round.
 func (g *Group) ReadIndex(ctx context.Context) (uint64, error) {
-	round := g.joinRound()
+	round := g.reads.join()
 	select {
 	case <-round.done:
 	case <-ctx.Done():
@@ -43,8 +46,7 @@ func (g *Group) ReadIndex(ctx context.Context) (uint64, error) {
 	return round.index, nil
 }
 
-func (g *Group) joinRound() *readRound {
-	r := &g.reads
+func (r *readRounds) join() *readRound {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.next == nil {
@@ -53,23 +55,23 @@ func (g *Group) joinRound() *readRound {
 	mine := r.next
 	if !r.running {
 		r.running = true
-		go g.runRounds()
+		go r.run()
 	}
 	return mine
 }
 
-func (g *Group) runRounds() {
+func (r *readRounds) run() {
 	for {
-		g.reads.mu.Lock()
-		round := g.reads.next
-		g.reads.next = nil
+		r.mu.Lock()
+		round := r.next
+		r.next = nil
 		if round == nil {
-			g.reads.running = false
-			g.reads.mu.Unlock()
+			r.running = false
+			r.mu.Unlock()
 			return
 		}
-		g.reads.mu.Unlock()
-		round.index, round.err = g.verify()
+		r.mu.Unlock()
+		round.index, round.err = r.verify()
 		close(round.done)
 	}
 }
@@ -81,9 +83,10 @@ func (g *Group) runRounds() {
 // were sent before it was called. A leader whose process was stopped for a while finds
 // such answers in its sockets when it resumes, long after another leader has taken over.
 // verify counts only answers to messages that were sent after the round was opened.
-func (g *Group) verify() (uint64, error) {
+func (r *readRounds) verify() (uint64, error) {
+	g := r.g
 	term := g.raft.CurrentTerm()
-	if err := g.established(term); err != nil {
+	if err := r.established(term); err != nil {
 		return 0, err
 	}
 	index := g.raft.CommitIndex()
@@ -111,7 +114,8 @@ func (g *Group) verify() (uint64, error) {
 
 // established returns when this member, as the leader of term, has applied an entry of that term. Until
 // then its commit index may be lower than that of writes which its predecessor has answered.
-func (g *Group) established(term uint64) error {
+func (r *readRounds) established(term uint64) error {
+	g := r.g
 	g.mu.Lock()
 	known := g.firstOf == term
 	g.mu.Unlock()
@@ -183,13 +187,13 @@ func (g *Group) Confirm(ctx context.Context, ids ...string) error {
 
 // waitQueued waits until the library has applied index. The library has no notification for that, so
 // waitQueued polls at short intervals. It is reached only on a member that lags.
-func (g *Group) waitQueued(ctx context.Context, index uint64) error {
+func waitQueued(ctx context.Context, r *raft.Raft, done <-chan struct{}, index uint64) error {
 	pause := time.Millisecond
-	for g.raft.AppliedIndex() < index {
+	for r.AppliedIndex() < index {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-g.done:
+		case <-done:
 			return ErrShutdown
 		case <-time.After(pause):
 			pause = min(2*pause, 20*time.Millisecond)

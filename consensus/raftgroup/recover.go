@@ -121,25 +121,27 @@ func checkAddresses(servers []Server) error {
 	return errors.Join(faults...)
 }
 
-func (g *Group) recoverFromFile(conf *raft.Config, snapshots raft.SnapshotStore) error {
-	path := filepath.Join(g.cfg.RecoveryDir, RecoverFile)
+// recoverFromFile replaces the group's members by those that the operator has written into RecoverFile,
+// if there is one, and puts the file aside.
+func recoverFromFile(cfg Config, conf *raft.Config, fsm raft.FSM, snapshots raft.SnapshotStore) error {
+	path := filepath.Join(cfg.RecoveryDir, RecoverFile)
 	servers, err := ReadRecoverFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if servers != nil && !slices.ContainsFunc(servers, func(s Server) bool { return s.ID == g.cfg.ID }) {
-		err = errors.Join(err, fmt.Errorf("this agent, %s, is not in the list", g.cfg.ID))
+	if servers != nil && !slices.ContainsFunc(servers, func(s Server) bool { return s.ID == cfg.ID }) {
+		err = errors.Join(err, fmt.Errorf("this agent, %s, is not in the list", cfg.ID))
 	}
 	if err != nil {
-		return fmt.Errorf("recovery: %w; mend the file or remove it", err)
+		return fmt.Errorf("recovery: %w; correct the file or remove it", err)
 	}
-	if err := recoverStores(conf, g.state.fsm(), g.cfg.Stores, snapshots, g.cfg.Transport, servers); err != nil {
+	if err := recoverStores(conf, fsm, cfg.Stores, snapshots, cfg.Transport, servers); err != nil {
 		return fmt.Errorf("recovery by %s: %w", path, err)
 	}
-	if err := os.Rename(path, filepath.Join(g.cfg.RecoveryDir, RecoveredFile)); err != nil {
+	if err := os.Rename(path, filepath.Join(cfg.RecoveryDir, RecoveredFile)); err != nil {
 		return fmt.Errorf("recovery: put %s aside: %w", path, err)
 	}
-	g.log.Warn("the Raft group was given a new set of members by the operator", "file", path, "members", servers)
+	cfg.Logger.Warn("the Raft group was given a new set of members by the operator", "file", path, "members", servers)
 	return nil
 }
 
@@ -156,5 +158,8 @@ func recoverStores(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshot
 	if err != nil {
 		return err
 	}
-	return raft.RecoverCluster(conf, fsm, s.Log, s.Stable, snapshots, t, c)
+	if err := raft.RecoverCluster(conf, fsm, s.Log, s.Stable, snapshots, t, c); err != nil {
+		return err
+	}
+	return s.Guard().Forgive()
 }

@@ -32,16 +32,13 @@ type Stats struct {
 
 // Stats returns the current state of the member.
 func (g *Group) Stats() Stats {
-	g.mu.Lock()
-	pending := len(g.pending)
-	g.mu.Unlock()
 	s := Stats{
 		ID:           g.cfg.ID,
 		Term:         g.raft.CurrentTerm(),
 		LastIndex:    g.raft.LastIndex(),
 		CommitIndex:  g.raft.CommitIndex(),
 		AppliedIndex: g.AppliedIndex(),
-		Pending:      pending,
+		Pending:      g.pending.count(),
 		Servers:      g.Servers(),
 		Store:        g.cfg.Stores.Guard().Stats(),
 	}
@@ -97,17 +94,17 @@ func (g *Group) Snapshot(ctx context.Context) (*raft.SnapshotMeta, io.ReadCloser
 	return meta, rc, nil
 }
 
-// Restore replaces the whole replicated state with a snapshot. Of meta, only Size, Version and Index
-// are used: the log continues after Index if Index is beyond the end of the log. It works on the
-// leader only and is meant for disaster recovery into a group that serves no requests. Entries under
-// way fail with ErrUnknownOutcome.
+// Restore replaces the whole replicated state with a snapshot. It uses only Size, Version and Index
+// of meta. The log continues after Index or after its own last entry, whichever is higher. Restore
+// works on the leader only and is meant for disaster recovery into a group that serves no requests.
+// Entries that are being committed fail with ErrUnknownOutcome.
 func (g *Group) Restore(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error {
 	if !g.IsLeader() {
 		return fmt.Errorf("restore: %w", g.notLeader())
 	}
 	err := g.ask(ctx, func() raft.Future { return answered{g.raft.Restore(meta, state, 0)} })
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("restore: %w; it goes on behind", err)
+		return fmt.Errorf("restore: %w; it continues in the background", err)
 	}
 	if err != nil {
 		return fmt.Errorf("restore: %w", g.outcome(err))

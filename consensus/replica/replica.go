@@ -34,6 +34,8 @@ type Config struct {
 	// OnHalt is called when the log holds an entry that this build does not understand.
 	OnHalt      func(error)
 	RecoveryDir string
+	// Now is the clock for the time of entries. If it is nil, it is time.Now.
+	Now func() time.Time
 }
 
 // Replica is one agent's copy of the state and its part in the Raft group.
@@ -59,6 +61,11 @@ func New(cfg Config) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
+	now := cfg.Now
+	if now == nil {
+		now = time.Now
+	}
+	encode := func(groups [][]*pb.Command) ([]byte, error) { return encode(now(), groups) }
 	p, err := propose.New(propose.Config[[]*pb.Command, []state.Answer]{Encode: encode, Apply: g.Apply, Size: size})
 	if err != nil {
 		return nil, err
@@ -74,10 +81,9 @@ func size(cs []*pb.Command) int {
 	return n
 }
 
-// encode encodes groups of commands into one log entry. The proposer reads the clock here, and the
-// entry carries the time.
-func encode(groups [][]*pb.Command) ([]byte, error) {
-	e := &pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: time.Now().UnixMilli()}
+// encode encodes groups of commands into one log entry, which carries the time of its proposal.
+func encode(now time.Time, groups [][]*pb.Command) ([]byte, error) {
+	e := &pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: now.UnixMilli()}
 	for _, g := range groups {
 		e.Commands = append(e.Commands, g...)
 		e.Groups = append(e.Groups, uint32(len(g)))
@@ -126,12 +132,6 @@ func (r *Replica) Fresh(ctx context.Context, lease bool) error {
 		return err
 	}
 	return r.Group.WaitApplied(ctx, index)
-}
-
-// Save writes a snapshot of the Machine's current state to w and returns its index.
-func (r *Replica) Save(w io.Writer) (uint64, error) {
-	v := r.Machine.View()
-	return v.Index(), v.Write(w)
 }
 
 // Restore replaces the whole state with that of a snapshot taken at index. The log continues after that

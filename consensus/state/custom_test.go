@@ -37,9 +37,9 @@ func (c *clinic) shrink(op, node string) {
 
 // A concurrent operation that ends before a shrink does not remove the nodes that the shrink
 // removes.
-func TestBesideLeavesWhatLeaves(t *testing.T) {
+func TestConcurrentOperationsKeepLeavingNodes(t *testing.T) {
 	c := newClinic(t)
-	if a := c.do(c.beside("00000001-002", model.OpPlan, "alice", map[string]string{db: "db"})); a.Err != nil {
+	if a := c.do(c.concurrent("00000001-002", model.OpPlan, "alice", map[string]string{db: "db"})); a.Err != nil {
 		t.Fatal(a.Err)
 	}
 	c.shrink("00000001-003", app)
@@ -85,13 +85,13 @@ func TestBesideLeavesWhatLeaves(t *testing.T) {
 // machines that belong to no node from being removed.
 func TestHeldBackPlanHoldsNoNode(t *testing.T) {
 	c := newClinic(t)
-	cmd := c.beside("00000001-002", model.OpPlan, "ann", map[string]string{app: "app", db: "db"})
+	cmd := c.concurrent("00000001-002", model.OpPlan, "ann", map[string]string{app: "app", db: "db"})
 	cmd.GetStartOperation().Operation.Status = string(model.OpPaused)
 	if a := c.do(cmd); a.Err != nil {
 		t.Fatal(a.Err)
 	}
 	c.verdict(app, "app", false, 0)
-	standing := func() decide.Input {
+	input := func() decide.Input {
 		t.Helper()
 		v := c.m.View()
 		cl, _ := v.Cluster("t", "00000001")
@@ -101,7 +101,7 @@ func TestHeldBackPlanHoldsNoNode(t *testing.T) {
 		}
 		return s
 	}
-	if s := standing(); len(s.Busy) > 0 || s.Recovering > 0 {
+	if s := input(); len(s.Busy) > 0 || s.Recovering > 0 {
 		t.Errorf("held back, it holds %v, and counts as %d recoveries", s.Busy, s.Recovering)
 	}
 	drop := func() error {
@@ -111,10 +111,10 @@ func TestHeldBackPlanHoldsNoNode(t *testing.T) {
 	if err := drop(); err != nil {
 		t.Errorf("a machine that is no node's: %v", err)
 	}
-	if a := c.do(c.beside("00000001-003", model.OpRecover, model.Self, map[string]string{app: "app"})); a.Err != nil {
+	if a := c.do(c.concurrent("00000001-003", model.OpRecover, model.Self, map[string]string{app: "app"})); a.Err != nil {
 		t.Fatal(a.Err)
 	}
-	if s := standing(); s.Busy[app] != "00000001-003" || s.Recovering != 1 {
+	if s := input(); s.Busy[app] != "00000001-003" || s.Recovering != 1 {
 		t.Errorf("busy %v, %d recoveries", s.Busy, s.Recovering)
 	}
 }

@@ -39,16 +39,16 @@ func describe(ev *model.Event, op *model.Operation, g *plan.Graph, v uint32, sta
 // Events keeps the latest groups of events in a ring, and notifies readers. It is not part of the
 // replicated state: every voter fills its own ring from the same log, with the same content.
 type Events struct {
-	mu    sync.Mutex
-	ring  []group
-	next  uint64 // groups published so far
-	floor uint64 // index of the last entry whose events are not all kept
-	index uint64 // index of the last entry published
-	wake  chan struct{}
+	mu      sync.Mutex
+	ring    []group
+	next    uint64 // groups published so far
+	floor   uint64 // index of the last entry whose events are not all kept
+	index   uint64 // index of the last entry published
+	changed chan struct{}
 }
 
 func newEvents(size int) *Events {
-	return &Events{ring: make([]group, size), wake: make(chan struct{})}
+	return &Events{ring: make([]group, size), changed: make(chan struct{})}
 }
 
 func (e *Events) publish(index uint64, groups []group) {
@@ -63,8 +63,8 @@ func (e *Events) publish(index uint64, groups []group) {
 		e.next++
 	}
 	e.index = max(e.index, index)
-	close(e.wake)
-	e.wake = make(chan struct{})
+	close(e.changed)
+	e.changed = make(chan struct{})
 }
 
 // reset discards all events, because a snapshot with this index replaced the state.
@@ -73,19 +73,19 @@ func (e *Events) reset(index uint64) {
 	defer e.mu.Unlock()
 	clear(e.ring)
 	e.next, e.floor, e.index = 0, index, index
-	close(e.wake)
-	e.wake = make(chan struct{})
+	close(e.changed)
+	e.changed = make(chan struct{})
 }
 
-// wait returns the last index and a channel that closes at the next change.
+// wait returns the index of the last published entry and a channel that closes at the next change.
 func (e *Events) wait() (uint64, <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.index, e.wake
+	return e.index, e.changed
 }
 
-// after returns the groups of entries after index, the last index, and a channel that closes at the
-// next change.
+// after returns the groups of entries after index, the index of the last published entry, and a
+// channel that closes at the next change. It fails if the ring no longer has all of these groups.
 func (e *Events) after(index uint64) ([]group, uint64, <-chan struct{}, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -104,7 +104,7 @@ func (e *Events) after(index uint64) ([]group, uint64, <-chan struct{}, error) {
 	for i := from; i < e.next; i++ {
 		out = append(out, e.ring[i%size])
 	}
-	return out, e.index, e.wake, nil
+	return out, e.index, e.changed, nil
 }
 
 // Follow calls fn with the events of a tenant after an index, in order, until ctx ends or fn fails.
@@ -114,7 +114,7 @@ func (m *Machine) Follow(ctx context.Context, tenant string, after uint64, fn fu
 		after, _ = m.events.wait()
 	}
 	for {
-		groups, index, wake, err := m.events.after(after)
+		groups, index, changed, err := m.events.after(after)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (m *Machine) Follow(ctx context.Context, tenant string, after uint64, fn fu
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-wake:
+		case <-changed:
 		}
 	}
 }
@@ -141,14 +141,14 @@ func (m *Machine) Follow(ctx context.Context, tenant string, after uint64, fn fu
 // WaitNewer blocks until an entry after index has been applied, or ctx ends.
 func (m *Machine) WaitNewer(ctx context.Context, index uint64) {
 	for {
-		now, wake := m.events.wait()
+		now, changed := m.events.wait()
 		if now > index {
 			return
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-wake:
+		case <-changed:
 		}
 	}
 }

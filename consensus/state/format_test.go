@@ -328,7 +328,7 @@ func everything(t *testing.T) *clinic {
 	c.verdict(app, "app", true, pb.Machine_MACHINE_THERE)
 	c.verdict(app, "app", false, pb.Machine_MACHINE_UNKNOWN)
 	const second = "00000001-002"
-	must(c.beside(second, model.OpRecover, "coopr", map[string]string{app: "app"}))
+	must(c.concurrent(second, model.OpRecover, "coopr", map[string]string{app: "app"}))
 	must(as("", &pb.Command{Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: second,
 		Order: pb.PlanOrder_PLAN_ORDER_INTERRUPT}}}))
 	must(as("", &pb.Command{Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: second,

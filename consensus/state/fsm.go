@@ -1,7 +1,7 @@
 package state
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,8 +12,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/auditor"
 	"github.com/coopr/coopr/consensus/state/table"
-	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/consensus/state/view"
+	"github.com/coopr/coopr/engine/effect"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/problem"
@@ -35,12 +37,18 @@ type Answer struct {
 	Subject string
 	// Repeated reports that the request id was known and the command was not applied again.
 	Repeated bool
+	// Effect is what the command wrote, as it was right after it. It is nil for commands that no
+	// user gives, after an error, and if the effect of a repeated request was not kept.
+	Effect *effect.Rows
 	// Refused are the tasks of a Lease or Report that were not accepted, or the positions of such
 	// changes in a ReportHealth.
 	Refused []uint32
 	// Ready are the tasks of the operation that a Report made leasable.
 	Ready []uint32
 }
+
+// View is the state at one moment; see package view.
+type View = view.View
 
 // Machine applies log entries. It implements raft.BatchingFSM. Readers use View, which never waits
 // for Apply.
@@ -53,10 +61,11 @@ type Machine struct {
 	watchers []func(Batch)
 	halted   atomic.Pointer[haltError]
 	onHalt   func(error)
-	audit    *auditor // used only while mu is held
+	audit    *auditor.Auditor // used only while mu is held
 	// nodes holds, by cluster, the index of the last batch that changed one of its nodes. It is not
 	// part of the state: with it, readers can cache values that they derive from a cluster's nodes.
 	nodes sync.Map
+	terms terms
 }
 
 // NodesVersion returns a number that changes whenever a node of the cluster changes.
@@ -87,7 +96,7 @@ func New(c Config) (*Machine, error) {
 	if c.Events == 0 {
 		c.Events = 1 << 14
 	}
-	m := &Machine{events: newEvents(c.Events), onHalt: c.OnHalt, audit: newAuditor()}
+	m := &Machine{events: newEvents(c.Events), onHalt: c.OnHalt, audit: auditor.New()}
 	m.db.Store(db)
 	return m, nil
 }
@@ -101,6 +110,12 @@ type Batch struct {
 	// Revoked are the leases that the batch took from live workers, by operation. The workers must
 	// cancel the work under these leases.
 	Revoked map[string][]plan.Revoked
+	// Leases are the leases that the batch granted, in order. A later entry of the batch may have
+	// ended one again.
+	Leases []Lease
+	// Ended are the attempts that workers reported as ended or gave back, in order, without their
+	// sessions. The state may have refused a report: the attempt has ended all the same.
+	Ended []Lease
 	// Health are the clusters in which the health or the recovery of nodes changed. A cluster may
 	// appear more than once.
 	Health []string
@@ -119,13 +134,25 @@ type Batch struct {
 	Restored bool
 }
 
+// Lease names one lease of a task.
+type Lease struct {
+	Operation string
+	Vertex    uint32
+	Fence     uint64
+	Session   string
+}
+
 // Watch calls fn after every batch, in order, from the goroutine that applies entries. fn must not
 // block. stop ends the watch.
 func (m *Machine) Watch(fn func(Batch)) (stop func()) {
 	m.wmu.Lock()
 	defer m.wmu.Unlock()
-	m.watchers = append(m.watchers, fn)
-	at := len(m.watchers) - 1
+	at := slices.IndexFunc(m.watchers, func(w func(Batch)) bool { return w == nil })
+	if at < 0 {
+		at = len(m.watchers)
+		m.watchers = append(m.watchers, nil)
+	}
+	m.watchers[at] = fn
 	return func() {
 		m.wmu.Lock()
 		defer m.wmu.Unlock()
@@ -154,10 +181,9 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]any, len(logs))
-	a := &applier{m: m, txn: m.db.Load().Txn(true), edits: map[string]*plan.Edit{}, trees: map[string]*tree.Tree{}, audit: m.audit,
-		batch: Batch{Operations: map[string][]uint32{}}}
-	m.audit.beginBatch(a)
+	a := m.begin()
 	for i, l := range logs {
+		m.terms.note(l)
 		if l.Type != raft.LogCommand {
 			continue
 		}
@@ -168,32 +194,59 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 		a.index = l.Index
 		a.batch.Index = l.Index
 		out[i] = a.entry(l.Data)
-		a.audit.endEntry()
+		a.audit.EndEntry()
 	}
-	a.flush()
-	a.audit.endBatch()
-	a.txn.Commit()
+	a.commit()
 	for _, c := range a.changed {
 		m.nodes.Store(c, a.batch.Index)
+	}
+	for _, c := range a.gone {
+		m.nodes.Delete(c)
 	}
 	m.events.publish(a.batch.Index, a.groups)
 	m.tell(a.batch)
 	return out
 }
 
+// Try returns the answer that a command would have if it were applied next, at a time. It changes
+// nothing.
+func (m *Machine) Try(c *pb.Command, now int64) Answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.halted.Load(); h != nil {
+		return Answer{Err: h.err}
+	}
+	txn := m.db.Load().Snapshot().Txn(true)
+	defer txn.Abort()
+	index, _ := m.events.wait()
+	a := &applier{m: m, writer: &writer{txn: txn, index: index + 1, now: now, edits: map[string]*plan.Edit{}, trees: map[string]*tree.Tree{},
+		audit: auditor.New(), batch: Batch{Operations: map[string][]uint32{}}}}
+	a.audit.BeginBatch(txn)
+	a.audit.BeginEntry(a.index, now)
+	return a.command(c) // the records of the auditor are not written
+}
+
 // applier applies the entries of one batch.
 type applier struct {
-	m      *Machine
-	txn    *memdb.Txn
-	index  uint64
-	now    int64
-	edits  map[string]*plan.Edit // open edits of plans, by operation
-	trees  map[string]*tree.Tree // the trees of these plans
-	groups []group
-	batch  Batch
-	audit  *auditor
-	// changed are the clusters whose nodes changed.
-	changed []string
+	*writer
+	m *Machine
+}
+
+// begin begins a batch.
+func (m *Machine) begin() *applier {
+	a := &applier{m: m, writer: &writer{txn: m.db.Load().Txn(true), edits: map[string]*plan.Edit{}, trees: map[string]*tree.Tree{},
+		audit: m.audit, batch: Batch{Operations: map[string][]uint32{}}}}
+	m.audit.BeginBatch(a.txn)
+	return a
+}
+
+// commit ends the batch. Readers see its changes then.
+func (a *applier) commit() {
+	a.flush()
+	if row := a.audit.EndBatch(); row != nil {
+		a.put(table.Audit, row)
+	}
+	a.txn.Commit()
 }
 
 func (a *applier) entry(data []byte) any {
@@ -209,6 +262,7 @@ func (a *applier) entry(data []byte) any {
 		return a.halt(problem.New(problem.Unsupported, "log entry %d has a command that this build does not know: upgrade this agent", a.index))
 	}
 	a.now = e.NowMs
+	a.audit.BeginEntry(a.index, a.now)
 	flat := make([]Answer, len(e.Commands))
 	for i, c := range e.Commands {
 		if c.Change == nil {
@@ -244,21 +298,27 @@ func (a *applier) halt(err error) error {
 	return err
 }
 
-func requestKey(c *pb.Command) string {
-	return c.Tenant + "\x00" + c.Actor + "\x00" + c.RequestId
-}
-
 func (a *applier) command(c *pb.Command) Answer {
+	key := ""
 	if c.RequestId != "" {
-		if r := table.Get[table.RequestRow](a.txn, table.Requests, "id", requestKey(c)); r != nil {
-			return Answer{Index: r.Index, Subject: r.Subject, Repeated: true}
+		key = table.RequestKey(c.Tenant, c.Actor, c.RequestId)
+		if r := table.Get[table.RequestRow](a.txn, table.Requests, "id", key); r != nil {
+			return Answer{Index: r.Index, Subject: r.Subject, Repeated: true, Effect: a.view().Effect(r)}
 		}
 	}
-	at := a.audit.begin(c)
+	at := a.audit.Begin(c)
 	ans := a.change(c)
-	a.audit.end(c, ans, at)
-	if c.RequestId != "" && ans.Err == nil && c.GetPart() == nil {
-		a.put(table.Requests, &table.RequestRow{Key: requestKey(c), Index: a.index, Subject: ans.Subject, Time: a.now})
+	a.audit.End(c, ans.Err != nil, at)
+	if ans.Err != nil || c.GetPart() != nil {
+		return ans
+	}
+	ans.Effect = a.effect(c, ans.Subject)
+	if key != "" {
+		r := &table.RequestRow{Key: key, Index: a.index, Subject: ans.Subject, Time: a.now}
+		if c.KeepAnswer && ans.Effect != nil {
+			r.Effect = ans.Effect.Kept()
+		}
+		a.put(table.Requests, r)
 	}
 	return ans
 }
@@ -266,118 +326,55 @@ func (a *applier) command(c *pb.Command) Answer {
 func (a *applier) change(c *pb.Command) Answer {
 	switch ch := c.Change.(type) {
 	case *pb.Command_Report:
-		return a.report(ch.Report)
+		return a.tasks().report(ch.Report)
 	case *pb.Command_Lease:
-		return a.lease(ch.Lease)
+		return a.tasks().lease(ch.Lease)
 	case *pb.Command_PutDefinitions:
-		return a.putDefinitions(c, ch.PutDefinitions)
+		return a.tenants().putDefinitions(c, ch.PutDefinitions)
 	case *pb.Command_PutTenant:
-		return a.putTenant(c, ch.PutTenant)
+		return a.tenants().putTenant(c, ch.PutTenant)
 	case *pb.Command_DeleteTenant:
-		return a.deleteTenant(c, ch.DeleteTenant.Name)
+		return a.tenants().deleteTenant(c, ch.DeleteTenant.Name)
 	case *pb.Command_PutToken:
-		return a.putToken(c, ch.PutToken)
+		return a.tenants().putToken(c, ch.PutToken)
 	case *pb.Command_DeleteToken:
-		return a.deleteToken(c, ch.DeleteToken.Id)
+		return a.tenants().deleteToken(c, ch.DeleteToken.Id)
 	case *pb.Command_OpenSession:
-		return a.openSession(ch.OpenSession)
+		return a.agents().openSession(ch.OpenSession)
 	case *pb.Command_EndSession:
-		return a.endSession(ch.EndSession.Session, ch.EndSession.Reason)
+		return a.agents().endSession(ch.EndSession.Session, ch.EndSession.Reason)
 	case *pb.Command_StartOperation:
-		return a.startOperation(c, ch.StartOperation)
+		return a.operations().startOperation(c, ch.StartOperation)
 	case *pb.Command_ControlOperation:
-		return a.control(c, ch.ControlOperation)
+		return a.operations().control(c, ch.ControlOperation)
 	case *pb.Command_ControlCluster:
-		return a.controlCluster(c, ch.ControlCluster)
+		return a.operations().controlCluster(c, ch.ControlCluster)
 	case *pb.Command_OrderPlan:
-		return a.orderPlan(c, ch.OrderPlan)
+		return a.plans().orderPlan(c, ch.OrderPlan)
 	case *pb.Command_ReportHealth:
-		return a.reportHealth(ch.ReportHealth)
+		return a.health().reportHealth(ch.ReportHealth)
 	case *pb.Command_QueueOperation:
-		return a.queue(c, ch.QueueOperation)
+		return a.queue().add(c, ch.QueueOperation)
 	case *pb.Command_SaveValue:
-		return a.saveValue(ch.SaveValue)
+		return a.tasks().saveValue(ch.SaveValue)
 	case *pb.Command_Part:
 		return a.part(ch.Part)
 	case *pb.Command_RemoveAgent:
-		return a.removeAgent(ch.RemoveAgent.Id)
+		return a.agents().removeAgent(ch.RemoveAgent)
 	case *pb.Command_Prune:
 		return a.prune(ch.Prune)
 	case *pb.Command_RaiseFeatureLevel:
 		return a.raise(ch.RaiseFeatureLevel.Level, ch.RaiseFeatureLevel.Mesh)
 	case *pb.Command_DropResource:
-		return a.dropResource(c, ch.DropResource)
+		return a.operations().dropResource(c, ch.DropResource)
 	case *pb.Command_ChangeSite:
-		return a.changeSite(c, ch.ChangeSite)
+		return a.sites().changeSite(c, ch.ChangeSite)
 	case *pb.Command_ChangeRuns:
-		return a.changeRuns(c, ch.ChangeRuns)
+		return a.runs().changeRuns(c, ch.ChangeRuns)
 	case *pb.Command_ChangeResource:
-		return a.changeResource(c, ch.ChangeResource)
+		return a.resources().changeResource(c, ch.ChangeResource)
 	}
 	return Answer{Err: problem.New(problem.Unsupported, "%T", c.Change)}
-}
-
-// put inserts a row. Every row has the keys of its table, so an error is a bug. The machine panics
-// then, because the states of the voters would diverge if it went on.
-func (a *applier) put(table string, row any) {
-	a.audit.put(row)
-	if err := a.txn.Insert(table, row); err != nil {
-		panic(fmt.Sprintf("state: insert into %s: %v", table, err))
-	}
-	if n, ok := row.(*model.Node); ok {
-		a.changed = append(a.changed, n.Cluster)
-	}
-}
-
-func (a *applier) remove(table string, row any) {
-	a.audit.remove(row)
-	if err := a.txn.Delete(table, row); err != nil && !errors.Is(err, memdb.ErrNotFound) {
-		panic(fmt.Sprintf("state: delete from %s: %v", table, err))
-	}
-}
-
-// edit returns the edit of an operation's plan, or nil if there is no plan. The edit stays open
-// until the batch ends.
-func (a *applier) edit(operation string) *plan.Edit {
-	if e, ok := a.edits[operation]; ok {
-		return e
-	}
-	row := table.Get[table.PlanRow](a.txn, table.Plans, "id", operation)
-	if row == nil {
-		return nil
-	}
-	e := row.State.Edit()
-	a.audit.watch(row, e)
-	a.edits[operation], a.trees[operation] = e, row.Tree
-	return e
-}
-
-// flush writes the plans that were edited.
-func (a *applier) flush() {
-	for op, e := range a.edits {
-		a.batch.Operations[op] = e.Ready()
-		if revoked := e.Revoked(); len(revoked) > 0 {
-			if a.batch.Revoked == nil {
-				a.batch.Revoked = map[string][]plan.Revoked{}
-			}
-			a.batch.Revoked[op] = revoked
-		}
-		a.put(table.Plans, &table.PlanRow{Operation: op, State: e.Done(), Tree: a.trees[op], Audit: a.audit.named(op)})
-	}
-	clear(a.edits)
-	clear(a.trees)
-}
-
-// touch adds an operation to the batch when its record changed and its plan did not.
-func (a *applier) touch(operation string) {
-	if _, ok := a.batch.Operations[operation]; !ok {
-		a.batch.Operations[operation] = nil
-	}
-}
-
-func (a *applier) event(e model.Event) {
-	e.Index, e.Time = a.index, a.now
-	a.groups = append(a.groups, group{event: e})
 }
 
 // Halted returns the reason why this machine stopped applying entries, or nil.
@@ -389,3 +386,42 @@ func (m *Machine) Halted() error {
 }
 
 var _ raft.BatchingFSM = (*Machine)(nil)
+
+// part stores a piece of a large command. The last piece completes the command and applies it.
+func (a *applier) part(p *pb.Part) Answer {
+	a.put(table.Parts, &table.PartRow{ID: p.Id, Number: p.Number, Data: p.Data})
+	rows := table.List[table.PartRow](a.txn, table.Parts, "id_prefix", p.Id)
+	if p.Number+1 < p.Total {
+		return Answer{}
+	}
+	var data []byte
+	for _, r := range rows {
+		data = append(data, r.Data...)
+		a.remove(table.Parts, r)
+	}
+	if len(rows) != int(p.Total) {
+		return refuse(problem.Stale, "a part of a large command is missing: send it again")
+	}
+	var c pb.Command
+	if err := proto.Unmarshal(data, &c); err != nil || c.Change == nil {
+		return refuse(problem.Unsupported, "a large command is damaged: %v", err)
+	}
+	return a.command(&c)
+}
+
+func (a *applier) raise(level uint32, mesh string) Answer {
+	m := table.Mesh(a.txn)
+	if level > FeatureLevel {
+		return Answer{Err: a.halt(problem.New(problem.Unsupported, "the mesh's feature level is %d, this build's %d: upgrade this agent", level,
+			FeatureLevel))}
+	}
+	m.FeatureLevel = max(m.FeatureLevel, level)
+	m.ID, m.Mesh = table.TheMeta, cmp.Or(m.Mesh, mesh)
+	a.put(table.Meta, &m)
+	return Answer{}
+}
+
+// refuse returns the answer to a command that is not carried out.
+func refuse(code problem.Code, format string, args ...any) Answer {
+	return Answer{Err: problem.New(code, format, args...)}
+}

@@ -1,29 +1,22 @@
 package state
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 
-	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/engine/plan"
+
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Health returns the known health of a node, or nil.
-func (v *View) Health(tenant, node string) *model.NodeHealth {
-	return table.Get[model.NodeHealth](v.txn, table.Health, "id", tenant, node)
-}
-
-// ClusterHealth returns the known health of a cluster's nodes, by node.
-func (v *View) ClusterHealth(tenant, cluster string) map[string]*model.NodeHealth {
-	out := map[string]*model.NodeHealth{}
-	table.Each(v.txn, table.Health, "cluster", func(h *model.NodeHealth) bool { out[h.Node] = h; return true }, tenant, cluster)
-	return out
-}
+// health changes the health of nodes.
+type health struct{ *writer }
 
 // healthOf returns a copy of a node's health for changes.
-func (a *applier) healthOf(n *model.Node) *model.NodeHealth {
+func (a health) healthOf(n *model.Node) *model.NodeHealth {
 	h := model.NodeHealth{Tenant: n.Tenant, Cluster: n.Cluster, Node: n.ID}
 	if have := table.Get[model.NodeHealth](a.txn, table.Health, "id", n.Tenant, n.ID); have != nil {
 		h = *have
@@ -39,7 +32,7 @@ func (a *applier) healthOf(n *model.Node) *model.NodeHealth {
 }
 
 // putHealth writes a node's health and adds an event about it.
-func (a *applier) putHealth(h *model.NodeHealth, message string) {
+func (a health) putHealth(h *model.NodeHealth, message string) {
 	a.put(table.Health, h)
 	a.batch.Health = append(a.batch.Health, h.Cluster)
 	a.event(model.Event{Type: "node.health", Tenant: h.Tenant, Cluster: h.Cluster, Operation: h.Operation, Subject: h.Node, Status: h.Status(),
@@ -48,7 +41,7 @@ func (a *applier) putHealth(h *model.NodeHealth, message string) {
 
 // reportHealth writes new verdicts. It refuses a verdict about a node that changed after it was
 // observed, because the verdict is out of date.
-func (a *applier) reportHealth(r *pb.ReportHealth) Answer {
+func (a health) reportHealth(r *pb.ReportHealth) Answer {
 	ans := Answer{}
 	for i, c := range r.Changes {
 		if !a.verdict(c) {
@@ -58,7 +51,7 @@ func (a *applier) reportHealth(r *pb.ReportHealth) Answer {
 	return ans
 }
 
-func (a *applier) verdict(c *pb.HealthChange) bool {
+func (a health) verdict(c *pb.HealthChange) bool {
 	n := table.Get[model.Node](a.txn, table.Nodes, "id", c.Tenant, c.Node)
 	if n == nil || n.Version != c.Version {
 		return false
@@ -98,7 +91,7 @@ func (a *applier) verdict(c *pb.HealthChange) bool {
 
 // unwatched discards the results of checks of the services that an operation changed on a node, and
 // of a machine that it made. A start ends a pause.
-func (a *applier) unwatched(n *model.Node, services map[string]bool, machine bool) {
+func (a health) unwatched(n *model.Node, services map[string]bool, machine bool) {
 	have := table.Get[model.NodeHealth](a.txn, table.Health, "id", n.Tenant, n.ID)
 	if have == nil {
 		return
@@ -120,24 +113,40 @@ func (a *applier) unwatched(n *model.Node, services map[string]bool, machine boo
 	a.putHealth(h, "")
 }
 
-// pauseRecovery pauses or resumes the automatic recovery of a cluster.
-func (a *applier) pauseRecovery(c *pb.Command, o *pb.ControlCluster) Answer {
-	have := table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, o.Cluster)
-	if have == nil {
-		return refuse(problem.NotFound, "there is no cluster %q", o.Cluster)
+// subjects returns the services that a plan has tasks for, by node.
+func subjects(g *plan.Graph) map[string][]string {
+	out := map[string][]string{}
+	for v := range g.Len() {
+		if id, s := g.NodeID(v), g.ServiceName(v); id != "" && s != "" && !slices.Contains(out[id], s) {
+			out[id] = append(out[id], s)
+		}
 	}
-	cl := *have
-	switch pause := o.Order == pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY; {
-	case pause == (cl.RecoveryPaused != nil):
-		return Answer{Subject: cl.ID}
-	case pause:
-		cl.RecoveryPaused = &model.RecoveryPause{By: c.Actor, Reason: o.Reason, At: a.now}
-	default:
-		cl.RecoveryPaused = nil
+	return out
+}
+
+// recovering updates the health of nodes that an operation is about to restart, pause, resume or
+// replace. With byItself the operation counts as another attempt of the recovery controller. A
+// person's order resets the count.
+func (a health) recovering(op *model.Operation, g *plan.Graph, nodes []string, byItself bool) {
+	about := subjects(g)
+	for _, id := range nodes {
+		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
+		if n == nil {
+			continue
+		}
+		h := a.healthOf(n)
+		h.Operation, h.Replaced, h.GaveUp = op.ID, op.Type == model.OpReplaceNode, false
+		if h.Attempts++; !byItself {
+			h.Attempts, h.Next = 0, 0
+		}
+		for _, s := range about[id] {
+			switch op.Type {
+			case model.OpPauseNode:
+				h.Paused[s] = model.Pausing
+			case model.OpResumeNode:
+				h.Paused[s] = model.Resuming
+			}
+		}
+		a.putHealth(h, fmt.Sprintf("%s by operation %s", op.Type, op.ID))
 	}
-	a.put(table.Clusters, &cl)
-	a.batch.Health = append(a.batch.Health, cl.ID)
-	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status),
-		Actor: c.Actor, Message: logformat.ClusterOrders.Word(o.Order)})
-	return Answer{Subject: cl.ID}
 }

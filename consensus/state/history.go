@@ -1,9 +1,6 @@
 package state
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 )
@@ -14,10 +11,13 @@ const keptSnapshots = 20
 // remember takes a snapshot of a cluster and returns the snapshot's number. Rows never change, so
 // the snapshot consists of pointers to them. The caller must write the cluster's row afterwards,
 // because remember updates its number of snapshots.
-func (a *applier) remember(cl *model.Cluster, op *model.Operation, moment string) int {
+func (a endings) remember(cl *model.Cluster, op *model.Operation, moment string) int {
 	if last := table.Get[model.Snapshot](a.txn, table.History, "id", cl.Tenant, cl.ID, uint32(cl.Snapshots)); last != nil &&
-		moment == model.MomentBefore && last.State.Version == cl.Version {
-		return last.Number // nothing happened since the last operation's end
+		moment == model.MomentBefore && last.State.Version == cl.Version &&
+		(last.Moment != model.MomentFailed || cl.Status == model.ClusterPending) {
+		// Nothing happened since the last operation's end. One that failed has a snapshot of its own
+		// only while its rollback follows, as nobody may ask for a return to that moment.
+		return last.Number
 	}
 	cl.Snapshots++
 	kept := *cl
@@ -31,7 +31,7 @@ func (a *applier) remember(cl *model.Cluster, op *model.Operation, moment string
 
 // forgetSnapshots removes the oldest snapshots. It keeps those to which this operation, or the
 // operation in the cluster's row, may return.
-func (a *applier) forgetSnapshots(cl *model.Cluster, op *model.Operation) {
+func (a endings) forgetSnapshots(cl *model.Cluster, op *model.Operation) {
 	needed := cl.Snapshots
 	for _, o := range []*model.Operation{op, table.Get[model.Operation](a.txn, table.Operations, "id", cl.Operation)} {
 		if o == nil {
@@ -48,28 +48,4 @@ func (a *applier) forgetSnapshots(cl *model.Cluster, op *model.Operation) {
 			a.remove(table.History, s)
 		}
 	}
-}
-
-// History returns a cluster's snapshots, oldest first.
-func (v *View) History(tenant, cluster string) []*model.Snapshot {
-	return table.List[model.Snapshot](v.txn, table.History, "id_prefix", tenant, cluster)
-}
-
-// Snapshot finds a snapshot of a cluster by its number.
-func (v *View) Snapshot(tenant, cluster string, number int) (*model.Snapshot, bool) {
-	s := table.Get[model.Snapshot](v.txn, table.History, "id", tenant, cluster, uint32(number))
-	return s, s != nil
-}
-
-// settledNode returns a copy of a node for changes.
-func settledNode(have *model.Node) *model.Node {
-	n := *have
-	if n.States = maps.Clone(n.States); n.States == nil {
-		n.States = map[string]string{}
-	}
-	if n.Marks = maps.Clone(n.Marks); n.Marks == nil {
-		n.Marks = map[string]model.Mark{}
-	}
-	n.Services = slices.Clone(n.Services)
-	return &n
 }

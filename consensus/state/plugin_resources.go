@@ -4,20 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-
-	"github.com/hashicorp/go-memdb"
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
-	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/consensus/state/view"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
+// resources changes plugin resources.
+type resources struct{ *writer }
+
 // changeResource carries out a change of plugin resources. It is the only writer of them.
-func (a *applier) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
+func (a resources) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 	if err := a.tenant(c.Tenant); err != nil {
 		return Answer{Err: err}
 	}
@@ -33,7 +33,7 @@ func (a *applier) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 }
 
 // orderResource carries out an order about a resource.
-func (a *applier) orderResource(c *pb.Command, o *pb.OrderResource) Answer {
+func (a resources) orderResource(c *pb.Command, o *pb.OrderResource) Answer {
 	named, err := logformat.DecodeResourceKey(o.Resource)
 	if err != nil {
 		return refuse(problem.Unsupported, "resource: %v", err)
@@ -69,7 +69,7 @@ func (a *applier) orderResource(c *pb.Command, o *pb.OrderResource) Answer {
 }
 
 // addResource adds a version. A majority of the voters has its content already.
-func (a *applier) addResource(c *pb.Command, add *pb.AddResource) Answer {
+func (a resources) addResource(c *pb.Command, add *pb.AddResource) Answer {
 	v, err := logformat.DecodeResourceVersion(add.Version)
 	if err != nil {
 		return refuse(problem.Unsupported, "resource: %v", err)
@@ -113,7 +113,7 @@ func (a *applier) addResource(c *pb.Command, add *pb.AddResource) Answer {
 }
 
 // syncResources brings all staged and recalled versions of a tenant into force at once.
-func (a *applier) syncResources(c *pb.Command) Answer {
+func (a resources) syncResources(c *pb.Command) Answer {
 	for _, have := range table.List[model.PluginResource](a.txn, table.Resources, "id_prefix", c.Tenant) {
 		r := have.Clone()
 		if !r.Sync() {
@@ -131,7 +131,7 @@ func (a *applier) syncResources(c *pb.Command) Answer {
 }
 
 // putResource writes a resource, or removes one that has no versions left.
-func (a *applier) putResource(r *model.PluginResource) {
+func (a resources) putResource(r *model.PluginResource) {
 	a.batch.Resources = true
 	if len(r.Versions) == 0 {
 		a.remove(table.Resources, r)
@@ -142,7 +142,7 @@ func (a *applier) putResource(r *model.PluginResource) {
 
 // inForce makes a new set if the versions in force differ from those of the latest set. It drops
 // the older sets that no kept plan and no living cluster needs.
-func (a *applier) inForce(tenant string) {
+func (a resources) inForce(tenant string) {
 	// The numbers of a tenant that is made again begin after those of the old tenant, because
 	// agents remember the old sets.
 	now := &model.ResourceSet{Tenant: tenant, Number: a.index}
@@ -162,53 +162,24 @@ func (a *applier) inForce(tenant string) {
 		return
 	}
 	a.put(table.ResourceSets, now)
-	wanted := wantedSets(a.txn)
+	needed := a.view().NeededSets()
 	for _, s := range sets {
-		if !wanted[setKey{tenant, s.Number}] {
+		if !needed[view.SetKey{Tenant: tenant, Number: s.Number}] {
 			a.remove(table.ResourceSets, s)
 		}
 	}
 }
 
-type setKey struct {
-	tenant string
-	number uint64
-}
-
-// wantedSets returns the sets that kept operations and living clusters refer to.
-func wantedSets(txn *memdb.Txn) map[setKey]bool {
-	out := map[setKey]bool{}
-	table.Each(txn, table.Operations, "id", func(o *model.Operation) bool {
-		if o.Resources > 0 {
-			out[setKey{o.Tenant, o.Resources}] = true
-		}
-		return true
-	})
-	table.Each(txn, table.Clusters, "id", func(c *model.Cluster) bool {
-		if c.Resources > 0 && c.Status != model.ClusterTerminated {
-			out[setKey{c.Tenant, c.Resources}] = true
-		}
-		return true
-	})
-	return out
-}
-
 // currentResources returns the number of the set for a plan that begins now, or 0 for none.
-func (a *applier) currentResources(tenant string) uint64 {
-	if s := latestSet(a.txn, tenant); s != nil && len(s.Pins) > 0 {
+func (a resources) currentResources(tenant string) uint64 {
+	if s, ok := a.view().ResourcesInForce(tenant); ok && len(s.Pins) > 0 {
 		return s.Number
 	}
 	return 0
 }
 
-func latestSet(txn *memdb.Txn, tenant string) *model.ResourceSet {
-	var last *model.ResourceSet
-	table.Each(txn, table.ResourceSets, "id_prefix", func(s *model.ResourceSet) bool { last = s; return true }, tenant)
-	return last
-}
-
 // removeResources removes a tenant's resources.
-func (a *applier) removeResources(tenant string) {
+func (a resources) removeResources(tenant string) {
 	for _, r := range table.List[model.PluginResource](a.txn, table.Resources, "id_prefix", tenant) {
 		a.remove(table.Resources, r)
 	}
@@ -216,71 +187,4 @@ func (a *applier) removeResources(tenant string) {
 		a.remove(table.ResourceSets, s)
 	}
 	a.batch.Resources = true
-}
-
-func resourceChange(r *model.PluginResource) *audit.Change {
-	return &audit.Change{Type: "resource", Tenant: r.Tenant, Subject: r.ResourceKey.String()}
-}
-
-// resource returns the document of a resource for the audit log: its versions and their status. It
-// leaves out the checksums of secret versions.
-func (u *auditor) resource(r *model.PluginResource) audit.Document {
-	if r == nil {
-		return audit.Document{}
-	}
-	versions := map[string]any{}
-	for _, v := range r.Versions {
-		doc := map[string]any{"status": v.Status, "size": v.Size}
-		if !v.Secret {
-			doc["sha256"] = v.SHA256
-		}
-		versions[strconv.Itoa(v.Version)] = doc
-	}
-	return u.documentOf(versions, func(m map[string]any) map[string]any { return m })
-}
-
-// PluginResources returns a tenant's resources, in the order of their keys.
-func (v *View) PluginResources(tenant string) []*model.PluginResource {
-	return table.List[model.PluginResource](v.txn, table.Resources, "id_prefix", tenant)
-}
-
-// PluginResource finds a resource.
-func (v *View) PluginResource(tenant string, k model.ResourceKey) (*model.PluginResource, bool) {
-	r := table.Get[model.PluginResource](v.txn, table.Resources, "id", table.ResourceArgs(tenant, k)...)
-	return r, r != nil
-}
-
-// ResourceSet finds a set of versions with which plans were made.
-func (v *View) ResourceSet(tenant string, number uint64) (*model.ResourceSet, bool) {
-	s := table.Get[model.ResourceSet](v.txn, table.ResourceSets, "id", tenant, table.SetID(number))
-	return s, s != nil
-}
-
-// ResourcesInForce returns the set of versions that is in force now, or false if there never was
-// one.
-func (v *View) ResourcesInForce(tenant string) (*model.ResourceSet, bool) {
-	s := latestSet(v.txn, tenant)
-	return s, s != nil
-}
-
-// Blobs returns the sizes of all contents that are needed, by checksum: those of every version, and
-// those of every set that a kept operation or a living cluster refers to.
-func (v *View) Blobs() map[string]int64 {
-	out := map[string]int64{}
-	table.Each(v.txn, table.Resources, "id", func(r *model.PluginResource) bool {
-		for _, x := range r.Versions {
-			out[x.SHA256] = x.Size
-		}
-		return true
-	})
-	wanted := wantedSets(v.txn)
-	table.Each(v.txn, table.ResourceSets, "id", func(s *model.ResourceSet) bool {
-		if wanted[setKey{s.Tenant, s.Number}] {
-			for _, p := range s.Pins {
-				out[p.SHA256] = p.Size
-			}
-		}
-		return true
-	})
-	return out
 }

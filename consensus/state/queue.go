@@ -7,35 +7,18 @@ import (
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
+// queue changes the operations that wait for their turn.
+type queue struct{ *writer }
+
 // maxQueue bounds the operations that wait for their turn on one cluster.
 const maxQueue = 32
 
-// Queued is an operation that waits for its turn, with its request.
-type Queued struct {
-	Operation *model.Operation
-	Request   *operation.Request
-}
-
-// Queued returns the operations that wait for their turn on a cluster, in order.
-func (v *View) Queued(tenant, cluster string) []Queued {
-	var out []Queued
-	for _, op := range v.ActiveOperations() {
-		if op.Tenant == tenant && op.Cluster == cluster && op.Status == model.OpAccepted {
-			if row := table.Get[table.QueueRow](v.txn, table.Queue, "id", op.ID); row != nil {
-				out = append(out, Queued{op, row.Request})
-			}
-		}
-	}
-	return out
-}
-
 // queued returns the operations that wait for their turn on a cluster.
-func (a *applier) queued(tenant, cluster string) []*model.Operation {
+func (a queue) queued(tenant, cluster string) []*model.Operation {
 	var out []*model.Operation
 	table.Each(a.txn, table.Operations, "active", func(op *model.Operation) bool {
 		if op.Tenant == tenant && op.Cluster == cluster && op.Status == model.OpAccepted {
@@ -46,8 +29,8 @@ func (a *applier) queued(tenant, cluster string) []*model.Operation {
 	return out
 }
 
-// queue adds an operation to those that wait for their turn on a cluster.
-func (a *applier) queue(c *pb.Command, q *pb.QueueOperation) Answer {
+// add adds an operation to those that wait for their turn on a cluster.
+func (a queue) add(c *pb.Command, q *pb.QueueOperation) Answer {
 	op, err1 := logformat.DecodeOperation(q.Operation)
 	req, err2 := logformat.DecodeOperationRequest(q.Request)
 	if err := errors.Join(err1, err2); err != nil {
@@ -74,7 +57,7 @@ func (a *applier) queue(c *pb.Command, q *pb.QueueOperation) Answer {
 	return Answer{Subject: op.ID}
 }
 
-func (a *applier) unqueue(operation string) {
+func (a queue) unqueue(operation string) {
 	if row := table.Get[table.QueueRow](a.txn, table.Queue, "id", operation); row != nil {
 		a.remove(table.Queue, row)
 	}
@@ -82,7 +65,7 @@ func (a *applier) unqueue(operation string) {
 
 // controlQueued carries out an order about an operation that waits for its turn. Such an operation
 // can only be withdrawn.
-func (a *applier) controlQueued(c *pb.Command, o *pb.ControlOperation, have *model.Operation) Answer {
+func (a queue) controlQueued(c *pb.Command, o *pb.ControlOperation, have *model.Operation) Answer {
 	status := model.OpAborted
 	switch o.Order {
 	case pb.OperationOrder_OPERATION_ORDER_ABORT:
@@ -102,7 +85,7 @@ func (a *applier) controlQueued(c *pb.Command, o *pb.ControlOperation, have *mod
 	return Answer{Subject: have.ID}
 }
 
-func (a *applier) endQueued(have *model.Operation, status model.OperationStatus, message string) {
+func (a queue) endQueued(have *model.Operation, status model.OperationStatus, message string) {
 	op := *have
 	op.Status, op.Message, op.EndedAt, op.Version = status, message, a.now, a.index
 	a.unqueue(op.ID)
@@ -112,7 +95,7 @@ func (a *applier) endQueued(have *model.Operation, status model.OperationStatus,
 }
 
 // dropQueue ends the operations that wait for a deleted cluster.
-func (a *applier) dropQueue(cl *model.Cluster) {
+func (a queue) dropQueue(cl *model.Cluster) {
 	for _, op := range a.queued(cl.Tenant, cl.ID) {
 		a.endQueued(op, model.OpAborted, fmt.Sprintf("cluster %s was deleted before its turn came", cl.Name))
 	}

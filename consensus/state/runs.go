@@ -3,36 +3,28 @@ package state
 import (
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
-
-	"github.com/hashicorp/go-memdb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// These are the kinds of rows in table.Usages.
-const (
-	usedByProfile = "profile"
-	usedByProgram = "program"
-)
+// runs changes runs of programs.
+type runs struct{ *writer }
 
 // RunKey identifies a run among those of all tenants.
 type RunKey struct{ Tenant, ID string }
 
 // changeRuns carries out a change of profiles or runs. It is the only writer of these tables.
-func (a *applier) changeRuns(c *pb.Command, ch *pb.ChangeRuns) Answer {
+func (a runs) changeRuns(c *pb.Command, ch *pb.ChangeRuns) Answer {
 	switch x := ch.Change.(type) {
 	case *pb.ChangeRuns_Put:
-		return a.putSetting(c, x.Put)
+		return a.settings().putSetting(c, x.Put)
 	case *pb.ChangeRuns_Start:
 		return a.startRun(c, x.Start)
 	case *pb.ChangeRuns_Event:
@@ -45,7 +37,7 @@ func (a *applier) changeRuns(c *pb.Command, ch *pb.ChangeRuns) Answer {
 
 // startRun starts a run within the limits of its profile and tenant. It also updates the schedule
 // that the run came from.
-func (a *applier) startRun(c *pb.Command, s *pb.StartRun) Answer {
+func (a runs) startRun(c *pb.Command, s *pb.StartRun) Answer {
 	if err := a.tenant(c.Tenant); err != nil {
 		return Answer{Err: err}
 	}
@@ -84,7 +76,7 @@ func (a *applier) startRun(c *pb.Command, s *pb.StartRun) Answer {
 	return ans
 }
 
-func (a *applier) beginRun(c *pb.Command, r *profile.Run, version uint64, levels profile.Levels) Answer {
+func (a runs) beginRun(c *pb.Command, r *profile.Run, version uint64, levels profile.Levels) Answer {
 	if table.Get[profile.Run](a.txn, table.Runs, "id", c.Tenant, r.ID) != nil {
 		return refuse(problem.Stale, "run %s exists already; run the command again", r.ID)
 	}
@@ -92,7 +84,7 @@ func (a *applier) beginRun(c *pb.Command, r *profile.Run, version uint64, levels
 	if err != nil {
 		return refuse(problem.Unsupported, "run: %v", err)
 	}
-	p := a.profile(ref, c.Tenant)
+	p := a.settings().profile(ref, c.Tenant)
 	switch {
 	case p == nil:
 		return refuse(problem.NotFound, "there is no profile %s", ref)
@@ -116,7 +108,7 @@ func (a *applier) beginRun(c *pb.Command, r *profile.Run, version uint64, levels
 }
 
 // full returns the message about the limit that another run of a profile would exceed, or "".
-func (a *applier) full(tenant string, ref profile.Ref, p *profile.Profile, levels profile.Levels) string {
+func (a runs) full(tenant string, ref profile.Ref, p *profile.Profile, levels profile.Levels) string {
 	count := func(index string, args ...any) profile.Load {
 		var l profile.Load
 		table.Each(a.txn, table.Runs, index, func(r *profile.Run) bool { l.Count(r); return true }, args...)
@@ -135,27 +127,8 @@ func (a *applier) full(tenant string, ref profile.Ref, p *profile.Profile, level
 	return ""
 }
 
-// profile finds a profile as a tenant sees it, or nil.
-func (a *applier) profile(ref profile.Ref, tenant string) *profile.Profile {
-	return profileOf(a.txn, ref, tenant)
-}
-
-func profileOf(txn *memdb.Txn, ref profile.Ref, tenant string) *profile.Profile {
-	if ref == profile.NativeRef {
-		p := profile.NativeProfile()
-		return &p
-	}
-	row := table.Get[table.ProfileRow](txn, table.Profiles, "id", ref.Tenant(tenant), ref.Name)
-	if row == nil {
-		return nil
-	}
-	p := row.Profile
-	p.Scope = ref.Scope
-	return &p
-}
-
 // runEvent applies an event to a run.
-func (a *applier) runEvent(c *pb.Command, e *pb.RunEvent) Answer {
+func (a runs) runEvent(c *pb.Command, e *pb.RunEvent) Answer {
 	have := table.Get[profile.Run](a.txn, table.Runs, "id", c.Tenant, e.Run)
 	if have == nil {
 		return refuse(problem.NotFound, "there is no run %q", e.Run)
@@ -178,13 +151,13 @@ func (a *applier) runEvent(c *pb.Command, e *pb.RunEvent) Answer {
 	return Answer{Subject: next.ID}
 }
 
-func (a *applier) putRun(r *profile.Run, actor string) {
+func (a runs) putRun(r *profile.Run, actor string) {
 	r.Version = a.index
 	a.put(table.Runs, r)
 	a.runChanged(r, actor)
 }
 
-func (a *applier) runChanged(r *profile.Run, actor string) {
+func (a runs) runChanged(r *profile.Run, actor string) {
 	a.batch.Runs = append(a.batch.Runs, RunKey{r.Tenant, r.ID})
 	if r.Schedule != "" && !r.Active() {
 		a.batch.Schedules = true // a run of the schedule may start now
@@ -196,7 +169,7 @@ func (a *applier) runChanged(r *profile.Run, actor string) {
 }
 
 // exited records the exit code of a program's step on a node, if the worker knows it.
-func (a *applier) exited(op *model.Operation, s string, node string, output []byte, ok bool) {
+func (a runs) exited(op *model.Operation, s string, node string, output []byte, ok bool) {
 	var o struct {
 		Result struct {
 			Exit *int `json:"exit"`
@@ -215,7 +188,7 @@ func (a *applier) exited(op *model.Operation, s string, node string, output []by
 }
 
 // pruneRuns removes runs that are over, and adds them to the recorded usage.
-func (a *applier) pruneRuns(keys []string) Answer {
+func (a runs) pruneRuns(keys []string) Answer {
 	for _, k := range keys {
 		tenant, id, _ := strings.Cut(k, "/")
 		r := table.Get[profile.Run](a.txn, table.Runs, "id", tenant, id)
@@ -223,15 +196,15 @@ func (a *applier) pruneRuns(keys []string) Answer {
 			continue
 		}
 		if p := table.RunProfile(r); p != nil {
-			a.used(p[0], usedByProfile, p[1], r)
+			a.used(p[0], table.UsedByProfile, p[1], r)
 		}
-		a.used(r.Tenant, usedByProgram, r.Program.Name, r)
+		a.used(r.Tenant, table.UsedByProgram, r.Program.Name, r)
 		a.remove(table.Runs, r)
 	}
 	return Answer{}
 }
 
-func (a *applier) used(tenant, kind, name string, r *profile.Run) {
+func (a runs) used(tenant, kind, name string, r *profile.Run) {
 	u := table.UsageRow{Tenant: tenant, Kind: kind, Name: name}
 	if old := table.Get[table.UsageRow](a.txn, table.Usages, "id", tenant, kind, name); old != nil {
 		u = *old
@@ -241,7 +214,7 @@ func (a *applier) used(tenant, kind, name string, r *profile.Run) {
 }
 
 // removeTenantRuns removes a tenant's rows from these tables.
-func (a *applier) removeTenantRuns(name string) {
+func (a runs) removeTenantRuns(name string) {
 	for _, t := range []string{table.Profiles, table.Programs, table.Schedules, table.Preferences, table.Secrets, table.Runs, table.Usages} {
 		it, err := a.txn.Get(t, "id_prefix", name)
 		if err != nil {
@@ -254,53 +227,5 @@ func (a *applier) removeTenantRuns(name string) {
 		for _, r := range rows {
 			a.remove(t, r)
 		}
-	}
-}
-
-// SecretNames returns the names of a tenant's secrets.
-func (v *View) SecretNames(tenant string) []string {
-	var out []string
-	table.Each(v.txn, table.Secrets, "id_prefix", func(r *table.SecretRow) bool { out = append(out, r.Name); return true }, tenant)
-	return slices.Sorted(maps.Keys(setOf(out)))
-}
-
-func setOf(in []string) map[string]bool {
-	out := map[string]bool{}
-	for _, s := range in {
-		out[s] = true
-	}
-	return out
-}
-
-// endStep ends a step of a program on a node. A failed step is not tried again automatically,
-// because its effects would happen twice.
-func (a *applier) endStep(op *model.Operation, e *plan.Edit, v uint32, fence uint64, out *pb.Outputs) error {
-	ok := out == nil || out.Outcome == pb.Outcome_OUTCOME_SUCCEEDED || out.Outcome == pb.Outcome_OUTCOME_UNSPECIFIED
-	var err error
-	switch {
-	case ok:
-		err = a.succeed(op, e, v, fence, nil)
-	case out.Outcome == pb.Outcome_OUTCOME_RETRYABLE:
-		final := proto.CloneOf(out)
-		final.Outcome = pb.Outcome_OUTCOME_FATAL
-		err = a.fail(op, e, v, fence, final)
-	default:
-		err = a.fail(op, e, v, fence, out)
-	}
-	if err == nil && out != nil && len(out.Output) > 0 {
-		g := e.State().Graph
-		a.exited(op, g.ServiceName(int(v)), g.NodeID(int(v)), out.Output, ok)
-	}
-	return err
-}
-
-// cancelWork cancels the waiting tasks of an operation, and for a program also the running ones.
-func (a *applier) cancelWork(op *model.Operation, e *plan.Edit) {
-	e.CancelWaiting(a.now)
-	if op.Type != model.OpRun {
-		return
-	}
-	for v := range e.State().Graph.Len() {
-		e.Cancel(uint32(v), plan.End{Outcome: "cancelled", Message: op.Message}, a.now)
 	}
 }

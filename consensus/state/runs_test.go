@@ -162,7 +162,7 @@ func TestAssignments(t *testing.T) {
 			}
 			for _, tn := range tenants {
 				for _, n := range append(names, profile.Native) {
-					got := assignments(s.m.View().txn, tn, n)
+					got := s.m.View().Assignments(tn, profile.RefOf(tn, n))
 					if len(got) != count(owned{tn, n}) || len(slices.Compact(slices.Clone(got))) != len(got) {
 						t.Fatalf("profile %s of %q: the index has %v, and there are %d", n, tn, got, count(owned{tn, n}))
 					}

@@ -3,11 +3,9 @@ package state
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
-	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
@@ -15,14 +13,17 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// keptGenerations is the number of a site's generations that are kept, besides those in force.
+// sites changes the sites of change objects.
+type sites struct{ *writer }
+
+// keptGenerations is the number of a site's generations that are kept, others those in force.
 const keptGenerations = 50
 
 // SiteKey identifies a site among those of all tenants.
 type SiteKey struct{ Tenant, Name string }
 
 // changeSite carries out a change of a site. It is the only writer of sites.
-func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
+func (a sites) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 	old := table.Get[site.Record](a.txn, table.Sites, "id", c.Tenant, ch.Site)
 	if next := ch.GetNext(); next != nil {
 		return a.nextGeneration(c, ch.Site, old, next)
@@ -46,7 +47,7 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 		return Answer{Subject: ch.Site}
 	case *pb.ChangeSite_Assign:
 		if x.Assign.Epoch != r.Epoch {
-			return refuse(problem.Stale, "site %s was made anew since its hosts were assigned", ch.Site)
+			return refuse(problem.Stale, "site %s was deleted and created again after its hosts were assigned", ch.Site)
 		}
 		hosts := make([]site.Host, len(x.Assign.Hosts))
 		for i, m := range x.Assign.Hosts {
@@ -76,9 +77,7 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 		err = r.Release(site.Release{ID: object.ID(x.Release.Id), Actor: c.Actor, Reason: x.Release.Reason, Time: a.now})
 		status, message = "released "+x.Release.Name, x.Release.Reason
 		if err == nil {
-			a.audit.record(&audit.Change{Type: "site.released", Tenant: c.Tenant, Subject: ch.Site + "/" + x.Release.Name,
-				Message: x.Release.Reason},
-				audit.Document{}, a.audit.document(map[string]any{"object": x.Release.Name, "reason": x.Release.Reason}))
+			a.audit.Released(c.Tenant, ch.Site, x.Release.Name, x.Release.Reason)
 		}
 	default:
 		return refuse(problem.Unsupported, "a change of site %s is unknown to this build", ch.Site)
@@ -95,7 +94,7 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 
 // nextGeneration adds a generation to a site and begins the switch to it. It makes the site if
 // there is none.
-func (a *applier) nextGeneration(c *pb.Command, name string, old *site.Record, n *pb.NextGeneration) Answer {
+func (a sites) nextGeneration(c *pb.Command, name string, old *site.Record, n *pb.NextGeneration) Answer {
 	if err := a.tenant(c.Tenant); err != nil {
 		return Answer{Err: err}
 	}
@@ -140,7 +139,7 @@ func (a *applier) nextGeneration(c *pb.Command, name string, old *site.Record, n
 
 // putSite writes a site's record, or removes a site whose deletion is complete. It drops the oldest
 // generations.
-func (a *applier) putSite(r *site.Record, actor, status, message string) {
+func (a sites) putSite(r *site.Record, actor, status, message string) {
 	r.Version = a.index
 	a.batch.Sites = append(a.batch.Sites, SiteKey{r.Tenant, r.Name})
 	if r.Deleting && r.Next == 0 {
@@ -159,7 +158,7 @@ func (a *applier) putSite(r *site.Record, actor, status, message string) {
 	}
 }
 
-func (a *applier) removeSite(r *site.Record) {
+func (a sites) removeSite(r *site.Record) {
 	for _, g := range table.List[site.Generation](a.txn, table.Generations, "id_prefix", r.Tenant, r.Name) {
 		a.remove(table.Generations, g)
 	}
@@ -168,53 +167,9 @@ func (a *applier) removeSite(r *site.Record) {
 
 // removeSites removes a tenant's sites. No object is driven to another state first: the host
 // runtimes release the objects that they run.
-func (a *applier) removeSites(tenant string) {
+func (a sites) removeSites(tenant string) {
 	for _, r := range table.List[site.Record](a.txn, table.Sites, "id_prefix", tenant) {
 		a.batch.Sites = append(a.batch.Sites, SiteKey{r.Tenant, r.Name})
 		a.removeSite(r)
 	}
-}
-
-// siteDocument returns the document of a site's record for the audit log. It leaves the placement
-// of hosts on agents out, because no person decides it.
-func (u *auditor) siteDocument(r *site.Record) audit.Document {
-	if r == nil {
-		return audit.Document{}
-	}
-	d := map[string]any{"generation": r.Generation, "last": r.Last}
-	if r.Next != 0 {
-		d["next"] = r.Next
-	}
-	return u.document(d)
-}
-
-func siteChange(r *site.Record) *audit.Change {
-	return &audit.Change{Type: "site", Tenant: r.Tenant, Subject: r.Name}
-}
-
-// Sites returns a tenant's sites, or those of all tenants if tenant is "".
-func (v *View) Sites(tenant string) []*site.Record {
-	if tenant == "" {
-		return table.List[site.Record](v.txn, table.Sites, "id")
-	}
-	return table.List[site.Record](v.txn, table.Sites, "id_prefix", tenant)
-}
-
-// Site returns a site's record.
-func (v *View) Site(tenant, name string) (*site.Record, bool) {
-	r := table.Get[site.Record](v.txn, table.Sites, "id", tenant, name)
-	return r, r != nil
-}
-
-// Generations returns the generations of a site that are kept, newest first.
-func (v *View) Generations(tenant, name string) []*site.Generation {
-	out := table.List[site.Generation](v.txn, table.Generations, "id_prefix", tenant, name)
-	slices.Reverse(out)
-	return out
-}
-
-// Generation returns one generation of a site.
-func (v *View) Generation(tenant, name string, number uint64) (*site.Generation, bool) {
-	g := table.Get[site.Generation](v.txn, table.Generations, "id", tenant, name, uint32(number))
-	return g, g != nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/consensus/state/view"
 )
 
 // Snapshot returns the current state. It copies nothing, because writers copy tables and plans
@@ -16,10 +17,16 @@ func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.Halted(); err != nil {
-		return nil, fmt.Errorf("no snapshot: %w", err)
+		return nil, fmt.Errorf("the state machine has halted and makes no snapshot: %w", err)
 	}
-	v := m.View()
-	return snapshot{v}, nil
+	return snapshot{m.View()}, nil
+}
+
+// View returns the current state.
+func (m *Machine) View() *View {
+	// The index is read first: a view may be newer than its index, never older.
+	index, _ := m.events.wait()
+	return view.Of(m.db.Load().Txn(false), index)
 }
 
 type snapshot struct{ view *View }
@@ -34,9 +41,6 @@ func (s snapshot) Persist(sink raft.SnapshotSink) error {
 	return sink.Close()
 }
 
-// Write writes a snapshot of the view.
-func (v *View) Write(out io.Writer) error { return table.Write(v.txn, v.index, out) }
-
 // Restore replaces the whole state with a snapshot's. Nothing changes when the
 // snapshot is damaged.
 func (m *Machine) Restore(in io.ReadCloser) error {
@@ -49,6 +53,7 @@ func (m *Machine) Restore(in io.ReadCloser) error {
 	defer m.mu.Unlock()
 	m.db.Store(db)
 	m.nodes.Clear()
+	m.terms.forget()
 	m.events.reset(index)
 	m.tell(Batch{Index: index, Restored: true, Agents: true})
 	return nil

@@ -1,46 +1,168 @@
 package state
 
 import (
-	"maps"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // arrived updates a cluster after an operation that succeeded. Its field Earlier lists the earlier
 // targets at which services still stand. A rollback takes the list from its snapshot. An operation
-// that moved the cluster to its target clears the list, unless it tolerated failures. After
-// recovery, or after an operation that did not move the cluster, an active or inconsistent cluster
-// keeps the status it had before.
-func (a *applier) arrived(cl *model.Cluster, op *model.Operation) {
+// that moved the cluster to its target clears the list, unless it tolerated failures or skipped
+// nodes. After recovery, or after an operation that did not move the cluster or was about some
+// nodes only, a cluster keeps the status that it had before, see keepStatus.
+func (a endings) arrived(cl *model.Cluster, op *model.Operation) {
 	if len(cl.Earlier) == 0 {
 		return
 	}
-	before := table.Get[model.Snapshot](a.txn, table.History, "id", cl.Tenant, cl.ID, uint32(op.Before))
+	before := a.before(op)
 	to := table.Get[model.Snapshot](a.txn, table.History, "id", cl.Tenant, cl.ID, uint32(op.To))
-	e := a.edit(op.ID)
+	s := a.plan(op.ID)
+	whole := len(op.Skipped) == 0 && (s == nil || s.Tolerated() == 0)
 	switch {
-	case to != nil:
+	case to != nil && whole:
 		cl.Earlier = to.State.Earlier
-	case cl.Mover == op.ID && op.Plan == model.RecoveryPlan, cl.Mover != op.ID:
+	case to != nil:
+	case cl.Mover != op.ID, op.Plan == model.RecoveryPlan, before != nil && operation.Apart(op.Type, before.State.Status):
 		if before == nil {
 			break
-		}
-		if is := before.State.Status; is == model.ClusterActive || is == model.ClusterInconsistent {
-			cl.Status, cl.Message = is, before.State.Message
 		}
 		if len(before.State.Earlier) == 0 {
 			cl.Earlier = nil
 		}
-	case e == nil || e.State().Tolerated() == 0:
+		a.keepStatus(cl, before.State)
+	case whole:
 		cl.Earlier = nil
+	default:
+		a.reached(cl, op)
 	}
 }
 
-// backTo clears Node.Back at the end of an operation. If the operation succeeded, the services have
-// returned to the marks in Back. A configuration is an exception if it was written since then and
-// not written back, as for a service that had none before: it is marked as half configured.
+// keepStatus gives a cluster the status that it had before an operation. If it only lacked machines
+// then, and all of its nodes are now as they are to be, it is active.
+func (a endings) keepStatus(cl, before *model.Cluster) {
+	switch before.Status {
+	case model.ClusterInconsistent, model.ClusterFailed, model.ClusterIncomplete:
+	default:
+		return
+	}
+	left := slices.ContainsFunc(table.List[model.Node](a.txn, table.Nodes, "cluster", cl.Tenant, cl.ID), func(n *model.Node) bool {
+		return !complete(cl, n)
+	})
+	if before.LacksMachines && !left {
+		cl.Earlier = nil
+		return
+	}
+	cl.Status, cl.Message, cl.LacksMachines = before.Status, before.Message, before.LacksMachines
+	if cl.Status == model.ClusterInconsistent {
+		cl.Message = "an earlier operation was not finished: repeat it, or set the configuration of the cluster again"
+	}
+}
+
+// complete reports whether every service of a node is as its cluster's record says, and nothing on
+// the node is half done.
+func complete(cl *model.Cluster, n *model.Node) bool {
+	if !n.Created || !n.Confirmed || n.Broken || n.Leaves || len(n.Leaving) > 0 {
+		return false
+	}
+	for _, s := range n.Services {
+		m := n.Marks[s]
+		is, shall := n.States[s], cl.Definitions[s]
+		built, known := cl.DefinitionAt(m, s)
+		i := cl.ConfiguredAt(m)
+		_, starts := shall.Provisioner.Actions[model.Start.Key()]
+		switch {
+		case !known, !model.SameService(built, shall), i >= 0 && !reflect.DeepEqual(cl.Earlier[i].Config, cl.Config):
+			return false
+		case m.Goal != "", m.Config == model.HalfConfigured, is == "", strings.HasSuffix(is, "?"):
+			return false
+		case starts && is != model.Start.String() && is != model.Stop.String():
+			return false
+		}
+	}
+	return true
+}
+
+// reached records that the nodes on which an operation has done all of its work are at the
+// cluster's target. Those that it skipped, or on which it tolerated a failure, are not.
+func (a endings) reached(cl *model.Cluster, op *model.Operation) {
+	left := a.unfinished(op)
+	for _, have := range table.List[model.Node](a.txn, table.Nodes, "cluster", cl.Tenant, cl.ID) {
+		if left[have.ID] || slices.Contains(op.Skipped, have.ID) {
+			continue
+		}
+		n := cloneNode(have)
+		for s, m := range n.Marks {
+			m.Definition, m.Config = cl.Target, cl.Target
+			n.Marks[s] = m
+		}
+		a.put(table.Nodes, n)
+	}
+}
+
+// unfinished returns the nodes on which an operation tolerated a failure.
+func (a endings) unfinished(op *model.Operation) map[string]bool {
+	out := map[string]bool{}
+	s := a.plan(op.ID)
+	if s == nil || s.Tolerated() == 0 {
+		return out
+	}
+	for v := range s.Graph.Len() {
+		if s.Task(uint32(v)).Tolerated {
+			out[s.Graph.NodeID(v)] = true
+		}
+	}
+	return out
+}
+
+// leftUndone names the nodes on which an operation that succeeded left something to do: those whose
+// machines are gone, and those on which it tolerated a failure. Their cluster is inconsistent.
+func (a endings) leftUndone(cl *model.Cluster, op *model.Operation) {
+	half := a.unfinished(op)
+	var gone, left, what []string
+	number := 0
+	for _, n := range table.List[model.Node](a.txn, table.Nodes, "cluster", cl.Tenant, cl.ID) {
+		h := table.Get[model.NodeHealth](a.txn, table.Health, "id", n.Tenant, n.ID)
+		switch {
+		case h != nil && h.Machine == model.MachineGone:
+			gone = append(gone, n.ShortName())
+			number = n.Number
+		case half[n.ID]:
+			left = append(left, n.ShortName())
+		}
+	}
+	if len(gone) > 0 {
+		noun := "the machine of %s is gone"
+		if len(gone) > 1 {
+			noun = "the machines of %s are gone"
+		}
+		what = append(what, fmt.Sprintf(noun+": `coopr node replace %s %d` makes one again, `coopr cluster shrink %[2]s %[3]d` removes its node",
+			words.And(gone), cl.Name, number))
+	}
+	if len(left) > 0 {
+		what = append(what, fmt.Sprintf("operation %s was not finished on %s: repeat it", op.ID, words.And(left)))
+	}
+	switch {
+	case len(what) == 0, cl.Status != model.ClusterActive && cl.Status != model.ClusterInconsistent:
+		return // what is left of a failed operation comes first
+	}
+	if cl.Status == model.ClusterActive {
+		cl.Status, cl.LacksMachines = model.ClusterInconsistent, len(left) == 0
+	}
+	cl.Message = strings.Join(what, "; ")
+}
+
+// backTo clears Node.Back at the end of an operation. If the operation succeeded, each service first
+// gets the Definition and Goal of its mark in Back. It gets the Config, too, if it was not
+// configured since that mark was made, or if this operation configured it back. Otherwise its
+// Config becomes HalfConfigured. An example is a service that had no configuration before, so that
+// nothing could be written back.
 func backTo(n *model.Node, op *model.Operation, good bool) {
 	for _, s := range n.Services {
 		if b, ok := n.Back[s]; ok && good {
@@ -54,58 +176,4 @@ func backTo(n *model.Node, op *model.Operation, good bool) {
 		}
 	}
 	n.Back = nil
-}
-
-// Live returns a node whose marks show the present state of its services. The row of a node shows
-// it only after the operation under way has ended.
-func (v *View) Live(cl *model.Cluster, n *model.Node) *model.Node { return v.live(cl)(n) }
-
-// LiveNodes returns the nodes of a cluster as Live does.
-func (v *View) LiveNodes(cl *model.Cluster) []*model.Node {
-	nodes := v.Nodes(cl.Tenant, cl.ID)
-	if !cl.Varies() {
-		return nodes
-	}
-	live := v.live(cl)
-	for i, n := range nodes {
-		nodes[i] = live(n)
-	}
-	return nodes
-}
-
-func (v *View) live(cl *model.Cluster) func(*model.Node) *model.Node {
-	same := func(n *model.Node) *model.Node { return n }
-	if !cl.Varies() || cl.Operation != cl.Mover {
-		return same
-	}
-	op, ok := v.Operation(cl.Tenant, cl.Operation)
-	if !ok || op.Status.Ended() {
-		return same
-	}
-	s, ok := v.Plan(op.ID)
-	if !ok {
-		return same
-	}
-	return func(n *model.Node) *model.Node { return touched(cl, op, s, n) }
-}
-
-// touched returns a node with the marks that a plan's tasks leave on its services, including tasks
-// that have only begun.
-func touched(cl *model.Cluster, op *model.Operation, s *plan.State, have *model.Node) *model.Node {
-	n := have
-	for _, v := range s.Graph.On(have.ID) {
-		t := s.Task(v)
-		if s.Graph.Service[v] == plan.None || t.Attempt == 0 && t.Status != model.TaskSucceeded {
-			continue
-		}
-		if n == have {
-			c := *have
-			if c.Marks = maps.Clone(have.Marks); c.Marks == nil {
-				c.Marks = map[string]model.Mark{}
-			}
-			n = &c
-		}
-		n.Touch(cl, op, s.Graph.Action[v], s.Graph.ServiceName(int(v)), t.Status == model.TaskSucceeded)
-	}
-	return n
 }

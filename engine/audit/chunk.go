@@ -72,8 +72,8 @@ func appendChange(b []byte, c *Change) []byte {
 	return appendText(b, string(c.After))
 }
 
-// appendTasks appends the encoding of a batch. The function agent returns the number of an
-// agent's name.
+// appendTasks appends the encoding of a batch of task changes. plan is the number of the batch's
+// plan in the chunk, and agent returns the number of an agent's name.
 func appendTasks(b []byte, t *Tasks, plan int, agent func(string) uint64) []byte {
 	b = append(b, kindTasks)
 	b = binary.AppendUvarint(b, t.Index)
@@ -113,8 +113,8 @@ func appendTasks(b []byte, t *Tasks, plan int, agent func(string) uint64) []byte
 	return b
 }
 
-// decode decodes a record: either a change or a batch. Without items, only the head of a batch
-// is decoded.
+// decode decodes a record and returns either a change or a batch of task changes. If items is
+// false, it decodes only the head of a batch.
 func (c *chunk) decode(body []byte, items bool) (*Change, *Tasks, error) {
 	r := &reader{b: body}
 	kind := r.byte()

@@ -32,7 +32,7 @@ func decodeJSON(text []byte) (any, error) {
 		return nil, err
 	}
 	if d.More() {
-		return nil, fmt.Errorf("there is more behind the JSON value")
+		return nil, fmt.Errorf("something follows the JSON value")
 	}
 	return v, nil
 }
@@ -56,7 +56,7 @@ func NewDocument(v any, show func(map[string]any) map[string]any) (Document, err
 	}
 	m, ok := tree.(map[string]any)
 	if !ok {
-		return Document{}, fmt.Errorf("a %T is no JSON object", v)
+		return Document{}, fmt.Errorf("a %T is not a JSON object", v)
 	}
 	return Document{whole: m, shown: show(m)}, nil
 }

@@ -51,7 +51,8 @@ func (t *Trail) Export(out io.Writer, f Filter, after uint64) error {
 	}
 	w := bufio.NewWriterSize(out, 64<<10)
 	enc := json.NewEncoder(w)
-	if err := enc.Encode(Lead{Coopr: "audit", Format: lineFormat, Tenant: f.Tenant, Anchor: from, Head: t.head(), Part: !f.Whole()}); err != nil {
+	lead := Lead{Coopr: "audit", Format: lineFormat, Tenant: f.Tenant, Anchor: from, Head: t.head(), Part: !f.Whole()}
+	if err := enc.Encode(lead); err != nil {
 		return err
 	}
 	var failed error
@@ -129,7 +130,7 @@ func (t *Trail) place(seq uint64) (Place, error) {
 
 // Reasons why a file cannot be verified at all.
 var (
-	ErrNoExport = errors.New("this is no export of the audit log: its first line does not say so")
+	ErrNoExport = errors.New("this is not an export of the audit log: its first line is not the header of an export")
 	ErrPart     = errors.New("a filter picked these records: export the log without one to verify it")
 )
 
@@ -196,7 +197,7 @@ func (v *verifier) lead(line []byte) error {
 	v.at, v.end = l.Anchor, l.Head
 	v.rep.Anchor, v.rep.Head = l.Anchor, l.Head
 	if bad := v.meet(); bad != nil {
-		return fmt.Errorf("the export begins behind record %d: %s", bad.Seq, bad.Reason)
+		return fmt.Errorf("the export begins after record %d: %s", bad.Seq, bad.Reason)
 	}
 	return nil
 }
@@ -208,7 +209,7 @@ func strict(line []byte, into any) error {
 		return err
 	}
 	if d.More() {
-		return errors.New("there is more behind it")
+		return errors.New("something follows the JSON value")
 	}
 	return nil
 }
@@ -237,9 +238,9 @@ func (v *verifier) line(line []byte) *Flaw {
 	case probe.Seq > want && len(v.group) > 0:
 		return fault("%d of its %d changes of tasks are missing", v.group[0].Items-len(v.group), v.group[0].Items)
 	case probe.Seq > want:
-		return fault("it is missing: record %d stands in its place", probe.Seq)
+		return fault("it is missing: record %d is in its place", probe.Seq)
 	case probe.Seq < want:
-		return fault("record %d stands in its place: it is out of order, or there twice", probe.Seq)
+		return fault("record %d is in its place: it is out of order, or occurs twice", probe.Seq)
 	}
 	if probe.Digest != nil {
 		return v.hidden(line, fault)
@@ -253,7 +254,7 @@ func (v *verifier) line(line []byte) *Flaw {
 	}
 	switch {
 	case r.Item != len(v.group)+1 || r.Item > r.Items:
-		return fault("its change of a task %d stands where %d is due", r.Item, len(v.group)+1)
+		return fault("its change of a task %d is in the place of %d", r.Item, len(v.group)+1)
 	case len(v.group) > 0 && r.Items != v.group[0].Items:
 		return fault("it has %d changes of tasks by one line, %d by another", v.group[0].Items, r.Items)
 	}
@@ -299,7 +300,13 @@ func (v *verifier) change(r Record, line []byte) *Flaw {
 // batch verifies a batch of changes of tasks, once all of its lines have been read.
 func (v *verifier) batch() *Flaw {
 	first := v.group[0]
-	b := canonicalHead(v.buf[:0], first.Index, first.Time, [...]string{first.Tenant, first.Actor, first.Request, first.Cluster, first.Operation}, len(v.group))
+	b := canonicalHead(
+		v.buf[:0],
+		first.Index,
+		first.Time,
+		[...]string{first.Tenant, first.Actor, first.Request, first.Cluster, first.Operation},
+		len(v.group),
+	)
 	steps := make([]TaskChange, len(v.group))
 	for i := range v.group {
 		r := &v.group[i]
@@ -313,7 +320,8 @@ func (v *verifier) batch() *Flaw {
 	want := make([]any, len(v.group))
 	for i := range v.group {
 		r := v.group[i]
-		r.Index, r.Time, r.Tenant, r.Actor, r.Request, r.Cluster, r.Operation = first.Index, first.Time, first.Tenant, first.Actor, first.Request, first.Cluster, first.Operation
+		r.Index, r.Time, r.Tenant, r.Actor = first.Index, first.Time, first.Tenant, first.Actor
+		r.Request, r.Cluster, r.Operation = first.Request, first.Cluster, first.Operation
 		r.Message, r.Subject, r.Hash = "", "", next.Hash.String()
 		steps[i].describe(&r)
 		want[i] = r

@@ -34,11 +34,11 @@ type Record struct {
 	Node      string `json:"node,omitempty"`
 	Service   string `json:"service,omitempty"`
 	Action    string `json:"action,omitempty"`
-	Subject   string `json:"subject,omitempty" doc:"What was changed, where no other field names it"`
+	Subject   string `json:"subject,omitempty" doc:"The thing that was changed, if no other field names it"`
 	// Before and After hold the differences, without secrets. They are absent if the changed
 	// thing did not exist before, or does not exist after the change.
-	Before  json.RawMessage `json:"before,omitempty" doc:"What was, as far as it differs; secrets are redacted"`
-	After   json.RawMessage `json:"after,omitempty" doc:"What is, as far as it differs; secrets are redacted"`
+	Before  json.RawMessage `json:"before,omitempty" doc:"The values before the change, as far as they differ; secrets are redacted"`
+	After   json.RawMessage `json:"after,omitempty" doc:"The values after the change, as far as they differ; secrets are redacted"`
 	Message string          `json:"message,omitempty"`
 	// Hash covers the record and the hash of the record before it, in hexadecimal.
 	Hash string `json:"hash" doc:"SHA-256 over the record and the hash before it"`
@@ -195,7 +195,7 @@ func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 func (h *Hash) UnmarshalText(b []byte) error {
 	raw, err := hex.DecodeString(string(b))
 	if err != nil || len(raw) != len(h) || strings.ToLower(string(b)) != string(b) {
-		return fmt.Errorf("%q is no hash: it must be 64 hexadecimal digits", b)
+		return fmt.Errorf("%q is not a hash: it must be 64 hexadecimal digits", b)
 	}
 	copy(h[:], raw)
 	return nil

@@ -82,8 +82,8 @@ type Writer struct {
 	open bool // the writer owns t.tail and may change it
 	// agents numbers the names in t.tail.
 	agents map[string]uint64
-	// latest is the agent's name that was looked up last, with its number. It is valid if told
-	// is set.
+	// latest is the name of the agent that was looked up last, with its number. Both are valid if
+	// told is set.
 	latest string
 	number uint64
 	told   bool
@@ -312,7 +312,8 @@ func (c *chunk) expand(f *Filter, newest bool, from Cursor, e entry, fn func(Rec
 	case err != nil:
 		return false, fmt.Errorf("record %d: %w", e.at.Seq, err)
 	case change != nil:
-		wanted := f.wants(change.Tenant, change.Cluster, change.Operation, change.Actor, change.Time) && fits(f.Node, change.Node) && f.wantsType(change.Type)
+		wanted := f.wants(change.Tenant, change.Cluster, change.Operation, change.Actor, change.Time) && fits(f.Node, change.Node) &&
+			f.wantsType(change.Type)
 		if !wanted || e.at.Seq == from.Seq {
 			return true, nil
 		}

@@ -28,7 +28,7 @@ type Flaw struct {
 	Reason string `json:"reason"`
 }
 
-const changed = "it is not what it was when it was written: it was changed, or a record before it was changed or taken out"
+const changed = "it differs from what was written: it was changed, or a record before it was changed or removed"
 
 // Verify recomputes the chain and compares it with the stored hashes.
 func (t *Trail) Verify() Verification {
@@ -41,7 +41,7 @@ func (t *Trail) Verify() Verification {
 	var buf []byte
 	for _, c := range t.chunks() {
 		if c.prev != at {
-			return bad(at.Seq+1, fmt.Sprintf("it does not follow: records up to %d were taken out or put in", c.prev.Seq))
+			return bad(at.Seq+1, fmt.Sprintf("it does not follow: records up to %d were removed or added", c.prev.Seq))
 		}
 		var fault error
 		whole := c.walk(func(e entry) bool {

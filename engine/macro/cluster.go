@@ -133,7 +133,11 @@ func (c Context) eval(b *strings.Builder, e *Expr, written string) error {
 
 // indexFault returns the error for an index beyond the nodes of a macro's service.
 func indexFault(e *Expr, written string, nodes int) *MissingError {
-	return &MissingError{Macro: written, Layout: true, Message: fmt.Sprintf("there is no index %d: service %s is on so many nodes: %d, and the first has index 0", e.Index, e.Service, nodes)}
+	return &MissingError{
+		Macro:   written,
+		Layout:  true,
+		Message: fmt.Sprintf("there is no index %d: service %s is on so many nodes: %d, and the first has index 0", e.Index, e.Service, nodes),
+	}
 }
 
 // of returns a node's host name or address, and the name of that property.

@@ -133,7 +133,7 @@ func (p *parser) argument(function, name string) (string, error) {
 		quote = p.text[p.at]
 	}
 	if quote != '\'' && quote != '"' {
-		return "", p.fault("the %s of %s must stand in quotes", name, function)
+		return "", p.fault("the %s of %s must be in quotes", name, function)
 	}
 	n := strings.IndexByte(p.text[p.at+1:], quote)
 	if n < 0 {
@@ -171,7 +171,11 @@ func (p *parser) term() (Expr, error) {
 		if word == "" {
 			return e, p.fault("a macro such as host.service.NAME is missing here")
 		}
-		return e, p.fault("%q is not a macro: write one of cluster.owner, host.self, ip.self, ip.TYPE.self, host.service.NAME, ip.service.NAME, ip.TYPE.service.NAME, num.service.NAME, instance.self.service.NAME", word)
+		return e, p.fault(
+			"%q is not a macro: write one of cluster.owner, host.self, ip.self, ip.TYPE.self, host.service.NAME, "+
+				"ip.service.NAME, ip.TYPE.service.NAME, num.service.NAME, instance.self.service.NAME",
+			word,
+		)
 	}
 	if p.at == len(p.text) || p.text[p.at] != '[' {
 		return e, nil

@@ -74,7 +74,7 @@ func TestExpand(t *testing.T) {
 
 func TestErrorsCanBeTold(t *testing.T) {
 	var syntax *SyntaxError
-	if err := Check("ok %host.self% but %host.x%"); !errors.As(err, &syntax) || syntax.Offset != 20 {
+	if err := Check("ok %host.self% but %host.x%", nil); !errors.As(err, &syntax) || syntax.Offset != 20 {
 		t.Errorf("got %v", err)
 	}
 	var missing *MissingError
@@ -229,6 +229,28 @@ func TestTemplateAgreesWithExpand(t *testing.T) {
 	})
 }
 
+// TestCheck: a definition may name only macros and services that exist.
+func TestCheck(t *testing.T) {
+	for value, want := range map[string]string{
+		"%host.service.web% and 50%":              "",
+		"%d{x} %p %Y.%m %h.%l 5%.% %%user.home%%": "",
+		"%hots.self%":                           "position 1: there is no macro %hots.self%",
+		"at %node.service.web[0]%":              "position 4: there is no macro %node.service.web[0]%",
+		"%join(map(ip.service.wbe,'$:1'),',')%": "macro %join(map(ip.service.wbe,'$:1'),',')%: no wbe",
+		"%num.service.wbe%":                     "macro %num.service.wbe%: no wbe",
+	} {
+		err := Check(value, func(name string) error {
+			if name == "web" {
+				return nil
+			}
+			return errors.New("no " + name)
+		})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", value, err, want)
+		}
+	}
+}
+
 func FuzzExpand(f *testing.F) {
 	for _, s := range []string{"", "%", "%%", "a%host.self%b", "%join(map(ip.x.service.y,'$$'),\"'\")%", "%host.service.master[0]%", "%map(",
 		"%host.service.a[", "é%ip.self%", "%d{x} %p"} {
@@ -236,7 +258,7 @@ func FuzzExpand(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		out, err := Expand(s, Context{Cluster: small(), Self: 1000})
-		if (Check(s) == nil) != (err == nil) {
+		if checked := Check(s, func(string) error { return nil }); checked == nil && err != nil {
 			var missing *MissingError
 			if !errors.As(err, &missing) {
 				t.Fatalf("%q: Check and Expand do not agree: %v", s, err)

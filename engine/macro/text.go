@@ -1,11 +1,16 @@
 package macro
 
-import "strings"
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
 
 // text is a parsed string: a list of pieces, each a literal text or a macro.
 type text struct {
 	pieces []piece
-	self   bool // a piece depends on the node
+	self   bool  // a piece depends on the node
+	plain  []int // positions behind percent signs that begin no macro
 }
 
 type piece struct {
@@ -48,6 +53,7 @@ func parseText(s string) (text, error) {
 			t.pieces = append(t.pieces, piece{literal: s[start:p.at], macro: &e})
 			t.self = t.self || e.Self()
 		default:
+			t.plain = append(t.plain, p.at)
 			plain.WriteByte('%')
 		}
 	}
@@ -57,9 +63,32 @@ func parseText(s string) (text, error) {
 	return t, nil
 }
 
-// Check checks the syntax of a value's macros. The error is a *SyntaxError. Whether the macros
-// can be expanded depends on a cluster.
-func Check(value string) error {
-	_, err := parseText(value)
-	return err
+// unknown matches a text behind a percent sign that looks like a macro.
+var unknown = regexp.MustCompile(`^([a-z]+)(\.[A-Za-z0-9_-]+)+(\[[0-9]+\])?%`)
+
+// Check checks the macros of a value for definitions that are about to be written: their syntax,
+// with a *SyntaxError, that they are known, and the services that they name, with the function
+// service. Whether they can be expanded depends on a cluster.
+func Check(value string, service func(name string) error) error {
+	t, err := parseText(value)
+	if err != nil {
+		return err
+	}
+	for _, p := range t.pieces {
+		if p.macro != nil && p.macro.Service != "" {
+			if err := service(p.macro.Service); err != nil {
+				return fmt.Errorf("macro %s: %w", p.literal, err)
+			}
+		}
+	}
+	for _, at := range t.plain {
+		if m := unknown.FindString(value[at:]); m != "" {
+			return &SyntaxError{
+				Value:   value,
+				Offset:  at - 1,
+				Message: fmt.Sprintf("there is no macro %%%s, a macro begins with %s", m, strings.Join(heads[:], ", ")),
+			}
+		}
+	}
+	return nil
 }

@@ -27,7 +27,8 @@ const (
 	Run
 )
 
-var actionNames = [...]string{"BARRIER", "CREATE", "CONFIRM", "BOOTSTRAP", "INSTALL", "CONFIGURE", "INITIALIZE", "START", "STOP", "REMOVE", "DELETE", "CHECK", "RUN"}
+var actionNames = [...]string{"BARRIER", "CREATE", "CONFIRM", "BOOTSTRAP", "INSTALL", "CONFIGURE", "INITIALIZE", "START", "STOP",
+	"REMOVE", "DELETE", "CHECK", "RUN"}
 
 // String returns the action's name as Coopr writes it: "CREATE".
 func (a Action) String() string {

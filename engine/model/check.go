@@ -1,13 +1,14 @@
 package model
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"time"
+
+	"github.com/coopr/coopr/internal/words"
 )
 
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
@@ -29,7 +30,8 @@ func CheckName(name string) string {
 				bad = append(bad, q)
 			}
 		}
-		return fmt.Sprintf("%q contains %s: only letters, digits, '.', '_' and '-' are allowed", shorten(name), strings.Join(bad[:min(len(bad), 5)], ", "))
+		return fmt.Sprintf("%q contains %s: only letters, digits, '.', '_' and '-' are allowed", words.Shorten(name),
+			strings.Join(bad[:min(len(bad), 5)], ", "))
 	}
 	return ""
 }
@@ -38,11 +40,12 @@ func CheckName(name string) string {
 var serviceActions = []string{"install", "remove", "initialize", "configure", "start", "stop", "check"}
 
 // pluginVerbs are the verbs that a plugin type may declare as repeatable.
-var pluginVerbs = []string{"create", "confirm", "delete", "observe", "bootstrap", "install", "remove", "initialize", "configure", "start", "stop", "check"}
+var pluginVerbs = []string{"create", "confirm", "delete", "observe", "bootstrap", "install", "remove", "initialize", "configure",
+	"start", "stop", "check"}
 
-// check returns the faults of a definition by itself, regardless of other definitions. Paths
+// Check returns the faults of a definition by itself, regardless of other definitions. Paths
 // are those of the definition; the caller finds the lines.
-func check(d Definition) Faults {
+func (d Definition) Check() Faults {
 	var fs Faults
 	base := d.base()
 	if d.Value == nil {
@@ -77,10 +80,11 @@ func check(d Definition) Faults {
 
 func checkProviderMap(fs *Faults, entries map[string]map[string]any, key, what string) {
 	if len(entries) == 0 {
-		fs.addf("providermap", "is missing: say under each provider's name what it calls this %s, such as {\"my-provider\": {%q: \"…\"}}", what, key)
+		fs.Addf("providermap", "is missing: say under each provider's name what it calls this %s, such as {\"my-provider\": {%q: \"…\"}}",
+			what, key)
 		return
 	}
-	for _, provider := range sorted(entries) {
+	for _, provider := range slices.Sorted(maps.Keys(entries)) {
 		path := "providermap." + provider + "." + key
 		switch value := entries[provider][key].(type) {
 		case string:
@@ -88,7 +92,7 @@ func checkProviderMap(fs *Faults, entries map[string]map[string]any, key, what s
 				fs.Add(path, "is empty")
 			}
 		case nil:
-			fs.addf(path, "is missing: without it this %s type cannot be used with provider %s", what, provider)
+			fs.Addf(path, "is missing: without it this %s type cannot be used with provider %s", what, provider)
 		default:
 			fs.Add(path, "must be a text")
 		}
@@ -102,7 +106,7 @@ func checkService(fs *Faults, s *Service) {
 			if n == "" {
 				fs.Add(at, "is empty: name a service, or take the entry away")
 			} else if n == s.Name && path != "dependencies.provides" {
-				fs.addf(at, "is the service %s itself: take it away", n)
+				fs.Addf(at, "is the service %s itself: take it away", n)
 			}
 		}
 	}
@@ -122,14 +126,14 @@ func checkService(fs *Faults, s *Service) {
 	names("dependencies.runtime.uses", d.Runtime.Uses)
 	for i, c := range d.Conflicts {
 		if slices.Contains(d.Install.Requires, c) || slices.Contains(d.Runtime.Requires, c) {
-			fs.addf(fmt.Sprintf("dependencies.conflicts[%d]", i), "%s is required and excluded at once: keep one", c)
+			fs.Addf(fmt.Sprintf("dependencies.conflicts[%d]", i), "%s is required and excluded at once: keep one", c)
 		}
 	}
-	for _, key := range sorted(s.Provisioner.Actions) {
+	for _, key := range slices.Sorted(maps.Keys(s.Provisioner.Actions)) {
 		a := s.Provisioner.Actions[key]
 		path := "provisioner.actions." + key
 		if !slices.Contains(serviceActions, key) {
-			hint := didYouMean(key, serviceActions)
+			hint := words.DidYouMean(key, serviceActions)
 			if hint == "" {
 				hint = ": it must be one of " + strings.Join(serviceActions, ", ")
 			}
@@ -140,7 +144,7 @@ func checkService(fs *Faults, s *Service) {
 		}
 		if a.Timeout != "" {
 			if t, err := time.ParseDuration(a.Timeout); err != nil || t <= 0 {
-				fs.addf(path+".timeout", "must be a duration such as \"10m\" or \"90s\", but is %q", shorten(a.Timeout))
+				fs.Addf(path+".timeout", "must be a duration such as \"10m\" or \"90s\", but is %q", words.Shorten(a.Timeout))
 			}
 		}
 	}
@@ -155,7 +159,7 @@ func checkService(fs *Faults, s *Service) {
 		}
 	}
 	if s.Spread != "" && s.Spread != "zone" && s.Spread != "host" {
-		fs.addf("spread", "must be \"zone\" or \"host\", but is %q", shorten(s.Spread))
+		fs.Addf("spread", "must be \"zone\" or \"host\", but is %q", words.Shorten(s.Spread))
 	}
 	checkProbes(fs, s)
 	checkLinks(fs, s.Links)
@@ -172,7 +176,7 @@ func checkLinks(fs *Faults, links []Link) {
 			fs.Add(path+".url", "is missing")
 		}
 		if first, twice := seen[l]; twice {
-			fs.addf(path, "is the same link as links[%d]: keep one", first)
+			fs.Addf(path, "is the same link as links[%d]: keep one", first)
 		} else {
 			seen[l] = i
 		}
@@ -186,9 +190,9 @@ const maxList = 1000
 // tooLong adds a fault for each list that is longer than maxList.
 func tooLong(fs *Faults, lists map[string]int) bool {
 	before := len(*fs)
-	for _, path := range sorted(lists) {
+	for _, path := range slices.Sorted(maps.Keys(lists)) {
 		if lists[path] > maxList {
-			fs.addf(path, "has %d entries: at most %d are allowed", lists[path], maxList)
+			fs.Addf(path, "has %d entries: at most %d are allowed", lists[path], maxList)
 		}
 	}
 	return len(*fs) > before
@@ -200,7 +204,7 @@ func checkPluginType(fs *Faults, t *PluginType) {
 		fields PluginFields
 	}{{"admin", t.Parameters.Admin}, {"user", t.Parameters.User}} {
 		path := "parameters." + scope.key
-		names := sorted(scope.fields.Fields)
+		names := slices.Sorted(maps.Keys(scope.fields.Fields))
 		for _, name := range names {
 			f := scope.fields.Fields[name]
 			at := path + ".fields." + name
@@ -213,38 +217,38 @@ func checkPluginType(fs *Faults, t *PluginType) {
 				if len(f.Options) == 0 {
 					fs.Add(at+".options", "is missing: a select needs what can be chosen")
 				} else if d, ok := f.Default.(string); ok && !slices.Contains(f.Options, d) {
-					fs.addf(at+".default", "%q is not among the options%s", shorten(d), didYouMean(d, f.Options))
+					fs.Addf(at+".default", "%q is not among the options%s", words.Shorten(d), words.DidYouMean(d, f.Options))
 				}
 			case "":
 				fs.Add(at+".type", "is missing: it must be text, password, select or checkbox")
 			default:
-				fs.addf(at+".type", "must be text, password, select or checkbox, but is %q", shorten(f.Type))
+				fs.Addf(at+".type", "must be text, password, select or checkbox, but is %q", words.Shorten(f.Type))
 			}
 		}
 		for i, set := range scope.fields.Required {
 			for j, name := range set {
 				if _, ok := scope.fields.Fields[name]; !ok {
-					fs.addf(fmt.Sprintf("%s.required[%d][%d]", path, i, j), "%q is no field of %s.fields%s", name, path, didYouMean(name, names))
+					fs.Addf(fmt.Sprintf("%s.required[%d][%d]", path, i, j), "%q is not a field of %s.fields%s", name, path, words.DidYouMean(name, names))
 				}
 			}
 		}
 	}
-	for _, name := range sorted(t.ResourceTypes) {
+	for _, name := range slices.Sorted(maps.Keys(t.ResourceTypes)) {
 		r := t.ResourceTypes[name]
 		path := "resourceTypes." + name
 		if r.Format != "file" && r.Format != "archive" {
-			fs.addf(path+".format", "must be \"file\" or \"archive\", but is %q", shorten(r.Format))
+			fs.Addf(path+".format", "must be \"file\" or \"archive\", but is %q", words.Shorten(r.Format))
 		}
 		if r.Permissions != "" && !regexp.MustCompile(`^0?[0-7]{3,4}$`).MatchString(r.Permissions) {
-			fs.addf(path+".permissions", "must be octal digits such as \"0644\", but is %q", shorten(r.Permissions))
+			fs.Addf(path+".permissions", "must be octal digits such as \"0644\", but is %q", words.Shorten(r.Permissions))
 		}
 	}
-	for _, verb := range sorted(t.Actions) {
+	for _, verb := range slices.Sorted(maps.Keys(t.Actions)) {
 		if !slices.Contains(pluginVerbs, verb) {
-			fs.Add("actions."+verb, "there is no such verb"+didYouMean(verb, pluginVerbs))
+			fs.Add("actions."+verb, "there is no such verb"+words.DidYouMean(verb, pluginVerbs))
 		}
 		if how := t.Actions[verb]; how != "idempotent" && how != "observe" {
-			fs.addf("actions."+verb, "must be \"idempotent\" or \"observe\", but is %q", shorten(how))
+			fs.Addf("actions."+verb, "must be \"idempotent\" or \"observe\", but is %q", words.Shorten(how))
 		}
 	}
 }
@@ -263,48 +267,9 @@ func CheckDNSSuffix(suffix string) string {
 	}
 	for part := range strings.SplitSeq(suffix, ".") {
 		if !label.MatchString(part) {
-			return fmt.Sprintf("%q is not a name of the DNS: %q must be letters, digits and inner '-', such as \"example.com\"", shorten(suffix), shorten(part))
+			return fmt.Sprintf("%q is not a name of the DNS: %q must be letters, digits and inner '-', such as \"example.com\"",
+				words.Shorten(suffix), words.Shorten(part))
 		}
 	}
 	return ""
-}
-
-// sorted returns the keys of a map in order.
-func sorted[K cmp.Ordered, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// unique returns the names of a list in their order, without duplicates.
-func unique(names []string) []string {
-	var out []string
-	seen := make(map[string]bool, len(names))
-	for _, n := range names {
-		if !seen[n] {
-			seen[n] = true
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
-func containsAll(list, names []string) bool {
-	for _, n := range names {
-		if !slices.Contains(list, n) {
-			return false
-		}
-	}
-	return true
-}
-
-// sameSet reports whether two lists contain the same names.
-func sameSet(a, b []string) bool {
-	a, b = unique(a), unique(b)
-	sort.Strings(a)
-	sort.Strings(b)
-	return slices.Equal(a, b)
 }

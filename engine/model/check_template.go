@@ -2,10 +2,13 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"math/big"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/coopr/coopr/internal/sets"
 	"github.com/coopr/coopr/internal/words"
 )
 
@@ -15,8 +18,11 @@ func checkTemplate(fs *Faults, t *ClusterTemplate) {
 	checkRecovery(fs, t.Recovery)
 	lists := map[string]int{
 		"defaults.services": len(t.Defaults.Services), "plans": len(t.Plans), "includes": len(t.Includes), "links": len(t.Links),
-		"compatibility.hardwaretypes": len(t.Compatibility.HardwareTypes), "compatibility.imagetypes": len(t.Compatibility.ImageTypes), "compatibility.services": len(t.Compatibility.Services),
-		"constraints.services": len(t.Constraints.Services), "constraints.layout.mustcoexist": len(t.Constraints.Layout.MustCoexist), "constraints.layout.cantcoexist": len(t.Constraints.Layout.CantCoexist),
+		"compatibility.hardwaretypes": len(t.Compatibility.HardwareTypes), "compatibility.imagetypes": len(t.Compatibility.ImageTypes),
+		"compatibility.services":         len(t.Compatibility.Services),
+		"constraints.services":           len(t.Constraints.Services),
+		"constraints.layout.mustcoexist": len(t.Constraints.Layout.MustCoexist),
+		"constraints.layout.cantcoexist": len(t.Constraints.Layout.CantCoexist),
 	}
 	for i, p := range t.Plans {
 		for k, ph := range p.Phases {
@@ -41,7 +47,7 @@ func checkTemplate(fs *Faults, t *ClusterTemplate) {
 		if s.Name == "" {
 			fs.Add(path, "is missing its name")
 		} else if first, twice := seen[s.Name]; twice {
-			fs.addf(path, "%s is already named at defaults.services[%d]: keep one", s.Name, first)
+			fs.Addf(path, "%s is already named at defaults.services[%d]: keep one", s.Name, first)
 		} else {
 			seen[s.Name] = i
 		}
@@ -49,7 +55,7 @@ func checkTemplate(fs *Faults, t *ClusterTemplate) {
 	if why := CheckDNSSuffix(t.Defaults.DNSSuffix); why != "" {
 		fs.Add("defaults.dnsSuffix", why)
 	}
-	for _, name := range sorted(t.Constraints.Services) {
+	for _, name := range slices.Sorted(maps.Keys(t.Constraints.Services)) {
 		c := t.Constraints.Services[name]
 		checkQuantities(fs, "constraints.services."+name+".quantities", c.Quantities)
 		for i, r := range c.Requires {
@@ -80,7 +86,7 @@ func checkTemplate(fs *Faults, t *ClusterTemplate) {
 	}
 	for i, r := range t.Includes {
 		if r.Name == "" {
-			fs.addf(fmt.Sprintf("includes[%d].name", i), "is missing: name a partial template")
+			fs.Addf(fmt.Sprintf("includes[%d].name", i), "is missing: name a partial template")
 		}
 	}
 }
@@ -93,13 +99,13 @@ func checkBounds(fs *Faults, path, what string, s *Size, least int) {
 		fs.Add(path+".min", "must not be negative")
 	}
 	if s.Max != nil && int(*s.Max) < least {
-		fs.addf(path+".max", "must be at least %d", least)
+		fs.Addf(path+".max", "must be at least %d", least)
 	}
 	if s.Min != nil && s.Max != nil && *s.Min > *s.Max {
-		fs.addf(path, "min %d is more than max %d: no number of %s can be right", *s.Min, *s.Max, what)
+		fs.Addf(path, "min %d is more than max %d: no number of %s can be right", *s.Min, *s.Max, what)
 	}
 	if s.Min != nil && int(*s.Min) > MaxClusterSize {
-		fs.addf(path+".min", "is %d, but a cluster may have at most %d nodes", *s.Min, MaxClusterSize)
+		fs.Addf(path+".min", "is %d, but a cluster may have at most %d nodes", *s.Min, MaxClusterSize)
 	}
 }
 
@@ -110,9 +116,9 @@ func checkQuantities(fs *Faults, path string, q Quantities) {
 		case *q.Step < 1:
 			fs.Add(path+".step", "must be at least 1")
 		case q.Max != nil && *q.Max > 0 && *q.Step > *q.Max && q.Min != nil && *q.Min > 0:
-			fs.addf(path+".step", "no multiple of %d is between min %d and max %d", *q.Step, *q.Min, *q.Max)
+			fs.Addf(path+".step", "no multiple of %d is between min %d and max %d", *q.Step, *q.Min, *q.Max)
 		case q.Odd && *q.Step%2 == 0:
-			fs.addf(path+".step", "a multiple of %d is never odd: change step, or take \"odd\" away", *q.Step)
+			fs.Addf(path+".step", "a multiple of %d is never odd: change step, or take \"odd\" away", *q.Step)
 		}
 	}
 	if q.Odd && q.Max != nil && *q.Max == 0 {
@@ -127,20 +133,22 @@ func checkQuantities(fs *Faults, path string, q Quantities) {
 		}
 		r, ok := ParseRatio(text)
 		if !ok {
-			fs.addf(path+".ratio."+key, "must be a share of the nodes from 0 to 1 such as 0.25, but is %s", shorten(text))
+			fs.Addf(path+".ratio."+key, "must be a share of the nodes from 0 to 1 such as 0.25, but is %s", words.Shorten(text))
 			return nil
 		}
 		return r
 	}
 	low, high := bound("min", q.Ratio.Min.String()), bound("max", q.Ratio.Max.String())
 	if low != nil && high != nil && low.Cmp(high) > 0 {
-		fs.addf(path+".ratio", "min %s is more than max %s", q.Ratio.Min, q.Ratio.Max)
+		fs.Addf(path+".ratio", "min %s is more than max %s", q.Ratio.Min, q.Ratio.Max)
 	}
 }
 
+var ratio = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+
 // ParseRatio reads a decimal share from 0 to 1 exactly.
 func ParseRatio(text string) (*big.Rat, bool) {
-	if !validNumber(text) || len(text) > 40 || strings.ContainsAny(text, "eE") {
+	if len(text) > 40 || !ratio.MatchString(text) {
 		return nil, false
 	}
 	r, ok := new(big.Rat).SetString(text)
@@ -155,31 +163,33 @@ func checkLayout(fs *Faults, c Constraints) {
 	empty := func(kind string, sets [][]string) {
 		for i, set := range sets {
 			if slices.Contains(set, "") {
-				fs.addf(fmt.Sprintf("constraints.layout.%s[%d]", kind, i), "contains an empty name")
+				fs.Addf(fmt.Sprintf("constraints.layout.%s[%d]", kind, i), "contains an empty name")
 			}
 			if len(set) == 0 {
-				fs.addf(fmt.Sprintf("constraints.layout.%s[%d]", kind, i), "is empty: name at least two services, or take it away")
+				fs.Addf(fmt.Sprintf("constraints.layout.%s[%d]", kind, i), "is empty: name at least two services, or take it away")
 			}
 		}
 	}
 	empty("mustcoexist", c.Layout.MustCoexist)
 	empty("cantcoexist", c.Layout.CantCoexist)
 	for i, cant := range c.Layout.CantCoexist {
-		set := unique(cant)
+		set := sets.Unique(cant)
 		if len(set) == 1 {
-			fs.addf(fmt.Sprintf("constraints.layout.cantcoexist[%d]", i), "names only %s, which can then be on no node: name at least two services", set[0])
+			fs.Addf(fmt.Sprintf("constraints.layout.cantcoexist[%d]", i),
+				"names only %s, which can then be on no node: name at least two services", set[0])
 		}
 		if len(set) < 2 {
 			continue
 		}
 		for j, must := range c.Layout.MustCoexist {
-			if containsAll(must, set) {
-				fs.addf(fmt.Sprintf("constraints.layout.cantcoexist[%d]", i), "%s may not share a node, but constraints.layout.mustcoexist[%d] says that they must: remove one of the two", words.And(set), j)
+			if sets.Contains(must, set) {
+				fs.Addf(fmt.Sprintf("constraints.layout.cantcoexist[%d]", i),
+					"%s may not share a node, but constraints.layout.mustcoexist[%d] says that they must: remove one of the two", words.And(set), j)
 			}
 		}
 	}
 	for j, must := range c.Layout.MustCoexist {
-		set := unique(must)
+		set := sets.Unique(must)
 		for x := range set {
 			for y := x + 1; y < len(set); y++ {
 				a, b := c.Services[set[x]], c.Services[set[y]]
@@ -189,14 +199,17 @@ func checkLayout(fs *Faults, c Constraints) {
 					a, b []string
 				}{{"hardwaretypes", a.HardwareTypes, b.HardwareTypes}, {"imagetypes", a.ImageTypes, b.ImageTypes}} {
 					if len(k.a) > 0 && len(k.b) > 0 && !slices.ContainsFunc(k.a, func(n string) bool { return slices.Contains(k.b, n) }) {
-						fs.addf(path, "%s and %s must share a node, but no %s is allowed to both: change constraints.services.%s.%s", set[x], set[y], strings.TrimSuffix(k.key, "s"), set[x], k.key)
+						fs.Addf(path, "%s and %s must share a node, but no %s is allowed to both: change constraints.services.%s.%s", set[x], set[y],
+							strings.TrimSuffix(k.key, "s"), set[x], k.key)
 					}
 				}
-				if min, max := a.Quantities.Min, b.Quantities.Max; min != nil && max != nil && *min > *max && *max > 0 {
-					fs.addf(path, "%s and %s must share a node, but there must be at least %d of %s and at most %d of %s", set[x], set[y], *min, set[x], *max, set[y])
+				if low, high := a.Quantities.Min, b.Quantities.Max; low != nil && high != nil && *low > *high && *high > 0 {
+					fs.Addf(path, "%s and %s must share a node, but there must be at least %d of %s and at most %d of %s", set[x], set[y], *low,
+						set[x], *high, set[y])
 				}
-				if min, max := b.Quantities.Min, a.Quantities.Max; min != nil && max != nil && *min > *max && *max > 0 {
-					fs.addf(path, "%s and %s must share a node, but there must be at least %d of %s and at most %d of %s", set[x], set[y], *min, set[y], *max, set[x])
+				if low, high := b.Quantities.Min, a.Quantities.Max; low != nil && high != nil && *low > *high && *high > 0 {
+					fs.Addf(path, "%s and %s must share a node, but there must be at least %d of %s and at most %d of %s", set[x], set[y], *low,
+						set[y], *high, set[x])
 				}
 			}
 		}
@@ -209,6 +222,6 @@ func checkLease(fs *Faults, l LeaseDuration) {
 		fs.Add(path, "durations must not be negative")
 	}
 	if l.Max > 0 && l.Initial > l.Max {
-		fs.addf(path, "initial %s is more than max %s: a new cluster would already be too old", l.Initial, l.Max)
+		fs.Addf(path, "initial %s is more than max %s: a new cluster would already be too old", l.Initial, l.Max)
 	}
 }

@@ -40,7 +40,7 @@ type Cluster struct {
 	// Target counts the targets of the cluster: its successive definitions, configurations and
 	// layouts. Mover is the operation that set the current target. Earlier are the previous
 	// targets, newest first, that services may still be at. If it is empty, all services are
-	// as this record says.
+	// at the current target.
 	Target  int      `json:"target,omitempty"`
 	Mover   string   `json:"mover,omitempty"`
 	Earlier []Target `json:"earlier,omitempty"`
@@ -57,6 +57,9 @@ type Cluster struct {
 	Resources uint64 `json:"resources,omitempty"`
 	// NextNode is the number of the next new node. Numbers are never reused.
 	NextNode int `json:"nextNode"`
+	// LacksMachines is true if the cluster is inconsistent for one reason only: operations left
+	// out nodes whose machines are gone. It becomes active once those nodes are made anew.
+	LacksMachines bool `json:"lacksMachines,omitempty"`
 	// RecoveryPaused is set while automatic recovery is paused.
 	RecoveryPaused *RecoveryPause `json:"recoveryPaused,omitempty"`
 	// Version is the index of the log entry that last wrote the cluster.
@@ -153,8 +156,8 @@ type Snapshot struct {
 	Number int `json:"number"`
 	// Time is in Unix milliseconds.
 	Time int64 `json:"time"`
-	// Operation and Moment say when it was taken: before or after the operation, or when the
-	// operation failed.
+	// Operation and Moment identify when it was taken: before or after the operation, or when
+	// the operation failed.
 	Operation string `json:"operation"`
 	Moment    string `json:"moment"`
 	// State and Nodes are the records at that moment. They must not be changed.

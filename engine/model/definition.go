@@ -18,7 +18,8 @@ const (
 )
 
 // Kinds lists every kind, in the order in which an import writes them.
-var Kinds = []Kind{KindProviderType, KindAutomatorType, KindProvider, KindHardwareType, KindImageType, KindService, KindPartialTemplate, KindClusterTemplate}
+var Kinds = []Kind{KindProviderType, KindAutomatorType, KindProvider, KindHardwareType, KindImageType, KindService,
+	KindPartialTemplate, KindClusterTemplate}
 
 // Base has the fields of every definition (docs/spec/coopr.md 3). The state sets Version on
 // every write; on input it is ignored.
@@ -75,7 +76,7 @@ type Service struct {
 	// its start action has ended).
 	HealthCheck    *Probe `json:"health-check,omitempty"`
 	ReadinessCheck *Probe `json:"readiness-check,omitempty"`
-	// Goal is what starting the service aims at: RUNNING (the default), FINISH or ONCE.
+	// Goal is GoalRunning (the default), GoalFinish or GoalOnce.
 	Goal string `json:"goal,omitempty"`
 	// Exclusive is the set of actions on a node that do not run at the same time as the
 	// service's: all others (ExclusiveNode, the default), or those of the same service
@@ -175,7 +176,7 @@ type Reference struct {
 	Name string `json:"name"`
 }
 
-// Defaults apply where a request does not say anything.
+// Defaults apply to fields that a request does not set.
 type Defaults struct {
 	Services     []DefaultService `json:"services,omitempty"`
 	Provider     string           `json:"provider,omitempty"`
@@ -287,6 +288,9 @@ type LeaseDuration struct {
 	// that says "for ever" overrides its parent's lease.
 	given bool
 }
+
+// SetGiven records whether a definition contains the durations.
+func (l *LeaseDuration) SetGiven(given bool) { l.given = given }
 
 // UnmarshalJSON reads the three durations.
 func (l *LeaseDuration) UnmarshalJSON(b []byte) error {

@@ -69,11 +69,11 @@ func (fs Faults) Err() error {
 // Add appends a fault.
 func (fs *Faults) Add(path, message string) { *fs = append(*fs, &Fault{Path: path, Message: message}) }
 
-// addf appends a fault with a formatted message.
-func (fs *Faults) addf(path, format string, args ...any) { fs.Add(path, fmt.Sprintf(format, args...)) }
+// Addf appends a fault with a formatted message.
+func (fs *Faults) Addf(path, format string, args ...any) { fs.Add(path, fmt.Sprintf(format, args...)) }
 
-// about sets the subject of every fault that has none yet.
-func (fs Faults) about(subject string) Faults {
+// About sets the subject of every fault that has none yet.
+func (fs Faults) About(subject string) Faults {
 	for _, f := range fs {
 		if f.Subject == "" {
 			f.Subject = subject
@@ -82,8 +82,8 @@ func (fs Faults) about(subject string) Faults {
 	return fs
 }
 
-// has reports whether there is a fault at the path or above it.
-func (fs Faults) has(path string) bool {
+// Has reports whether there is a fault at the path or above it.
+func (fs Faults) Has(path string) bool {
 	for _, f := range fs {
 		if f.Path == path || strings.HasPrefix(path, f.Path+".") || strings.HasPrefix(path, f.Path+"[") {
 			return true
@@ -96,8 +96,8 @@ func (fs Faults) has(path string) bool {
 // more.
 const maxFaults = 200
 
-// limited shortens a long list of faults and appends how many were left out.
-func (fs Faults) limited() Faults {
+// Limited shortens a long list of faults and appends how many were left out.
+func (fs Faults) Limited() Faults {
 	if len(fs) <= maxFaults {
 		return fs
 	}

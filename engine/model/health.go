@@ -124,7 +124,7 @@ const (
 	ReplaceNever   = "never"
 )
 
-// Recovery returns the template's policy with the defaults filled in.
+// RecoveryPolicy returns the template's policy with the defaults filled in.
 func (t *ClusterTemplate) RecoveryPolicy() RecoveryPolicy {
 	p := RecoveryPolicy{}
 	if t.Recovery != nil {
@@ -288,10 +288,10 @@ func checkProbes(fs *Faults, s *Service) {
 		}
 	}
 	if s.Exclusive != "" && s.Exclusive != ExclusiveNode && s.Exclusive != ExclusiveService {
-		fs.addf("exclusive", "must be \"node\" or \"service\", but is %q", shorten(s.Exclusive))
+		fs.Addf("exclusive", "must be \"node\" or \"service\", but is %q", words.Shorten(s.Exclusive))
 	}
 	if s.Goal != "" && !slices.Contains(Goals, s.Goal) {
-		fs.addf("goal", "must be one of %s, but is %q", words.And(Goals), shorten(s.Goal))
+		fs.Addf("goal", "must be one of %s, but is %q", words.And(Goals), words.Shorten(s.Goal))
 	}
 }
 
@@ -302,10 +302,10 @@ func checkRecovery(fs *Faults, p *RecoveryPolicy) {
 	switch p.Replace {
 	case "", ReplaceGone, ReplaceFailing, ReplaceNever:
 	default:
-		fs.addf("recovery.replace", "must be %q, %q or %q, but is %q", ReplaceGone, ReplaceFailing, ReplaceNever, shorten(p.Replace))
+		fs.Addf("recovery.replace", "must be %q, %q or %q, but is %q", ReplaceGone, ReplaceFailing, ReplaceNever, words.Shorten(p.Replace))
 	}
 	if p.AtOnce != "" && !batchSize(p.AtOnce) {
-		fs.addf("recovery.max-at-once", "must be a number of nodes from 1 on, or 1%% to 100%% of them, but is %q", shorten(p.AtOnce))
+		fs.Addf("recovery.max-at-once", "must be a number of nodes from 1 on, or 1%% to 100%% of them, but is %q", words.Shorten(p.AtOnce))
 	}
 	if p.Attempts < 0 {
 		fs.Add("recovery.max-attempts", "must not be negative")

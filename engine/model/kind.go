@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/coopr/coopr/internal/words"
 )
 
 // KindTaskSample is a recorded task, such as the original's provisioner-spec/task.json. It is
@@ -68,8 +70,8 @@ func (d Definition) base() *Base {
 // Base returns the name, label, description, icon and version.
 func (d Definition) Base() Base { return *d.base() }
 
-// newValue returns an empty value of a kind, or nil for an unknown kind.
-func newValue(kind Kind) any {
+// NewValue returns an empty value of a kind, or nil for an unknown kind.
+func NewValue(kind Kind) any {
 	switch kind {
 	case KindProvider:
 		return new(Provider)
@@ -106,7 +108,7 @@ func Encode(d Definition) ([]byte, error) {
 	return marshal(c.Value)
 }
 
-// tidy removes empty lists and maps from structs, as Decode does.
+// tidy removes empty lists and maps from structs, as package decode does.
 func tidy(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -146,7 +148,7 @@ func (d Definition) clone() (Definition, error) {
 	if err != nil {
 		return d, err
 	}
-	d.Value = newValue(d.Kind)
+	d.Value = NewValue(d.Kind)
 	if d.Value == nil {
 		return d, fmt.Errorf("there is no kind of definition called %q", d.Kind)
 	}
@@ -156,7 +158,7 @@ func (d Definition) clone() (Definition, error) {
 // Restore decodes the result of Encode or json.Marshal, version included, without checking it
 // again. It is for stored definitions.
 func Restore(kind Kind, data []byte) (Definition, error) {
-	d := Definition{Kind: kind, Value: newValue(kind)}
+	d := Definition{Kind: kind, Value: NewValue(kind)}
 	if d.Value == nil {
 		return d, fmt.Errorf("there is no kind of definition called %q", kind)
 	}
@@ -201,10 +203,11 @@ func ParseKind(s string) (Kind, error) {
 	for i, k := range Kinds {
 		names[i] = string(k)
 	}
-	return "", fmt.Errorf("%w %q%s (it must be one of %s)", errNoKind, shorten(s), didYouMean(plain, names), joinKinds())
+	return "", fmt.Errorf("%w %q%s (it must be one of %s)", errNoKind, words.Shorten(s), words.DidYouMean(plain, names), KindNames())
 }
 
-func joinKinds() string {
+// KindNames returns the names of all kinds, for a message.
+func KindNames() string {
 	names := make([]string, len(Kinds))
 	for i, k := range Kinds {
 		names[i] = string(k)

@@ -5,7 +5,7 @@ import "fmt"
 // InitialLease returns the lease of a new cluster in milliseconds, 0 meaning for ever
 // (docs/spec/coopr.md 2.3, "Lease rules" 1 to 3). If requested is nil, it is the template's.
 // The path of a fault is the field of the request.
-func InitialLease(template LeaseDuration, requested *Millis) (Millis, error) {
+func InitialLease(template LeaseDuration, requested *Millis) (Millis, Faults) {
 	const path = "initialLeaseDuration"
 	switch {
 	case requested == nil:

@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Lookup returns definitions of one tenant, in their latest versions.
 type Lookup interface {
@@ -37,7 +40,7 @@ func (s Set) Definition(kind Kind, name string) (Definition, bool) {
 }
 
 // Names returns the names of a kind in order.
-func (s Set) Names(kind Kind) []string { return sorted(s[kind]) }
+func (s Set) Names(kind Kind) []string { return slices.Sorted(maps.Keys(s[kind])) }
 
 // Over returns a Lookup that asks top first and then below, which may be nil. It shows the
 // definitions as they will be once those of top are written.
@@ -63,8 +66,8 @@ func (o overlay) Names(kind Kind) []string {
 	return slices.Compact(names)
 }
 
-// find returns a definition's value with its Go type.
-func find[T any](l Lookup, kind Kind, name string) (*T, bool) {
+// Find returns a definition's value with its Go type.
+func Find[T any](l Lookup, kind Kind, name string) (*T, bool) {
 	d, ok := l.Definition(kind, name)
 	if !ok {
 		return nil, false

@@ -108,6 +108,13 @@ type Operation struct {
 	// Resources is the number of the set of plugin resources that it was planned with; 0:
 	// none.
 	Resources uint64 `json:"resources,omitempty"`
+	// Skipped are the ids of the nodes that the operation leaves out because their machines are
+	// gone. They are left to recovery, or to a person.
+	Skipped []string `json:"skipped,omitempty"`
+	// Restored is true if the operation had not ended in the archive from which the state was
+	// restored, or follows such an operation: its tasks may have been done after the archive was
+	// written.
+	Restored bool `json:"restored,omitempty"`
 	// Times are Unix milliseconds; zero: not yet.
 	CreatedAt int64 `json:"createTime"`
 	EndedAt   int64 `json:"endTime,omitempty"`

@@ -2,7 +2,7 @@ package model
 
 import "testing"
 
-// TestOrphaned: what is a node's, what is nobody's, and what is left alone.
+// TestOrphaned checks which machines are orphans, and for which reason.
 func TestOrphaned(t *testing.T) {
 	made := func(id string, change func(*Node)) *Node {
 		n := &Node{Created: true, Confirmed: true, Results: map[string]any{"providerid": id}}

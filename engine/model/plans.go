@@ -60,72 +60,7 @@ var (
 	PhaseStrategies = []string{"serial", "parallel", "canary", "serial-canary", "parallel-canary", "batch"}
 )
 
-// modernPlans converts plans, phases and steps that are objects by name to lists.
-func (d *decoder) modernPlans(n *node) {
-	plans := n.get("plans")
-	named(plans)
-	for i, p := range items(plans) {
-		phases := p.get("phases")
-		named(phases)
-		for k, ph := range items(phases) {
-			at := fmt.Sprintf("plans[%d].phases[%d]", i, k)
-			if pod := ph.get("pod"); pod != nil {
-				ph.drop("pod")
-				if ph.get("service") != nil {
-					d.fault(pod, at+".pod", "is the DC/OS name of \"service\", which stands here too: keep \"service\"")
-				} else {
-					ph.set("service", pod.line, pod)
-				}
-			}
-			for s, item := range items(ph.get("steps")) {
-				if item.kind != objectNode || item.get("node") != nil {
-					continue
-				}
-				if len(item.fields) != 1 {
-					d.fault(item, fmt.Sprintf("%s.steps[%d]", at, s), "Malformed step in phase: it must have one key, the number of a node or \"default\", but has %d", len(item.fields))
-					item.fields = nil
-				} else {
-					f := item.fields[0]
-					item.fields = nil
-					item.set("node", f.line, &node{kind: textNode, line: f.line, text: f.key})
-					item.set("tasks", f.line, f.value)
-				}
-			}
-		}
-	}
-}
-
-func items(n *node) []*node {
-	if n == nil {
-		return nil
-	}
-	return n.items
-}
-
-// named converts an object of named things to a list of things with names.
-func named(n *node) {
-	if n == nil || n.kind != objectNode {
-		return
-	}
-	n.kind = listNode
-	for _, f := range n.fields {
-		item := f.value
-		if item.kind == nullNode {
-			item = &node{kind: objectNode, line: f.line}
-		}
-		if item.kind == objectNode && item.get("name") == nil {
-			c := *item
-			c.fields = slices.Clone(c.fields)
-			c.set("name", f.line, &node{kind: textNode, line: f.line, text: f.key})
-			item = &c
-		}
-		n.items = append(n.items, item)
-	}
-	n.fields = nil
-}
-
-// checkPlans adds the faults of plans that do not depend on services. Custom plans are those
-// that an operator starts.
+// Custom reports whether an operator starts the plan, and no operation takes it by itself.
 func (p *Plan) Custom() bool {
 	switch p.Name {
 	case "deploy", "update", RecoveryPlan, DecommissionPlan:
@@ -134,12 +69,13 @@ func (p *Plan) Custom() bool {
 	return true
 }
 
+// checkPlans adds the faults of plans that do not depend on services.
 func checkPlans(fs *Faults, plans []Plan) {
 	unique := func(path string, first map[string]int, name string, i int) {
 		if why := CheckName(name); why != "" {
 			fs.Add(path+".name", why)
 		} else if at, twice := first[name]; twice {
-			fs.addf(path+".name", "%s is already the name of [%d]: give each its own", name, at)
+			fs.Addf(path+".name", "%s is already the name of [%d]: give each its own", name, at)
 		} else {
 			first[name] = i
 		}
@@ -149,7 +85,7 @@ func checkPlans(fs *Faults, plans []Plan) {
 		path := fmt.Sprintf("plans[%d]", i)
 		unique(path, first, p.Name, i)
 		if p.Strategy != "" && !slices.Contains(PlanStrategies, p.Strategy) {
-			fs.addf(path+".strategy", "Unsupported plan strategy %q: it must be one of %s", shorten(p.Strategy), words.And(PlanStrategies))
+			fs.Addf(path+".strategy", "Unsupported plan strategy %q: it must be one of %s", words.Shorten(p.Strategy), words.And(PlanStrategies))
 		}
 		if len(p.Phases) == 0 {
 			fs.Add(path+".phases", "is missing: a plan has a phase at least")
@@ -160,7 +96,7 @@ func checkPlans(fs *Faults, plans []Plan) {
 			unique(at, phases, ph.Name, k)
 			checkPhase(fs, at, ph)
 			if p.Custom() && len(ph.Steps) == 0 { // all actions would include those that remove the service
-				fs.addf(at+".steps", "is missing: say which actions of %s phase %s of plan %s runs", cmp.Or(ph.Service, "its service"), ph.Name, p.Name)
+				fs.Addf(at+".steps", "is missing: say which actions of %s phase %s of plan %s runs", cmp.Or(ph.Service, "its service"), ph.Name, p.Name)
 			}
 		}
 	}
@@ -173,11 +109,11 @@ func checkPhase(fs *Faults, path string, p PlanPhase) {
 	batch := p.Strategy == "batch" || p.Strategy == "" && p.Batch != ""
 	switch {
 	case p.Strategy != "" && !slices.Contains(PhaseStrategies, p.Strategy):
-		fs.addf(path+".strategy", "Unsupported phase strategy %q: it must be one of %s", shorten(p.Strategy), words.And(PhaseStrategies))
+		fs.Addf(path+".strategy", "Unsupported phase strategy %q: it must be one of %s", words.Shorten(p.Strategy), words.And(PhaseStrategies))
 	case batch && !batchSize(p.Batch):
-		fs.addf(path+".batch", "must be a number of nodes from 1 on, or 1%% to 100%% of them, but is %q", shorten(p.Batch))
+		fs.Addf(path+".batch", "must be a number of nodes from 1 on, or 1%% to 100%% of them, but is %q", words.Shorten(p.Batch))
 	case !batch && p.Batch != "":
-		fs.addf(path+".batch", "has no meaning for the strategy %s: take one of the two away", p.Strategy)
+		fs.Addf(path+".batch", "has no meaning for the strategy %s: take one of the two away", p.Strategy)
 	case !batch && p.MaxFailures != 0:
 		fs.Add(path+".max_failures", "is of batches: add \"batch\", or take it away")
 	}
@@ -194,19 +130,19 @@ func checkPhase(fs *Faults, path string, p PlanPhase) {
 		if n, err := strconv.Atoi(node); err == nil && n >= 0 {
 			node = strconv.Itoa(n)
 		} else if node != DefaultSteps {
-			fs.addf(at+".node", "Malformed step in phase: %q is neither the number of a node, from 0, nor \"default\"", shorten(s.Node))
+			fs.Addf(at+".node", "Malformed step in phase: %q is neither the number of a node, from 0, nor \"default\"", words.Shorten(s.Node))
 			continue
 		}
 		if k, twice := first[node]; twice {
-			fs.addf(at+".node", "node %s already has its steps at steps[%d]", node, k)
+			fs.Addf(at+".node", "node %s already has its steps at steps[%d]", node, k)
 		}
 		first[node] = i
 		if batch && len(s.Tasks) > 1 {
-			fs.addf(at+".tasks", "has %d steps, but in a batch a node has one: join them, or make each a phase", len(s.Tasks))
+			fs.Addf(at+".tasks", "has %d steps, but in a batch a node has one: join them, or make each a phase", len(s.Tasks))
 		}
 		for k, tasks := range s.Tasks {
 			if len(tasks) == 0 {
-				fs.addf(fmt.Sprintf("%s.tasks[%d]", at, k), "is empty: name an action of the service, or take it away")
+				fs.Addf(fmt.Sprintf("%s.tasks[%d]", at, k), "is empty: name an action of the service, or take it away")
 			}
 		}
 	}
@@ -216,38 +152,4 @@ func batchSize(text string) bool {
 	digits, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseUint(digits, 10, 20)
 	return err == nil && n > 0 && (!percent || n <= 100)
-}
-
-// lintPlans checks the references of plans to services: they must exist, and the template's
-// clusters must be able to have them.
-func (j *judge) lintPlans(t *ClusterTemplate) {
-	for i, p := range t.Plans {
-		for k, ph := range p.Phases {
-			path := fmt.Sprintf("plans[%d].phases[%d]", i, k)
-			s, ok := find[Service](j.all, KindService, ph.Service)
-			switch {
-			case ok:
-				j.planTasks(path, ph, s)
-			case j.Known != nil && ph.Service != "":
-				j.fault(path+".service", "Unable to find pod %q referenced by phase %q: %s", ph.Service, ph.Name, j.missing(KindService, ph.Service, ""))
-			}
-			named := slices.ContainsFunc(t.Defaults.Services, func(s DefaultService) bool { return s.Name == ph.Service })
-			if c := t.Compatibility.Services; ok && !named && len(c) > 0 && !slices.Contains(c, ph.Service) {
-				j.warn(path+".service", "%s is neither a default service nor in compatibility.services, so this phase will never have a node", ph.Service)
-			}
-		}
-	}
-}
-
-func (j *judge) planTasks(path string, ph PlanPhase, s *Service) {
-	actions := sorted(s.Provisioner.Actions)
-	for i, steps := range ph.Steps {
-		for k, tasks := range steps.Tasks {
-			for _, task := range tasks {
-				if !slices.Contains(actions, task) {
-					j.fault(fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k), "Malformed step: step refers to a task that does not exist: %q is no action of %s%s", shorten(task), s.Name, didYouMean(task, actions))
-				}
-			}
-		}
-	}
 }

@@ -2,9 +2,12 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/coopr/coopr/internal/words"
 )
 
 // Scope selects fields of a plugin: those of the administrator or of the user.
@@ -60,26 +63,14 @@ func (f FieldSchema) Judge(v any) string {
 	switch f.Type {
 	case "select":
 		if text != "" && !slices.Contains(f.Options, text) {
-			return fmt.Sprintf("%q is not one of the options%s", shorten(text), didYouMeanOrOneOf(text, f.Options))
+			return fmt.Sprintf("%q is not one of the options%s", words.Shorten(text), words.DidYouMeanOrOneOf(text, f.Options))
 		}
 	case "checkbox":
 		if _, err := strconv.ParseBool(text); err != nil && text != "" {
-			return fmt.Sprintf("must be true or false, but is %q", shorten(text))
+			return fmt.Sprintf("must be true or false, but is %q", words.Shorten(text))
 		}
 	}
 	return ""
-}
-
-// odd is like Judge for values in a definition. There the value of a text field may also be a
-// list or an object, such as variables, which its plugin checks.
-func (f FieldSchema) odd(v any) string {
-	switch v.(type) {
-	case map[string]any, []any:
-		if f.Type == "text" {
-			return ""
-		}
-	}
-	return f.Judge(v)
 }
 
 // Secret reports whether the field's values are sensitive: if the schema says so, and for
@@ -91,7 +82,7 @@ func (f FieldSchema) Secret() bool { return f.Sensitive || f.Type == "password" 
 // and have no schema that says otherwise. For an unknown type pass the zero value.
 func Sensitive(t PluginType, values map[string]any) []string {
 	var names []string
-	for _, name := range sorted(values) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		_, secret := values[name].(Secret)
 		known := false
 		for _, scope := range []Scope{ScopeAdmin, ScopeUser} {
@@ -148,10 +139,25 @@ func SoundsSecret(name string) bool {
 			return false
 		}
 	}
-	for _, word := range []string{"password", "passwd", "passphrase", "secret", "token", "api_key", "apikey", "private_key", "access_key", "credential"} {
+	for _, word := range []string{"password", "passwd", "passphrase", "secret", "token", "api_key", "apikey", "private_key", "access_key",
+		"credential"} {
 		if strings.Contains(name, word) {
 			return true
 		}
 	}
 	return name == "pass" || strings.HasSuffix(name, "_pass")
+}
+
+// receivers are words in the names of fields that determine where a provider's secrets are sent, for
+// which account, and which servers the connection trusts.
+var receivers = []string{"url", "uri", "endpoint", "host", "server", "address", "port", "socket", "engine", "daemon", "inventory", "jump",
+	"proxy", "gateway", "user", "account", "login", "domain", "access_key", "application_credential", "insecure", "verify", "cert", "publish",
+	"fingerprint", "known"}
+
+// SoundsLikeReceiver reports whether a field's name is one that decides who receives a provider's
+// secrets.
+func SoundsLikeReceiver(name string) bool {
+	name = strings.ToLower(separators.Replace(name))
+	return name == "ca" || strings.HasPrefix(name, "ca_") || strings.HasSuffix(name, "_ca") ||
+		slices.ContainsFunc(receivers, func(word string) bool { return strings.Contains(name, word) })
 }

@@ -1,4 +1,4 @@
-package model
+package model_test
 
 import (
 	"bytes"
@@ -8,11 +8,14 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 )
 
-func cloud(t *testing.T) PluginType {
+func cloud(t *testing.T) model.PluginType {
 	t.Helper()
-	d, err := Decode(KindProviderType, []byte(`
+	d, err := decode.Definition(model.KindProviderType, []byte(`
 name: cloud
 parameters:
   admin:
@@ -32,35 +35,36 @@ parameters:
 	if err != nil {
 		t.Fatal(err)
 	}
-	return *d.Value.(*PluginType)
+	return *d.Value.(*model.PluginType)
 }
 
 func TestMissingFields(t *testing.T) {
 	c := cloud(t)
 	admin := c.Parameters.Admin.Fields
 	for _, x := range []struct {
-		scope Scope
+		scope model.Scope
 		given map[string]any
-		want  []map[string]FieldSchema
+		want  []map[string]model.FieldSchema
 	}{
-		{ScopeAdmin, map[string]any{"api_user": "u", "api_password": "p"}, nil}, // region has a default
-		{ScopeAdmin, map[string]any{"api_user": "u", "keypair": "k"}, nil},
-		{ScopeAdmin, map[string]any{"api_user": "u", "api_password": ""},
-			[]map[string]FieldSchema{{"api_password": admin["api_password"]}, {"keypair": admin["keypair"]}}},
-		{ScopeUser, nil, []map[string]FieldSchema{{"username": c.Parameters.User.Fields["username"], "pin": c.Parameters.User.Fields["pin"]}}},
+		{model.ScopeAdmin, map[string]any{"api_user": "u", "api_password": "p"}, nil}, // region has a default
+		{model.ScopeAdmin, map[string]any{"api_user": "u", "keypair": "k"}, nil},
+		{model.ScopeAdmin, map[string]any{"api_user": "u", "api_password": ""},
+			[]map[string]model.FieldSchema{{"api_password": admin["api_password"]}, {"keypair": admin["keypair"]}}},
+		{model.ScopeUser, nil, []map[string]model.FieldSchema{{"username": c.Parameters.User.Fields["username"],
+			"pin": c.Parameters.User.Fields["pin"]}}},
 	} {
-		if got := MissingFields(c, x.scope, x.given); !reflect.DeepEqual(got, x.want) {
+		if got := model.MissingFields(c, x.scope, x.given); !reflect.DeepEqual(got, x.want) {
 			t.Errorf("%v: got %v", x.given, got)
 		}
 	}
-	if got := MissingFields(PluginType{}, ScopeUser, nil); got != nil {
+	if got := model.MissingFields(model.PluginType{}, model.ScopeUser, nil); got != nil {
 		t.Errorf("nothing required: %v", got)
 	}
-	empty := PluginType{Parameters: PluginParameters{User: PluginFields{Required: [][]string{{}}}}}
-	if got := MissingFields(empty, ScopeUser, nil); got != nil {
+	empty := model.PluginType{Parameters: model.PluginParameters{User: model.PluginFields{Required: [][]string{{}}}}}
+	if got := model.MissingFields(empty, model.ScopeUser, nil); got != nil {
 		t.Errorf("an empty set is always complete: %v", got)
 	}
-	data, err := json.Marshal(MissingFields(c, ScopeUser, map[string]any{"username": "u"}))
+	data, err := json.Marshal(model.MissingFields(c, model.ScopeUser, map[string]any{"username": "u"}))
 	if want := `[{"pin":{"label":"Your PIN","type":"text","sensitive":true}}]`; err != nil || string(data) != want {
 		t.Errorf("on the wire: %s", data)
 	}
@@ -70,12 +74,12 @@ func TestRedaction(t *testing.T) {
 	values := map[string]any{"api_user": "u", "api_password": "hush", "pin": "hush", "google_private_key": "hush",
 		"ssh_key_resource": "my-key",
 		"auth":             map[string]any{"rackspace_api_key": "hush", "list": []any{map[string]any{"token": "hush"}}},
-		"wrapped":          NewSecret("hush")}
-	if got, want := Sensitive(cloud(t), values),
+		"wrapped":          model.NewSecret("hush")}
+	if got, want := model.Sensitive(cloud(t), values),
 		[]string{"api_password", "google_private_key", "pin", "wrapped"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("sensitive: %v", got)
 	}
-	out, err := json.Marshal(RedactFields(cloud(t), values))
+	out, err := json.Marshal(model.RedactFields(cloud(t), values))
 	if err != nil || strings.Contains(string(out), "hush") || !strings.Contains(string(out), `"ssh_key_resource":"my-key"`) ||
 		!strings.Contains(string(out), `"api_user":"u"`) {
 		t.Errorf("%s, %v", out, err)
@@ -86,14 +90,14 @@ func TestRedaction(t *testing.T) {
 }
 
 func TestSecretNeverPrints(t *testing.T) {
-	s := NewSecret("hush")
+	s := model.NewSecret("hush")
 	var prints []string
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%10s", "%T"} {
-		prints = append(prints, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, struct{ S Secret }{s}),
-			fmt.Sprintf(verb, map[string]Secret{"k": s}))
+		prints = append(prints, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, struct{ S model.Secret }{s}),
+			fmt.Sprintf(verb, map[string]model.Secret{"k": s}))
 	}
 	prints = append(prints, fmt.Sprint(s), s.String(), fmt.Errorf("with %v", s).Error())
-	for _, v := range []any{s, &s, struct{ S Secret }{s}, []Secret{s}, map[string]any{"k": s}} {
+	for _, v := range []any{s, &s, struct{ S model.Secret }{s}, []model.Secret{s}, map[string]any{"k": s}} {
 		b, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
@@ -101,14 +105,14 @@ func TestSecretNeverPrints(t *testing.T) {
 		prints = append(prints, string(b))
 	}
 	var log bytes.Buffer
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("m", "secret", s, "in", struct{ S Secret }{s})
-	slog.New(slog.NewTextHandler(&log, nil)).Info("m", "secret", s, "in", struct{ S Secret }{s})
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("m", "secret", s, "in", struct{ S model.Secret }{s})
+	slog.New(slog.NewTextHandler(&log, nil)).Info("m", "secret", s, "in", struct{ S model.Secret }{s})
 	for _, p := range append(prints, log.String()) {
 		if strings.Contains(p, "hush") || strings.Contains(p, "68757368") {
 			t.Errorf("shows the secret: %s", p)
 		}
 	}
-	var back struct{ S Secret }
+	var back struct{ S model.Secret }
 	if err := json.Unmarshal([]byte(`{"S":"hush"}`), &back); err != nil || back.S.Reveal() != "hush" || back.S.IsZero() {
 		t.Errorf("%v", err)
 	}

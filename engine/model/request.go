@@ -3,9 +3,10 @@ package model
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/coopr/coopr/internal/words"
 )
 
 // CreateCluster is a request for a new cluster (docs/spec/coopr.md 2.3). Absent values come
@@ -89,8 +90,8 @@ type ChangeCluster struct {
 	// NodeNames are the nodes to remove (shrink), replace (replace-node), restart (recover),
 	// pause or resume: ids, numbers or host names.
 	NodeNames []string `json:"nodeNames,omitempty"`
-	// Forced is true if a replaced node is deleted without stopping and removing its services
-	// first, for example because they cannot be stopped.
+	// Forced is true if a node that is replaced or removed (shrink) is deleted without stopping
+	// and removing its services first, for example because they cannot be stopped.
 	Forced bool `json:"forced,omitempty"`
 	// Services are the services to add, remove or upgrade. For recover, pause and resume they
 	// are the services on the named nodes, all if none is named.
@@ -109,96 +110,8 @@ type ChangeCluster struct {
 	ProviderFields   map[string]any `json:"providerFields,omitempty"`
 }
 
-// DecodeChangeCluster decodes a request strictly.
-func DecodeChangeCluster(data []byte) (ChangeCluster, error) {
-	var r ChangeCluster
-	faults, _ := decodeRequest(data, &r, nil)
-	checkNames(&faults, "services", r.Services)
-	return r, faults.limited().Err()
-}
-
-// DecodeCreateCluster decodes a request strictly and checks it. The error, of type Faults, has
-// all faults.
-func DecodeCreateCluster(data []byte) (CreateCluster, error) {
-	var r CreateCluster
-	faults, read := decodeRequest(data, &r, modernCreate)
-	if !read {
-		return r, faults
-	}
-	shape := faults
-	for _, f := range r.Check() {
-		if !shape.has(f.Path) {
-			faults = append(faults, f)
-		}
-	}
-	return r, faults.limited().Err()
-}
-
-// DecodeConfigureCluster decodes a request strictly and checks it. Values that the request
-// does not have stay as they are.
-func DecodeConfigureCluster(data []byte) (ConfigureCluster, error) {
-	var r ConfigureCluster
-	faults, _ := decodeRequest(data, &r, nil)
-	if len(faults) == 0 && r.Config == nil && r.Rollout == (Rollout{}) && r.ProviderFields == nil {
-		faults.Add("config", "is missing: give the configuration that the cluster shall have")
-	}
-	checkConfigMode(&faults, r.ConfigMode)
-	return r, faults.limited().Err()
-}
-
-// DecodeServiceRequest decodes the body of a start, stop, restart, add or remove. An empty
-// body means all services.
-func DecodeServiceRequest(data []byte) (ServiceRequest, error) {
-	var r ServiceRequest
-	faults, _ := decodeRequest(data, &r, nil)
-	checkNames(&faults, "services", r.Services)
-	return r, faults.limited().Err()
-}
-
-// DecodeDeleteCluster decodes the body of a delete, which may be empty.
-func DecodeDeleteCluster(data []byte) (DeleteCluster, error) {
-	var r DeleteCluster
-	faults, _ := decodeRequest(data, &r, nil)
-	return r, faults.limited().Err()
-}
-
-// decodeRequest is DecodeStrict with a hook that converts older shapes. It reports whether
-// there is a request to check: an empty body is one, broken JSON is not.
-func decodeRequest(data []byte, into any, modernise func(*decoder, *node)) (Faults, bool) {
-	if len(strings.TrimSpace(string(data))) == 0 {
-		return nil, true
-	}
-	docs, faults := parse(data, false)
-	if len(docs) == 0 {
-		return faults, false
-	}
-	if len(docs) > 1 {
-		faults = append(faults, &Fault{Line: docs[1].line, Message: "a second document stands here: give one"})
-	}
-	d := decoder{keepEmpty: true}
-	if modernise != nil {
-		modernise(&d, docs[0])
-	}
-	d.value(docs[0], reflect.ValueOf(into).Elem(), "")
-	return append(faults, d.faults...), docs[0].kind == objectNode
-}
-
-func modernCreate(d *decoder, n *node) {
-	if nodes := n.get("nodes"); nodes != nil {
-		n.drop("nodes")
-		if n.get("numMachines") != nil {
-			d.fault(nodes, "nodes", "is another name of \"numMachines\", which stands here too: keep one")
-		} else {
-			n.set("numMachines", nodes.line, nodes)
-		}
-	}
-	if lease := n.get("initialLeaseDuration"); lease != nil && lease.text == "-1" {
-		n.drop("initialLeaseDuration")
-	}
-}
-
 // UnmarshalJSON decodes a request leniently, with "nodes" for "numMachines" and -1 for no
-// lease. DecodeCreateCluster decodes it strictly.
+// lease. Package decode decodes it strictly.
 func (r *CreateCluster) UnmarshalJSON(b []byte) error {
 	type plain CreateCluster
 	v := struct {
@@ -232,22 +145,22 @@ func (r CreateCluster) Check() Faults {
 	case n == 0:
 		fs.Add("numMachines", "is missing or 0: say how many nodes the cluster shall have, at least 1")
 	case n < 0:
-		fs.addf("numMachines", "%d is less than 1: say how many nodes the cluster shall have", n)
+		fs.Addf("numMachines", "%d is less than 1: say how many nodes the cluster shall have", n)
 	case n > MaxClusterSize:
-		fs.addf("numMachines", "%d is more than the %d nodes that a cluster may have", n, MaxClusterSize)
+		fs.Addf("numMachines", "%d is more than the %d nodes that a cluster may have", n, MaxClusterSize)
 	}
 	if r.InitialLeaseDuration != nil && *r.InitialLeaseDuration < 0 {
 		fs.Add("initialLeaseDuration", "must not be negative: leave it away for the template's lease, or write 0 for no end")
 	}
-	checkNames(&fs, "services", r.Services)
+	CheckNames(&fs, "services", r.Services)
 	if why := CheckDNSSuffix(r.DNSSuffix); why != "" {
 		fs.Add("dnsSuffix", why)
 	}
-	checkConfigMode(&fs, r.ConfigMode)
+	CheckConfigMode(&fs, r.ConfigMode)
 	switch r.OnFailure {
 	case "", "delete", "pause", "leave":
 	default:
-		fs.addf("onFailure", "must be \"delete\", \"pause\" or \"leave\", but is %q", shorten(r.OnFailure))
+		fs.Addf("onFailure", "must be \"delete\", \"pause\" or \"leave\", but is %q", words.Shorten(r.OnFailure))
 	}
 	CheckRetries(&fs, int(r.ResolveOnFailure), r.OnFailure, "delete")
 	return fs
@@ -258,25 +171,27 @@ func (r CreateCluster) Check() Faults {
 func CheckRetries(fs *Faults, retries int, onFailure, needed string) {
 	switch {
 	case retries < 0 || retries > MostRetries:
-		fs.addf("resolveOnFailure", "must be from 0 to %d, but is %d", MostRetries, retries)
+		fs.Addf("resolveOnFailure", "must be from 0 to %d, but is %d", MostRetries, retries)
 	case retries > 0 && onFailure != "" && onFailure != needed:
-		fs.addf("resolveOnFailure", "other layouts are tried only with onFailure %q, and it is %q", needed, shorten(onFailure))
+		fs.Addf("resolveOnFailure", "other layouts are tried only with onFailure %q, and it is %q", needed, words.Shorten(onFailure))
 	}
 }
 
-func checkConfigMode(fs *Faults, mode string) {
+// CheckConfigMode adds a fault if the mode is none.
+func CheckConfigMode(fs *Faults, mode string) {
 	if mode != "" && mode != ConfigMerge && mode != ConfigReplace {
-		fs.addf("configMode", "must be \"merge\" or \"replace\", but is %q", shorten(mode))
+		fs.Addf("configMode", "must be \"merge\" or \"replace\", but is %q", words.Shorten(mode))
 	}
 }
 
-func checkNames(fs *Faults, path string, names []string) {
+// CheckNames adds a fault for each entry of a list that is not a name, or is there twice.
+func CheckNames(fs *Faults, path string, names []string) {
 	for i, n := range names {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if why := CheckName(n); why != "" {
 			fs.Add(at, why)
 		} else if first := slices.Index(names, n); first < i {
-			fs.addf(at, "%s is already named at %s[%d]: keep one", n, path, first)
+			fs.Addf(at, "%s is already named at %s[%d]: keep one", n, path, first)
 		}
 	}
 }
@@ -319,14 +234,14 @@ func (r CreateCluster) Choose(t ClusterTemplate) (Choice, error) {
 		}
 	}
 	if c.Provider == "" {
-		fs.addf("provider", "is missing, and template %s names no default: name one", t.Name)
+		fs.Addf("provider", "is missing, and template %s names no default: name one", t.Name)
 	}
 	if size := t.Constraints.Size; size != nil {
 		if size.Min != nil && r.NumMachines < *size.Min {
-			fs.addf("numMachines", "%d is less than the %d nodes that template %s needs at least", r.NumMachines, *size.Min, t.Name)
+			fs.Addf("numMachines", "%d is less than the %d nodes that template %s needs at least", r.NumMachines, *size.Min, t.Name)
 		}
 		if size.Max != nil && r.NumMachines > *size.Max {
-			fs.addf("numMachines", "%d is more than the %d nodes that template %s allows", r.NumMachines, *size.Max, t.Name)
+			fs.Addf("numMachines", "%d is more than the %d nodes that template %s allows", r.NumMachines, *size.Max, t.Name)
 		}
 	}
 	allowed := func(path, what, name string, asked bool, compatible []string) {
@@ -334,9 +249,10 @@ func (r CreateCluster) Choose(t ClusterTemplate) (Choice, error) {
 			return
 		}
 		if asked {
-			fs.addf(path, "%s %s is not compatible with template %s%s", what, name, t.Name, didYouMeanOrOneOf(name, compatible))
+			fs.Addf(path, "%s %s is not compatible with template %s%s", what, name, t.Name, words.DidYouMeanOrOneOf(name, compatible))
 		} else {
-			fs.addf(path, "the default %s %s of template %s is not among its compatible ones: choose another%s", what, name, t.Name, didYouMeanOrOneOf(name, compatible))
+			fs.Addf(path, "the default %s %s of template %s is not among its compatible ones: choose another%s", what, name, t.Name,
+				words.DidYouMeanOrOneOf(name, compatible))
 		}
 	}
 	allowed("hardwaretype", "hardware type", c.HardwareType, r.HardwareType != "", t.Compatibility.HardwareTypes)
@@ -348,25 +264,8 @@ func (r CreateCluster) Choose(t ClusterTemplate) (Choice, error) {
 		}
 		allowed(path, "service", s, len(r.Services) > 0, t.Compatibility.Services)
 	}
-	lease, err := InitialLease(t.Administration.LeaseDuration, r.InitialLeaseDuration)
-	if err != nil {
-		fs = append(fs, err.(Faults)...)
-	}
+	lease, faults := InitialLease(t.Administration.LeaseDuration, r.InitialLeaseDuration)
+	fs = append(fs, faults...)
 	c.Lease = lease
 	return c, fs.Err()
-}
-
-// didYouMeanOrOneOf returns the nearest name, or else a few valid ones.
-func didYouMeanOrOneOf(name string, known []string) string {
-	if hint := didYouMean(name, known); hint != "" {
-		return hint
-	}
-	if len(known) == 0 {
-		return ""
-	}
-	const show = 6
-	if len(known) > show {
-		return fmt.Sprintf(" (%s, … are)", strings.Join(known[:show], ", "))
-	}
-	return fmt.Sprintf(" (%s are)", strings.Join(known, ", "))
 }

@@ -5,30 +5,33 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/coopr/coopr/internal/sets"
+	"github.com/coopr/coopr/internal/words"
 )
 
-// ResolveTemplate merges a template with all it extends and includes
-// (docs/spec/coopr.md 3.6), in the order: the parent's includes, the parent, the
-// child's includes, the child; parents of parents first.
+// ResolveTemplate merges a template with the templates that it extends and the partial templates
+// that any of them includes (docs/spec/coopr.md 3.6). The order is: the parent's includes, the
+// parent, the template's includes, the template. The parent's own parents come before it in the
+// same way. What comes later is merged into what came before:
 //
-//   - lists are unioned in that order; must- and can't-coexist sets likewise,
-//     where two sets with the same members are one;
-//   - scalars: the later one counts, where it is not blank; size and
-//     administration as a whole, where they are given;
-//   - config: the later one counts for each top-level key, nothing deeper; the
-//     configuration of a default service is put under the service's name;
-//   - constraints of a service: the later one counts as a whole;
-//   - links: the later one of a label counts; of plans, that of a name;
-//   - of a partial template only defaults and compatibility are taken, once,
-//     however often it is included; the top-level keys that an immutable one
-//     configures may not be configured again later.
+//   - Default services and the lists in compatibility are united. So are the must-coexist and
+//     can't-coexist sets; two sets with the same members count as one.
+//   - A scalar replaces an earlier one unless it is blank.
+//   - Size, lease duration, recovery and each list of preferences replace an earlier one as a
+//     whole if they are given.
+//   - Each top-level key of the configuration replaces an earlier one with its whole value. The
+//     configuration of a default service is put under the service's name.
+//   - The constraint of a service, a link and a plan replace an earlier one of the same service,
+//     label or name as a whole.
+//   - A partial template contributes only its defaults and compatibility, and only once. If it is
+//     immutable, nothing after it may set a top-level key that it configures.
 //
-// Name, label, description, icon, version, extends and includes are the
-// child's own. The error, of type Faults, has every reason: what does not
-// exist, a cycle with its members, immutability, and what a template must have
-// in the end (default services, a default provider, a right DNS suffix). The
-// result must not be resolved again: its own configuration would then seem to
-// override the immutable one.
+// Name, label, description, icon, version, extends and includes are the template's own. The error
+// is of type Faults. It lists missing templates, a cycle with its members, and keys that an
+// immutable template does not allow to be set. If there are none, it lists what the result lacks:
+// default services, a default provider or a valid DNS suffix. The result must not be resolved
+// again, because its own configuration would seem to override that of an immutable template.
 func ResolveTemplate(t ClusterTemplate, known Lookup) (ClusterTemplate, error) {
 	r := resolver{known: known, locked: map[string]string{}, owner: map[string]string{}, included: map[string]bool{}}
 	chain := r.chain(t)
@@ -50,7 +53,7 @@ type resolver struct {
 	out      ClusterTemplate
 	faults   Faults
 	included map[string]bool
-	// locked has the immutable partial of each configuration key.
+	// locked maps a configuration key to the immutable partial template that set it.
 	locked map[string]string
 	owner  map[string]string
 }
@@ -62,12 +65,14 @@ func (r *resolver) chain(t ClusterTemplate) []*ClusterTemplate {
 	for at := &t; at.Extends != nil && at.Extends.Name != ""; {
 		name := at.Extends.Name
 		if i := slices.Index(names, name); i >= 0 {
-			r.faults.addf("extends", "the templates extend each other in a circle: %s: take one \"extends\" away", strings.Join(append(names[i:], name), " → "))
+			r.faults.Addf("extends", "the templates extend each other in a circle: %s: take one \"extends\" away",
+				strings.Join(append(names[i:], name), " → "))
 			return chain
 		}
-		parent, ok := find[ClusterTemplate](r.known, KindClusterTemplate, name)
+		parent, ok := Find[ClusterTemplate](r.known, KindClusterTemplate, name)
 		if !ok {
-			r.faults.addf("extends", "%sthere is no cluster template %q%s", of(at, &t), name, didYouMean(name, r.known.Names(KindClusterTemplate)))
+			r.faults.Addf("extends", "%sthere is no cluster template %q%s", of(at, &t), name,
+				words.DidYouMean(name, r.known.Names(KindClusterTemplate)))
 			return chain
 		}
 		chain, names, at = append(chain, parent), append(names, name), parent
@@ -92,9 +97,10 @@ func (r *resolver) includes(t *ClusterTemplate, own bool) {
 		if ref.Name == "" || r.included[ref.Name] {
 			continue
 		}
-		p, ok := find[PartialTemplate](r.known, KindPartialTemplate, ref.Name)
+		p, ok := Find[PartialTemplate](r.known, KindPartialTemplate, ref.Name)
 		if !ok {
-			r.faults.addf(fmt.Sprintf("includes[%d]", i), "%sthere is no partial template %q%s", where, ref.Name, didYouMean(ref.Name, r.known.Names(KindPartialTemplate)))
+			r.faults.Addf(fmt.Sprintf("includes[%d]", i), "%sthere is no partial template %q%s", where, ref.Name,
+				words.DidYouMean(ref.Name, r.known.Names(KindPartialTemplate)))
 			continue
 		}
 		r.included[ref.Name] = true
@@ -110,9 +116,9 @@ func (r *resolver) layer(t ClusterTemplate, who string, immutable bool) {
 	later(&d.ImageType, t.Defaults.ImageType)
 	later(&d.DNSSuffix, t.Defaults.DNSSuffix)
 	config := EffectiveDefaults(t.Defaults)
-	for _, key := range sorted(config) {
+	for _, key := range slices.Sorted(maps.Keys(config)) {
 		if lock, ok := r.locked[key]; ok {
-			r.faults.addf("defaults.config."+key, "%s may not set this: the immutable %s has set it; take it out of %s", who, lock, who)
+			r.faults.Addf("defaults.config."+key, "%s may not set this: the immutable %s has set it; take it out of %s", who, lock, who)
 			continue
 		}
 		if d.Config == nil {
@@ -129,12 +135,12 @@ func (r *resolver) layer(t ClusterTemplate, who string, immutable bool) {
 		}
 	}
 	c := &r.out.Compatibility
-	c.HardwareTypes = unique(slices.Concat(c.HardwareTypes, t.Compatibility.HardwareTypes))
-	c.ImageTypes = unique(slices.Concat(c.ImageTypes, t.Compatibility.ImageTypes))
-	c.Services = unique(slices.Concat(c.Services, t.Compatibility.Services))
+	c.HardwareTypes = sets.Unique(slices.Concat(c.HardwareTypes, t.Compatibility.HardwareTypes))
+	c.ImageTypes = sets.Unique(slices.Concat(c.ImageTypes, t.Compatibility.ImageTypes))
+	c.Services = sets.Unique(slices.Concat(c.Services, t.Compatibility.Services))
 }
 
-// constraints merges the parts that only whole templates have.
+// constraints merges the parts that partial templates do not contribute.
 func (r *resolver) constraints(t *ClusterTemplate) {
 	out := &r.out
 	out.Constraints.Layout.MustCoexist = union(out.Constraints.Layout.MustCoexist, t.Constraints.Layout.MustCoexist)
@@ -216,8 +222,8 @@ func later(to *string, from string) {
 // union adds the sets that are not in the list yet, without duplicate names within a set.
 func union(have, more [][]string) [][]string {
 	for _, set := range more {
-		set = unique(set)
-		if !slices.ContainsFunc(have, func(x []string) bool { return sameSet(x, set) }) {
+		set = sets.Unique(set)
+		if !slices.ContainsFunc(have, func(x []string) bool { return sets.Equal(x, set) }) {
 			have = append(have, set)
 		}
 	}

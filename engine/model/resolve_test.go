@@ -1,18 +1,20 @@
-package model
+package model_test
 
 import (
 	"reflect"
 	"testing"
+
+	"github.com/coopr/coopr/engine/model"
 )
 
-func resolved(t *testing.T, name, text string) (ClusterTemplate, error) {
+func resolved(t *testing.T, name, text string) (model.ClusterTemplate, error) {
 	t.Helper()
-	set := NewSet(world(t, text)...)
-	c, ok := find[ClusterTemplate](set, KindClusterTemplate, name)
+	set := model.NewSet(world(t, text)...)
+	c, ok := model.Find[model.ClusterTemplate](set, model.KindClusterTemplate, name)
 	if !ok {
 		t.Fatal("no template " + name)
 	}
-	return ResolveTemplate(*c, set)
+	return model.ResolveTemplate(*c, set)
 }
 
 func TestResolveMergesByCoopersRules(t *testing.T) {
@@ -71,25 +73,25 @@ links: [{label: B, url: other}]
 		`"administration":{"leaseduration":{"initial":0,"max":0,"step":0}},"links":[{"label":"A","url":"a"},{"label":"B","url":"other"}],` +
 		`"extends":{"name":"parent"},"includes":[{"name":"of-child"},{"name":"of-parent"}],"preferences":{"hardwaretypes":["h"]},` +
 		`"comparator":"cost"}`
-	if have := encoded(t, Define(KindClusterTemplate, &got)); have != want {
+	if have := encoded(t, model.Define(model.KindClusterTemplate, &got)); have != want {
 		t.Errorf("\n got %s\nwant %s", have, want)
 	}
 }
 
 func TestResolveSharesNothingWithItsParents(t *testing.T) {
-	set := NewSet(world(t, `
+	set := model.NewSet(world(t, `
 {kind: clustertemplate, name: parent, defaults: {services: [a], provider: p, config: {x: 1}}, constraints: {services: {a: {quantities: {max: 1}}}}}
 ---
 {kind: clustertemplate, name: child, extends: parent, defaults: {services: [b], config: {y: 2}}, constraints: {services: {b: {quantities: {max: 1}}}}}
 `)...)
-	before := encoded(t, set[KindClusterTemplate]["parent"])
-	child, _ := find[ClusterTemplate](set, KindClusterTemplate, "child")
+	before := encoded(t, set[model.KindClusterTemplate]["parent"])
+	child, _ := model.Find[model.ClusterTemplate](set, model.KindClusterTemplate, "child")
 	for range 2 {
-		if _, err := ResolveTemplate(*child, set); err != nil {
+		if _, err := model.ResolveTemplate(*child, set); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if after := encoded(t, set[KindClusterTemplate]["parent"]); after != before {
+	if after := encoded(t, set[model.KindClusterTemplate]["parent"]); after != before {
 		t.Errorf("the parent changed: %s", after)
 	}
 }
@@ -117,7 +119,7 @@ func TestResolveGivesEveryReason(t *testing.T) {
 		`includes: name one`)
 }
 
-// What an immutable partial sets may be changed by what comes before it.
+// The keys of an immutable partial template may also be set by templates before it.
 func TestImmutableBindsOnlyWhatComesLater(t *testing.T) {
 	got, err := resolved(t, "child", `
 {kind: partialtemplate, name: fixed, immutable: true, defaults: {config: {x: fixed}}}
@@ -128,38 +130,5 @@ func TestImmutableBindsOnlyWhatComesLater(t *testing.T) {
 `)
 	if err != nil || !reflect.DeepEqual(got.Defaults.Config, map[string]any{"x": "fixed"}) {
 		t.Errorf("%v, %v", got.Defaults.Config, err)
-	}
-}
-
-func TestDependencyCycle(t *testing.T) {
-	service := func(provides string, requires ...string) Service {
-		s := Service{}
-		s.Dependencies.Provides = []string{provides}
-		s.Dependencies.Runtime.Requires = requires
-		return s
-	}
-	for _, c := range []struct {
-		name     string
-		services map[string]Service
-		want     string
-	}{
-		{"none", map[string]Service{"a": service("", "b", "c"), "b": service("", "c"), "c": service("")}, ""},
-		{"two", map[string]Service{"b": service("", "a"), "a": service("", "b")}, "a → b → a"},
-		{"through a provided name", map[string]Service{"a": service("", "db"), "m": service("db", "a")}, "a → m → a"},
-		{"itself by what it provides is none", map[string]Service{"m": service("db", "db")}, ""},
-		{"a provider stands for the real one", map[string]Service{"db": service("", "x"), "m": service("db"), "x": service("", "db")}, ""},
-		{"names that are not there", map[string]Service{"a": service("", "x"), "b": service("", "a")}, ""},
-		{"least name first", map[string]Service{"z": service("", "y"), "y": service("", "x"), "x": service("", "z"), "a": service("", "z")},
-			"x → z → y → x"},
-	} {
-		if got := arrows(DependencyCycle(c.services)); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
-		}
-	}
-	// Install after runtime is no circle: each stage has its own order.
-	a, b := service("", "b"), Service{}
-	b.Dependencies.Install.Requires = []string{"a"}
-	if got := DependencyCycle(map[string]Service{"a": a, "b": b}); got != nil {
-		t.Errorf("across stages: %v", got)
 	}
 }

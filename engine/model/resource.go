@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/coopr/coopr/internal/words"
 )
 
 // ResourceStatus is the status of a version of a plugin resource (docs/spec/coopr.md §2.5).
@@ -61,7 +63,7 @@ var resourceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 // CheckResourceName returns the fault of a resource's name, or "".
 func CheckResourceName(name string) string {
 	if !resourceName.MatchString(name) {
-		return fmt.Sprintf("%q must be 1 to 128 of letters, digits, '.', '_' and '-', and not begin with '.' or '-'", shorten(name))
+		return fmt.Sprintf("%q must be 1 to 128 of letters, digits, '.', '_' and '-', and not begin with '.' or '-'", words.Shorten(name))
 	}
 	return ""
 }
@@ -184,7 +186,7 @@ func (r *PluginResource) Order(order string, version int) error {
 		}
 		r.Versions = slices.DeleteFunc(r.Versions, func(x ResourceVersion) bool { return x.Version == version })
 	default:
-		return fmt.Errorf("%q is no order about a resource", order)
+		return fmt.Errorf("%q is not an order about a resource", order)
 	}
 	return nil
 }
@@ -219,8 +221,8 @@ func (r *PluginResource) Live() *ResourceVersion {
 	return &r.Versions[i]
 }
 
-// IsSecret reports whether the API never returns contents of the type: if the type says so, or
-// if its files are for their owner alone, as keys are.
+// IsSecret reports whether the API never returns contents of the type: if the type is marked as
+// secret, or if only the owner of its files may read them, as with keys.
 func (t ResourceType) IsSecret() bool {
 	if t.Secret {
 		return true

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestResourceLife: whatever is ordered, at most one version is in force and at most one
-// is staged; nothing but what is inactive is deleted; numbers are never used again.
+// TestResourceLife checks that after any orders at most one version is in force and at most one
+// is staged, only inactive versions are deleted, and no number is used again.
 func TestResourceLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &PluginResource{ResourceKey: ResourceKey{KindAutomatorType, "shell", "scripts", "x"}}
@@ -70,7 +70,7 @@ func TestResourceLife(t *testing.T) {
 	})
 }
 
-// TestSecretTypes: keys are told by what they say, or by who may read them.
+// TestSecretTypes checks that a type is secret by its own field, or by the permissions of its files.
 func TestSecretTypes(t *testing.T) {
 	for _, c := range []struct {
 		t    ResourceType

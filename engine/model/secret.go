@@ -45,7 +45,7 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
 // UnmarshalJSON reads a text.
 func (s *Secret) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &s.text) }
 
-// UnmarshalText reads a text.
+// UnmarshalText sets the secret to the text b.
 func (s *Secret) UnmarshalText(b []byte) error {
 	s.text = string(b)
 	return nil

@@ -71,7 +71,7 @@ func (c *Cluster) ConfiguredAt(m Mark) int {
 	return -1
 }
 
-// Stands reports whether a service with this mark is as the cluster's record says.
+// Stands reports whether a service with this mark is at the cluster's current target.
 func (c *Cluster) Stands(m Mark, service string) bool {
 	return c.definedAt(m, service) < 0 && c.ConfiguredAt(m) < 0
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -106,6 +107,47 @@ type TaskOutput struct {
 	Result      map[string]any    `json:"result,omitempty"`
 }
 
+// MaxTaskOutput bounds the output of a task, in bytes.
+const MaxTaskOutput = 256 << 10
+
+// ErrMalformedOutput means that the plugin's output cannot be read, so the outcome of the task is
+// unknown.
+var ErrMalformedOutput = errors.New("the plugin's output is malformed")
+
+// CheckOutput returns an error if a task with this action must not have this output, and
+// ErrMalformedOutput if the output cannot be read. Only the provider of a node sets how agents reach
+// the node: an automator's output may come from the node itself, and could otherwise lead the agents,
+// with the node's credentials, to another machine or back to themselves.
+func (a Action) CheckOutput(output []byte) error {
+	if len(output) > MaxTaskOutput {
+		return fmt.Errorf("the task's output has %d bytes, but at most %d are allowed", len(output), MaxTaskOutput)
+	}
+	var o TaskOutput
+	if len(output) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(output, &o); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformedOutput, err)
+	}
+	if a.Hardware() {
+		return nil
+	}
+	if len(o.IPAddresses) > 0 {
+		return fmt.Errorf("the task's output has \"ipaddresses\", which only the provider of a node may set")
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.Result)) {
+		switch key {
+		case "transport", "providerid", ResultMachine, "zone", "host":
+		default:
+			if !strings.HasPrefix(key, "ssh-") && !strings.HasPrefix(key, "ssh_") {
+				continue
+			}
+		}
+		return fmt.Errorf("the task's output has the result %.40q, which only the provider of a node may set", key)
+	}
+	return nil
+}
+
 // taskConfigKeys are the fixed keys of a task's "config".
 var taskConfigKeys = func() map[string]bool {
 	keys := map[string]bool{}
@@ -117,7 +159,7 @@ var taskConfigKeys = func() map[string]bool {
 	return keys
 }()
 
-// MarshalJSON writes the fixed keys, and the results next to them.
+// MarshalJSON writes one object that has the fixed keys and the keys of the results.
 func (c TaskConfig) MarshalJSON() ([]byte, error) {
 	type plain TaskConfig
 	p := struct {

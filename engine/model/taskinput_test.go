@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -50,5 +51,36 @@ func TestTaskInputOriginal(t *testing.T) {
 	}
 	if in.Config.NodeNum != 1000 || in.Config.Results["providerid"] != "p" || in.Config.Nodes["n"].NodeNum != 1000 {
 		t.Errorf("%+v", in)
+	}
+}
+
+// An automator's output cannot redirect agents to another machine.
+func TestCheckOutput(t *testing.T) {
+	for output, allowed := range map[string]struct{ install, create bool }{
+		``:                               {true, true},
+		`{"hostname":"a"}`:               {true, true},
+		`{"result":{"port":80,"x":"y"}}`: {true, true},
+		`{"result":{"transport":"local","providerid":"/"}}`: {false, true},
+		`{"result":{"providerid":"/etc"}}`:                  {false, true},
+		`{"result":{"machine":"m"}}`:                        {false, true},
+		`{"result":{"ssh-auth":{"user":"root"}}}`:           {false, true},
+		`{"result":{"ssh_address":"127.0.0.1"}}`:            {false, true},
+		`{"result":{"ssh_host_keys":{}}}`:                   {false, true},
+		`{"result":{"ssh_jump":[]}}`:                        {false, true},
+		`{"result":{"zone":"z"}}`:                           {false, true},
+		`{"result":{"host":"h"}}`:                           {false, true},
+		`{"Result":{"transport":"local"}}`:                  {false, true},
+		`{"result":{},"result":{"transport":"local"}}`:      {false, true},
+		`{"ipaddresses":{"access_v4":"127.0.0.1"}}`:         {false, true},
+		`nonsense`: {false, false},
+		`{"result":{"x":"` + strings.Repeat("x", MaxTaskOutput) + `"}}`:                            {false, false},
+		`{"result":{"x":"` + strings.Repeat("x", MaxTaskOutput-len(`{"result":{"x":""}}`)) + `"}}`: {true, true},
+	} {
+		for action, want := range map[Action]bool{Install: allowed.install, Bootstrap: allowed.install, Run: allowed.install,
+			Create: allowed.create, Confirm: allowed.create} {
+			if err := action.CheckOutput([]byte(output)); err == nil != want {
+				t.Errorf("%s: %.60s: %v", action, output, err)
+			}
+		}
 	}
 }

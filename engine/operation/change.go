@@ -14,7 +14,7 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// change describes what happens to a cluster beyond what the records of its nodes say.
+// change describes a change of a cluster that the records of its nodes do not show.
 type change struct {
 	// made are the ids of nodes to be made, or to be made anew.
 	made map[string]bool
@@ -55,24 +55,39 @@ func (p *Prepared) relayout(ctx context.Context, req Request, at Input, known mo
 	if err := p.take(p.Answer, services, known, &c); err != nil {
 		return nil, err
 	}
+	c.gone = maps.Clone(at.Gone)
+	if kind == solver.Replace || kind == solver.Shrink {
+		p.about(&c, req, victims)
+	}
 	if err := p.mayDecommission(); err != nil {
 		return nil, err
 	}
-	c.gone = maps.Clone(at.Gone)
-	if kind == solver.Replace {
-		c.made = map[string]bool{}
-		for _, id := range victims {
-			c.made[id] = true
-			if req.Forced {
-				p.forced = c.made
-				if c.gone == nil {
-					c.gone = map[string]bool{}
-				}
-				c.gone[id] = true
+	return p.converge(at, c)
+}
+
+// about records the nodes that a replacement or a shrink is about.
+func (p *Prepared) about(c *change, req Request, victims []string) {
+	named := map[string]bool{}
+	if req.Type == model.OpReplaceNode {
+		c.made = named
+		for i := range p.Nodes {
+			if n := &p.Nodes[i]; slices.Contains(victims, n.ID) {
+				n.Leaves, n.Leaving = false, nil // a rollback that failed was to remove it
 			}
 		}
+	} else {
+		victims = p.Answer.Removed
 	}
-	return p.converge(at, c)
+	if c.gone == nil {
+		c.gone = map[string]bool{}
+	}
+	for _, id := range victims {
+		named[id] = true
+		c.gone[id] = c.gone[id] || req.Forced
+	}
+	if p.apart || req.Forced && req.Type == model.OpReplaceNode {
+		p.only = named
+	}
 }
 
 // services returns the definitions that a change may refer to: those that the cluster was
@@ -150,12 +165,23 @@ func (p *Prepared) mayDecommission() error {
 	var fs model.Faults
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
+		if p.apart && !p.only[n.ID] {
+			continue
+		}
 		goes := n.Leaving
 		if n.Leaves {
 			goes = n.Services
 		}
 		if s := slices.IndexFunc(goes, stays); s >= 0 {
-			fs.Add("", fmt.Sprintf("service %s would be taken off node %s, and its definition has \"allow-decommission\": false: choose other nodes, or change the definition and upgrade the service first", goes[s], n.ShortName()))
+			fs.Add(
+				"",
+				fmt.Sprintf(
+					"service %s would be taken off node %s, and its definition has \"allow-decommission\": false: "+
+						"choose other nodes, or change the definition and upgrade the service first",
+					goes[s],
+					n.ShortName(),
+				),
+			)
 		}
 	}
 	return fs.Err()
@@ -182,7 +208,10 @@ func victims(names []string, at Input) ([]string, error) {
 			}
 		}
 		if id == "" {
-			fs.Add(fmt.Sprintf("nodeNames[%d]", i), fmt.Sprintf("cluster %s has no node %q: `coopr node list --cluster %s` shows them", at.Cluster.Name, name, at.Cluster.Name))
+			fs.Add(
+				fmt.Sprintf("nodeNames[%d]", i),
+				fmt.Sprintf("cluster %s has no node %q: `coopr node list --cluster %s` shows them", at.Cluster.Name, name, at.Cluster.Name),
+			)
 			continue
 		}
 		if slices.Contains(out, id) {
@@ -294,9 +323,19 @@ func (p *Prepared) becameDefault(was, is model.ClusterTemplate) []string {
 	return out
 }
 
-// converge plans the tasks that bring the cluster from its current state to what the records
-// say.
+// converge plans the tasks that bring the cluster from its current state to that of the
+// records.
 func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
+	c.made = maps.Clone(c.made)
+	for i := range p.Nodes {
+		// Such a node is made anew, so that its address changes.
+		if n := &p.Nodes[i]; n.Created && n.Broken && !n.Leaves && !c.gone[n.ID] && !p.apart {
+			if c.made == nil {
+				c.made = map[string]bool{}
+			}
+			c.made[n.ID] = true
+		}
+	}
 	p.moveOn(at, c)
 	assignPlaces(&p.Cluster, p.Nodes, func(n *model.Node) bool { return c.made[n.ID] })
 	nodes := pointers(p.Nodes)
@@ -307,15 +346,11 @@ func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 	d := newDifferences(p, at, c, after)
 	diff := planner.Diff(d.from(at.Nodes), d.to(nodes), d.definition)
 	p.leaveOnce(&diff, nodes, c.made)
-	for id := range c.gone {
-		if !c.made[id] && !d.leaves[id] { // a node that is made anew is handled then
-			delete(diff.Wanted, id)
-			delete(diff.Reconfigure, id)
-		}
-	}
+	p.leaveOut(&diff, c, d.leaves)
+	p.turns = c.local || p.Operation.Type == model.OpConfigure && p.rollout.Strategy != ""
 	in := planner.Input{
 		Operation: planner.OpConverge, Services: able(&p.Cluster, nodes), Previous: previous(&p.Cluster),
-		NodeLocal: c.local || p.Operation.Type == model.OpConfigure && p.rollout.Strategy != "", Wanted: diff.Wanted, Reconfigure: diff.Reconfigure,
+		NodeLocal: p.turns, Wanted: diff.Wanted, Reconfigure: diff.Reconfigure,
 	}
 	if c.quiet {
 		in.Services = maps.Clone(in.Services)
@@ -343,6 +378,23 @@ func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 		return nil, err
 	}
 	return p.grouped()
+}
+
+// leaveOut removes from a difference the nodes that the operation does not touch: those whose
+// machines are gone, unless they leave or are made anew, and, if it is about some nodes only,
+// what is left to do on the others.
+func (p *Prepared) leaveOut(d *planner.Difference, c change, leaves map[string]bool) {
+	for i := range p.Nodes {
+		id := p.Nodes[i].ID
+		switch {
+		case c.gone[id] && !c.made[id] && !leaves[id]:
+			p.Operation.Skipped = append(p.Operation.Skipped, id)
+			delete(d.Reconfigure, id)
+			delete(d.Wanted, id)
+		case p.apart && !p.only[id]:
+			delete(d.Wanted, id)
+		}
+	}
 }
 
 // leaveOnce removes from a difference the services with goal ONCE that have been started:

@@ -39,7 +39,13 @@ func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input
 	case model.OpResumeNode:
 		actions = actions[1:]
 	}
-	in := planner.Input{Operation: planner.OpConverge, Services: asBuilt(cl, at.Nodes, units), Previous: previous(cl), NodeLocal: true, Wanted: map[string]planner.Wanted{}}
+	in := planner.Input{
+		Operation: planner.OpConverge,
+		Services:  asBuilt(cl, at.Nodes, units),
+		Previous:  previous(cl),
+		NodeLocal: true,
+		Wanted:    map[string]planner.Wanted{},
+	}
 	for _, n := range at.Nodes {
 		i := slices.IndexFunc(units, func(u Unit) bool { return u.Node == n.ID })
 		if i < 0 {

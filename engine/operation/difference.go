@@ -10,9 +10,9 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 )
 
-// differences tells planner.Diff what a cluster is and what it is to become. The current state
-// comes from the marks that operations left: a mark names the target that a service was built
-// from and configured with, either the cluster's or an earlier one.
+// differences is the input of planner.Diff: the current state of a cluster and its new one. The
+// current state comes from the marks that operations left: a mark names the target that a service
+// was built from and configured with, either the cluster's or an earlier one.
 type differences struct {
 	now, then         *model.Cluster // then: the snapshot's cluster, for a rollback
 	keeps             bool           // services at earlier targets are left there
@@ -26,18 +26,27 @@ type differences struct {
 	targetDefinitions map[string]uint64
 	earlier           map[definedBy]uint64
 	leaves            map[string]bool
-	nodes             [2][]*model.Node // as they are, as they are to be
+	nodes             [2][]*model.Node // current, future
 	backs             map[string]map[string]model.Mark
 }
 
-// untouched stands for the configuration of a service that a rollback does not change, or
-// returns to the state in which an operation before its snapshot left it.
+// untouched is the sum in place of a configuration that a rollback does not change, or returns to
+// the state in which an operation before its snapshot left it.
 const untouched = 2 // real sums are odd
 
 func newDifferences(p *Prepared, at Input, c change, after *expansions) *differences {
 	d := &differences{
-		now: at.Cluster, change: c, target: &p.Cluster, shall: after, old: map[string]*model.Node{}, bySum: map[uint64]model.Service{}, leaves: map[string]bool{},
-		keeps: p.forced != nil, configs: map[config]*expansions{}, earlier: map[definedBy]uint64{}, backs: map[string]map[string]model.Mark{},
+		now:     at.Cluster,
+		change:  c,
+		target:  &p.Cluster,
+		shall:   after,
+		old:     map[string]*model.Node{},
+		bySum:   map[uint64]model.Service{},
+		leaves:  map[string]bool{},
+		keeps:   p.only != nil,
+		configs: map[config]*expansions{},
+		earlier: map[definedBy]uint64{},
+		backs:   map[string]map[string]model.Mark{},
 	}
 	d.nodes[0], d.nodes[1] = at.Nodes, pointers(p.Nodes)
 	for i := range p.Nodes {
@@ -81,8 +90,9 @@ func (d *differences) sum(name string, s model.Service) uint64 {
 	return n
 }
 
-// definedBy is a service with a mark of a cluster. configuredBy also has an index into the
-// cluster's earlier targets, and whether the current or the future configuration is meant.
+// definedBy identifies a definition of a service: the one of the cluster's target with this number.
+// config identifies a configuration: place is an index into the cluster's earlier targets, or -1
+// for the configuration in the cluster's record.
 type (
 	definedBy struct {
 		cluster    *model.Cluster
@@ -95,8 +105,8 @@ type (
 	}
 )
 
-// built returns a hash of the definition that a service with this mark was built from, or 0 if
-// it is unknown.
+// built returns a hash of the definition that a service with mark m was built from, or 0 if the
+// definition is unknown.
 func (d *differences) built(cl *model.Cluster, m model.Mark, service string) uint64 {
 	k := definedBy{cl, service, m.Definition}
 	out, ok := d.earlier[k]
@@ -109,9 +119,10 @@ func (d *differences) built(cl *model.Cluster, m model.Mark, service string) uin
 	return out
 }
 
-// configured returns a hash of the configuration of a service with this mark, current or
-// future. It returns 0 if that is unknown because the configuration refers to nodes that may
-// have changed.
+// configured returns a hash of the configuration that a service with mark m has on node n. Macros
+// are expanded for the future nodes if cl is the target, and for the current nodes otherwise. It
+// returns 0 if the configuration is unknown, for example because it refers to nodes that may have
+// changed.
 func (d *differences) configured(cl *model.Cluster, m model.Mark, n *model.Node, service string) uint64 {
 	k := config{cl, cl.ConfiguredAt(m)}
 	x, ok := d.configs[k]
@@ -143,7 +154,7 @@ func sum(b []byte) uint64 {
 	return h.Sum64() | 1
 }
 
-// definition returns the definition that a DiffService stands for.
+// definition returns the definition whose sum a DiffService has.
 func (d *differences) definition(s planner.DiffService) model.Service {
 	if def, ok := d.bySum[s.Definition]; ok {
 		return def
@@ -154,7 +165,7 @@ func (d *differences) definition(s planner.DiffService) model.Service {
 	return d.now.Definitions[s.Name]
 }
 
-// from returns the nodes as they are.
+// from returns the current nodes.
 func (d *differences) from(nodes []*model.Node) []planner.DiffNode {
 	out := make([]planner.DiffNode, len(nodes))
 	for i, n := range nodes {
@@ -172,7 +183,7 @@ func (d *differences) from(nodes []*model.Node) []planner.DiffNode {
 	return out
 }
 
-// current returns one service as it is.
+// current returns the current state of one service.
 func (d *differences) current(n *model.Node, service string) planner.DiffService {
 	mark := n.Marks[service]
 	s := planner.DiffService{Name: service, State: n.States[service], Initialized: mark.Initialized}
@@ -205,7 +216,7 @@ func machine(n *model.Node) uint64 {
 	return sum([]byte(strings.Join([]string{n.HardwareType, n.ImageType, n.Flavor, n.Image}, "\x00")))
 }
 
-// to returns the nodes as they are to be.
+// to returns the future nodes.
 func (d *differences) to(nodes []*model.Node) []planner.DiffNode {
 	var out []planner.DiffNode
 	for _, n := range nodes {
@@ -253,7 +264,7 @@ func (d *differences) goal(n *model.Node, service string, made bool) string {
 		}
 	case "":
 		if !has && d.then != nil {
-			return "" // it never reached any state then
+			return "" // at the snapshot it had never reached any state
 		}
 	}
 	return model.Start.String()

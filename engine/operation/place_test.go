@@ -27,9 +27,21 @@ func newPlaced(zones, spread string) *placed {
 	x.known.Add(model.Define(model.KindHardwareType, &model.HardwareType{Base: model.Base{Name: "h"}, ProviderMap: entry}))
 	x.known.Add(model.Define(model.KindImageType, &model.ImageType{Base: model.Base{Name: "i"}, ProviderMap: entry}))
 	for name, over := range map[string]string{"db": spread, "web": ""} {
-		x.known.Add(model.Define(model.KindService, &model.Service{Base: model.Base{Name: name}, Spread: over, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"start": {Type: "x"}}}}))
+		x.known.Add(
+			model.Define(
+				model.KindService,
+				&model.Service{
+					Base:        model.Base{Name: name},
+					Spread:      over,
+					Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"start": {Type: "x"}}},
+				},
+			),
+		)
 	}
-	tpl := model.ClusterTemplate{Base: model.Base{Name: "t"}, Defaults: model.Defaults{Provider: "p", Services: []model.DefaultService{{Name: "db"}, {Name: "web"}}, HardwareType: "h", ImageType: "i"}}
+	tpl := model.ClusterTemplate{
+		Base:     model.Base{Name: "t"},
+		Defaults: model.Defaults{Provider: "p", Services: []model.DefaultService{{Name: "db"}, {Name: "web"}}, HardwareType: "h", ImageType: "i"},
+	}
 	tpl.Compatibility.Services = []string{"db", "web"}
 	tpl.Constraints.Layout.CantCoexist = [][]string{{"db", "web"}}
 	x.known.Add(model.Define(model.KindClusterTemplate, &tpl))
@@ -58,7 +70,15 @@ func (x *placed) take(p *Prepared, err error) error {
 }
 
 func (x *placed) create(nodes int) error {
-	return x.take(Create(context.Background(), model.Caller{Tenant: "t"}, model.CreateCluster{Name: "c", ClusterTemplate: "t", NumMachines: model.Int(nodes)}, x.known, IDs{Cluster: "00000001", Operation: "o"}))
+	return x.take(
+		Create(
+			context.Background(),
+			model.Caller{Tenant: "t"},
+			model.CreateCluster{Name: "c", ClusterTemplate: "t", NumMachines: model.Int(nodes)},
+			x.known,
+			IDs{Cluster: "00000001", Operation: "o"},
+		),
+	)
 }
 
 func (x *placed) do(req Request) error {
@@ -193,7 +213,20 @@ func TestSpreadRefusal(t *testing.T) {
 	}
 	for i := range x.nodes {
 		x.nodes[i].Services, x.nodes[i].Zone = []string{"db"}, "a"
-		x.nodes = append(x.nodes, &model.Node{ID: fmt.Sprint("00000001-", 2000+i), Number: 2000 + i, Hostname: fmt.Sprint("w", i), HardwareType: "h", ImageType: "i", Services: []string{"web"}, Zone: "a", Created: true, Confirmed: true})
+		x.nodes = append(
+			x.nodes,
+			&model.Node{
+				ID:           fmt.Sprint("00000001-", 2000+i),
+				Number:       2000 + i,
+				Hostname:     fmt.Sprint("w", i),
+				HardwareType: "h",
+				ImageType:    "i",
+				Services:     []string{"web"},
+				Zone:         "a",
+				Created:      true,
+				Confirmed:    true,
+			},
+		)
 	}
 	x.cl.Template.Constraints.Services = map[string]model.ServiceConstraint{"web": {Quantities: model.Quantities{Max: ptr(model.Int(2))}}}
 	if err := x.do(Request{Type: model.OpGrow, Nodes: 1}); err != nil || x.nodes[4].Zone != "b" {
@@ -206,7 +239,12 @@ func ptr[T any](v T) *T { return &v }
 // TestZoneReachesTheProvider: every attempt to make a node asks for the same place.
 func TestZoneReachesTheProvider(t *testing.T) {
 	x := newPlaced("a,b", "zone")
-	x.known.Add(model.Define(model.KindProvider, &model.Provider{Base: model.Base{Name: "p"}, Provisioner: map[string]any{"zones": "a,b", "hosts": "h1,h2,h3"}}))
+	x.known.Add(
+		model.Define(
+			model.KindProvider,
+			&model.Provider{Base: model.Base{Name: "p"}, Provisioner: map[string]any{"zones": "a,b", "hosts": "h1,h2,h3"}},
+		),
+	)
 	if err := x.create(4); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +256,8 @@ func TestZoneReachesTheProvider(t *testing.T) {
 				t.Fatal(err)
 			}
 			var in model.TaskInput
-			if err := json.Unmarshal(w.Input, &in); err != nil || in.Config.Zone == "" || in.Config.Zone != n.Zone || in.Config.Host == "" || in.Config.Host != n.Host {
+			err = json.Unmarshal(w.Input, &in)
+			if err != nil || in.Config.Zone == "" || in.Config.Zone != n.Zone || in.Config.Host == "" || in.Config.Host != n.Host {
 				t.Errorf("%v: node %+v is asked for by %s", err, n, w.Input)
 			}
 			seen[in.Config.Zone]++

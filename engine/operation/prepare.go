@@ -32,12 +32,17 @@ type Prepared struct {
 	// that gain or lose services.
 	Write []model.Node
 	does  map[string]map[model.Action]bool
-	// rollout is how nodes take turns. If outlined is set, a plan of the template decides
-	// that.
-	rollout  model.Rollout
-	outlined bool
-	// forced are the nodes that are replaced by force.
-	forced map[string]bool
+	// rollout is how nodes take turns. If turns is set, the tasks of a node wait only for tasks of
+	// the same node.
+	rollout model.Rollout
+	turns   bool
+	// only are the nodes that the operation is about, if it leaves all others at the targets that
+	// they have reached; nil: it is about the whole cluster. If apart is set, the others are only
+	// configured for the new addresses.
+	only  map[string]bool
+	apart bool
+	// gone are the nodes whose machines no longer exist.
+	gone map[string]bool
 	// Answer is the solver's answer, for operations that change the layout.
 	Answer *solver.Answer
 }
@@ -149,8 +154,8 @@ type Request struct {
 	Priority int
 	// Provider replaces the cluster's provider from now on; nil keeps it.
 	Provider *model.Provider
-	// Forced deletes the machines of replaced nodes without stopping services first. Their
-	// replacement is shown as recovery.
+	// Forced deletes the machines of nodes that are replaced or named in a shrink without stopping
+	// services first. A forced replacement is shown as recovery.
 	Forced bool
 	// Rollout is how nodes take turns.
 	model.Rollout
@@ -178,7 +183,7 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Input, known
 	if err := req.check(cl); err != nil {
 		return nil, err
 	}
-	p := &Prepared{Version: cl.Version, Cluster: *cl, rollout: req.Rollout, Operation: model.Operation{
+	p := &Prepared{Version: cl.Version, Cluster: *cl, rollout: req.Rollout, gone: at.Gone, Operation: model.Operation{
 		ID: id, Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpRunning, Actor: who.Actor,
 		Request: who.Request, Priority: req.Priority, Services: req.Services, OnFailure: req.OnFailure, Follows: req.Follows, To: req.To,
 	}}
@@ -187,6 +192,9 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Input, known
 	}
 	if p.Operation.OnFailure == "" {
 		p.Operation.OnFailure = policy(req.Type)
+	}
+	if p.apart = Apart(req.Type, cl.Status); p.apart && p.Operation.OnFailure == "rollback" {
+		p.Operation.OnFailure = "leave" // the state before is no state to return to
 	}
 	p.Cluster.Operation = id
 	p.Cluster.Operations++
@@ -258,7 +266,7 @@ func (r *Request) check(cl *model.Cluster) error {
 	return fs.Err()
 }
 
-// policy returns what happens when a task is out of attempts, unless the request says so
+// policy returns the default for what happens when a task has no attempt left
 // (docs/spec/planner.md, "Transactions" 7).
 func policy(op model.OperationType) string {
 	switch op {
@@ -269,6 +277,12 @@ func policy(op model.OperationType) string {
 		return "rollback"
 	}
 	return "leave"
+}
+
+// Apart reports whether an operation of this type is about the named nodes alone, because the
+// operation before it left the cluster in this status: half made, or half rolled back.
+func Apart(op model.OperationType, status model.ClusterStatus) bool {
+	return (op == model.OpReplaceNode || op == model.OpShrink) && (status == model.ClusterFailed || status == model.ClusterIncomplete)
 }
 
 // allowed checks that the cluster's status allows the operation (docs/spec/coopr.md 1.3).
@@ -282,13 +296,15 @@ func allowed(req Request, cl *model.Cluster) error {
 		ok = req.Follows != "" && cl.Status == model.ClusterIncomplete
 	case model.OpRollback:
 		ok = ok || cl.Status == model.ClusterFailed || cl.Status == model.ClusterPending && req.Follows != ""
-	case model.OpConfigure, model.OpStart, model.OpStop, model.OpRestart, model.OpGrow, model.OpShrink, model.OpAddServices,
-		model.OpRemoveServices, model.OpUpgrade, model.OpReplaceNode, model.OpSyncTemplate:
+	case model.OpReplaceNode, model.OpShrink:
+		ok = ok || Apart(op, cl.Status)
+	case model.OpConfigure, model.OpStart, model.OpStop, model.OpRestart, model.OpGrow, model.OpAddServices, model.OpRemoveServices,
+		model.OpUpgrade, model.OpSyncTemplate:
 	default:
 		return fmt.Errorf("operation %q is not known", op)
 	}
 	if !ok {
-		return fmt.Errorf("%w: cluster %s is %s and cannot be asked to %s", ErrState, cl.Name, cl.Status, op)
+		return fmt.Errorf("%w: cluster %s is %s, so operation %s is refused", ErrState, cl.Name, cl.Status, op)
 	}
 	return nil
 }
@@ -298,16 +314,21 @@ func allowed(req Request, cl *model.Cluster) error {
 func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error) {
 	in.Operation = p.Operation.Type
 	in.Services = p.Cluster.Definitions
+	p.turns = in.NodeLocal
 	in.Nodes = make([]planner.Node, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
 		in.Nodes[i] = planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created}
-	}
-	if p.Operation.Type == model.OpDelete {
-		// A machine may exist whatever the node's record says, if the end of its creation was
-		// not observed. Deleting a missing machine is not a fault.
-		for i := range in.Nodes {
-			in.Nodes[i].Created = true
+		switch gone := p.gone[n.ID]; {
+		case p.Operation.Type == model.OpDelete:
+			// A machine may exist whatever the node's record says, if the end of its creation was
+			// not observed. Deleting a missing machine is not a fault.
+			if in.Nodes[i].Created = true; gone {
+				in.Nodes[i].States = removed(n)
+			}
+		case gone:
+			in.Nodes[i].Created = false // nothing can be done on it
+			p.Operation.Skipped = append(p.Operation.Skipped, n.ID)
 		}
 	}
 	after, err := expand(&p.Cluster, pointers(nodes), nil)
@@ -322,6 +343,15 @@ func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error)
 		return nil, err
 	}
 	return p.grouped()
+}
+
+// removed returns the states of a node whose services are gone with its machine.
+func removed(n *model.Node) map[string]string {
+	out := map[string]string{}
+	for _, s := range n.Services {
+		out[s] = model.Remove.String()
+	}
+	return out
 }
 
 // planned returns a graph with readiness checks, in which nodes that need not take turns are

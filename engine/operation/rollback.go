@@ -11,17 +11,27 @@ import (
 // rollback prepares the return to a snapshot by undoing what was really done since
 // (docs/spec/planner.md, "Transactions" 9). New nodes are deleted, new services removed,
 // changed configurations restored, started services stopped, stopped services started, and
-// deleted nodes made again.
+// deleted nodes made again. Nodes whose machines are gone are left to recovery.
 func (p *Prepared) rollback(req Request, at Input, known model.Lookup) (*Prepared, error) {
 	s, ok := at.Snapshot(req.To)
 	if !ok {
 		fs := model.Faults{}
-		fs.Add("to", fmt.Sprintf("cluster %s has no snapshot %d: `coopr cluster history %s` shows them", at.Cluster.Name, req.To, at.Cluster.Name))
+		fs.Add(
+			"to",
+			fmt.Sprintf("cluster %s has no snapshot %d: `coopr cluster history %s` shows them", at.Cluster.Name, req.To, at.Cluster.Name),
+		)
 		return nil, fs
 	}
 	if s.Moment == model.MomentFailed && req.Follows == "" {
 		fs := model.Faults{}
-		fs.Add("to", fmt.Sprintf("snapshot %d was taken when operation %s failed, half done: choose one from before or after an operation", req.To, s.Operation))
+		fs.Add(
+			"to",
+			fmt.Sprintf(
+				"snapshot %d was taken when operation %s failed, half done: choose one from before or after an operation",
+				req.To,
+				s.Operation,
+			),
+		)
 		return nil, fs
 	}
 	then := s.State
@@ -49,15 +59,14 @@ func (p *Prepared) rollback(req Request, at Input, known model.Lookup) (*Prepare
 			p.Nodes = append(p.Nodes, n)
 			i = len(p.Nodes) - 1
 		}
-		if backTo(&p.Nodes[i], old, &c); c.gone[old.ID] && old.Created {
-			c.made[old.ID] = true // its machine is gone, so nothing on it can be undone
-		}
+		backTo(&p.Nodes[i], old, &c)
 	}
 	slices.SortFunc(p.Nodes, func(a, b model.Node) int { return a.Number - b.Number })
 	return p.converge(at, c)
 }
 
-// backTo resets a node's record to what it was.
+// backTo sets a node's layout to that of its record in a snapshot, and its services to those of
+// both records. Leaving has the services that the snapshot lacks.
 func backTo(n, old *model.Node, c *change) {
 	n.Leaves = false
 	n.HardwareType, n.ImageType, n.Flavor, n.Image, n.SSHUser = old.HardwareType, old.ImageType, old.Flavor, old.Image, old.SSHUser
@@ -67,7 +76,7 @@ func backTo(n, old *model.Node, c *change) {
 		n.Leaving = nil
 	}
 	n.Services = union(n.Services, old.Services)
-	if old.Created && (!n.Created || n.Broken) {
+	if old.Created && (!n.Created || n.Broken) && !c.gone[n.ID] {
 		c.made[n.ID] = true
 	}
 }

@@ -32,8 +32,8 @@ func PlanName(op *model.Operation) string {
 	return "deploy"
 }
 
-// grouped adds phases and steps to the graph: what is shown, what orders refer to, and, with a
-// strategy, the order of the steps (docs/spec/plans.md).
+// grouped adds phases and steps to the graph. They are shown, orders refer to them, and a strategy
+// orders the steps (docs/spec/plans.md).
 func (p *Prepared) grouped() (*Prepared, error) {
 	d, err := p.draft()
 	if err != nil {
@@ -41,22 +41,33 @@ func (p *Prepared) grouped() (*Prepared, error) {
 	}
 	g, err := d.Compile(p.Graph)
 	var order *tree.OrderError
-	if errors.As(err, &order) {
-		if p.rollout.Strategy == "" && !p.rollout.Staged && !p.outlined {
-			// The nodes were to take turns by default, not by request, and cannot.
-			d = tree.Default(p.Graph, PlanName(&p.Operation))
-			g, err = d.Compile(p.Graph)
-		} else {
-			fs := model.Faults{}
-			fs.Add("strategy", order.Error())
-			return nil, fs
-		}
+	switch {
+	case !errors.As(err, &order):
+	case p.Operation.Type == model.OpShrink && !p.rolled():
+		// The order in which nodes leave is a preference: services that need each other decide.
+		d = tree.Default(p.Graph, PlanName(&p.Operation))
+		g, err = d.Compile(p.Graph)
+	default:
+		fs := model.Faults{}
+		fs.Add("strategy", order.Error())
+		return nil, fs
 	}
 	if err != nil {
 		return nil, err
 	}
 	p.Graph, p.Tree = g, &d.Tree
 	return p, nil
+}
+
+// rolled reports whether the request sets the order in which nodes change.
+func (p *Prepared) rolled() bool {
+	return p.rollout.Strategy != "" || p.rollout.MaxFailures > 0 || p.rollout.Staged
+}
+
+// upgrades reports whether nodes change one by one by default, if neither the request nor the
+// template sets their order.
+func (p *Prepared) upgrades() bool {
+	return p.Operation.Type == model.OpUpgrade || p.Operation.Type == model.OpSyncTemplate && p.turns
 }
 
 // draft chooses the grouping: the one that the request asks for, else the template's plan,
@@ -69,8 +80,8 @@ func (p *Prepared) draft() (*tree.Draft, error) {
 		return nil, err
 	case p.rollout.Staged:
 		return tree.Staged(p.Graph, name, planner.SplitStages(p.Graph, planner.Stages(p.Graph))), nil
-	case p.rollout.Strategy != "" || p.rollout.MaxFailures > 0:
-		if p.rollout.Strategy == "" && p.Operation.Type != model.OpUpgrade {
+	case p.rollout.Strategy != "" || p.rollout.MaxFailures > 0 && p.templatePlan() == nil:
+		if p.rollout.Strategy == "" && !p.upgrades() {
 			s.Kind = tree.Parallel
 		}
 		return tree.ByNode(p.Graph, name, s), nil
@@ -85,19 +96,21 @@ func (p *Prepared) draft() (*tree.Draft, error) {
 		}
 		return tree.Uninstall(p.Graph, name, all), nil
 	}
-	if p.forced != nil {
-		return tree.Apart(p.Graph, name, func(node string) bool { return p.forced[node] }), nil
+	if p.only != nil {
+		return tree.Apart(p.Graph, name, func(node string) bool { return p.only[node] }), nil
 	}
 	if t := p.templatePlan(); t != nil {
-		p.outlined = true
 		o, err := tree.Outlines(*t, p.instances())
 		if err != nil {
 			return nil, err
 		}
-		o.Name = name
+		o.Name, o.Turns = name, p.turns
+		for i := range o.Phases {
+			o.Phases[i].Strategy.MaxFailures = max(o.Phases[i].Strategy.MaxFailures, s.MaxFailures)
+		}
 		return o.Draft(p.Graph)
 	}
-	if p.Operation.Type == model.OpUpgrade {
+	if p.upgrades() {
 		return tree.ByNode(p.Graph, name, s), nil
 	}
 	return tree.Default(p.Graph, name), nil
@@ -147,7 +160,10 @@ func strategyOf(r model.Rollout) (tree.Strategy, error) {
 	var fs model.Faults
 	s, err := tree.ParseStrategy(strings.Replace(r.Strategy, "batch=", "batch ", 1))
 	if err != nil || s.Kind == tree.Random || s.Kind == tree.Dependency {
-		fs.Add("strategy", fmt.Sprintf("must be serial, parallel, canary, serial-canary, parallel-canary, batch=N or batch=N%%, but is %q", r.Strategy))
+		fs.Add(
+			"strategy",
+			fmt.Sprintf("must be serial, parallel, canary, serial-canary, parallel-canary, batch=N or batch=N%%, but is %q", r.Strategy),
+		)
 	}
 	if r.MaxFailures < 0 {
 		fs.Add("maxFailures", fmt.Sprintf("must be 0 or more, but is %d", r.MaxFailures))

@@ -57,6 +57,7 @@ func TestRollouts(t *testing.T) {
 		{roll(model.OpUpgrade, "", 2, false), nil, "serial | nodes serial 0false 2: 4"},
 		{roll(model.OpUpgrade, "canary", 0, false), nil, "serial | nodes serial-canary 0false 0: 4"},
 		{roll(model.OpUpgrade, "", 0, false), []model.Plan{update}, "serial | webs parallel-canary 0false 0: 4"},
+		{roll(model.OpUpgrade, "", 2, false), []model.Plan{update}, "serial | webs parallel-canary 0false 2: 4"},
 		{roll(model.OpUpgrade, "batch=50%", 1, false), []model.Plan{update}, "serial | nodes batch 50true 1: 4"},
 		{roll(model.OpRestart, "", 0, false), nil, "dependency | web dependency 0false 0: 4"},
 		{roll(model.OpRestart, "batch=2", 0, false), nil, "serial | nodes batch 2false 0: 4"},

@@ -36,7 +36,7 @@ func (p *Prepared) moveOn(at Input, c change) {
 				n.Back = then.Numbered(slices.Collect(maps.Keys(back)), back, p.Cluster.Target)
 			}
 		}
-	case p.forced != nil:
+	case p.only != nil:
 		// Recovery makes nodes anew, but does not bring other nodes to a target that they have
 		// not reached.
 		for _, old := range at.Nodes {

@@ -141,7 +141,13 @@ func departs(action model.Action) bool {
 // Work returns the plugin and the input of a task. The parameter saved has the values that
 // plugins keep about the node, and the node must have its current marks. It fails if the
 // configuration cannot be expanded with the current nodes.
-func (s *Source) Work(operation, task string, n *model.Node, saved map[string]json.RawMessage, action model.Action, service string) (*Work, error) {
+func (s *Source) Work(
+	operation, task string,
+	n *model.Node,
+	saved map[string]json.RawMessage,
+	action model.Action,
+	service string,
+) (*Work, error) {
 	w := &Work{Timeout: timeouts[action]}
 	if w.Timeout == 0 {
 		w.Timeout = defaultTimeout
@@ -175,7 +181,11 @@ func (s *Source) Work(operation, task string, n *model.Node, saved map[string]js
 			return nil, err
 		}
 	}
-	w.Input, err = assemble(model.TaskInput{TaskID: task, Job: operation, Cluster: s.cluster.ID, TaskName: action.String(), NodeID: n.ID}, config, about)
+	w.Input, err = assemble(
+		model.TaskInput{TaskID: task, Job: operation, Cluster: s.cluster.ID, TaskName: action.String(), NodeID: n.ID},
+		config,
+		about,
+	)
 	return w, err
 }
 
@@ -194,10 +204,27 @@ func (s *Source) config(k encodedKey, n *model.Node, saved map[string]json.RawMe
 		sc = s.leaving[k.scope]
 	}
 	c := model.TaskConfig{
-		ClusterName: s.cluster.Name, ClusterJSON: sc.raw, Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number),
-		HardwareType: n.HardwareType, ImageType: n.ImageType, Flavor: n.Flavor, Image: n.Image, SSHUser: n.SSHUser, Zone: n.Zone, Host: n.Host,
-		Automators: n.Automators, Services: n.Services, Results: n.Results, Saved: saved,
-		Provider: model.TaskProvider{Name: s.cluster.Provider.Name, Description: s.cluster.Provider.Description, ProviderType: s.cluster.Provider.ProviderType},
+		ClusterName:  s.cluster.Name,
+		ClusterJSON:  sc.raw,
+		Hostname:     n.Hostname,
+		IPAddresses:  n.IPAddresses,
+		NodeNum:      model.Int(n.Number),
+		HardwareType: n.HardwareType,
+		ImageType:    n.ImageType,
+		Flavor:       n.Flavor,
+		Image:        n.Image,
+		SSHUser:      n.SSHUser,
+		Zone:         n.Zone,
+		Host:         n.Host,
+		Automators:   n.Automators,
+		Services:     n.Services,
+		Results:      n.Results,
+		Saved:        saved,
+		Provider: model.TaskProvider{
+			Name:         s.cluster.Provider.Name,
+			Description:  s.cluster.Provider.Description,
+			ProviderType: s.cluster.Provider.ProviderType,
+		},
 	}
 	if k.hardware {
 		c.Provider.Provisioner = s.cluster.Provider.Provisioner

@@ -144,8 +144,8 @@ func (e *Edit) Retry(v uint32, fence uint64, unseen bool, end End, retryAt, now 
 	return nil
 }
 
-// Fail ends a task that is out of attempts. With unseen, the effect of the last attempt is
-// unknown, so the task is observed first if it is opened again.
+// Fail ends a task that is out of attempts. If unseen is true, the effect of the last attempt is
+// unknown, so the task is observed first if it is reopened.
 func (e *Edit) Fail(v uint32, fence uint64, unseen bool, end End, now int64) error {
 	if err := e.held(v, fence); err != nil {
 		return err
@@ -233,6 +233,22 @@ func (e *Edit) CancelWaiting(now int64) {
 	for v := range e.next.Graph.Len() {
 		if s := e.next.Status(uint32(v)); !s.Held() {
 			e.Cancel(uint32(v), End{}, now)
+		}
+	}
+}
+
+// Observe has every task that has not succeeded observed before it is done: it may have been done
+// without a record in this plan.
+func (e *Edit) Observe() {
+	for i := range e.next.Graph.Len() {
+		v := uint32(i)
+		status := e.next.Status(v)
+		if e.next.Graph.Action[v] == model.Barrier || status == model.TaskSucceeded {
+			continue
+		}
+		e.note(v).Observe = true
+		if status == model.TaskReady {
+			e.setStatus(v, model.TaskUncertain)
 		}
 	}
 }

@@ -124,8 +124,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkOrder is what orders about one step of a plan of many cost, an edit
-// each: what is paid is the step, not the plan.
+// BenchmarkOrder measures orders about one step of a plan of many, each in an edit of its own:
+// the cost should follow the step, not the plan.
 func BenchmarkOrder(b *testing.B) {
 	for _, tasks := range []int{1_000, 1_000_000} {
 		g := bigPlan(tasks)

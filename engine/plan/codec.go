@@ -161,13 +161,13 @@ func DecodeGraph(b []byte) (*Graph, error) {
 		last = node
 		service := r.int()
 		if action > model.Run || node < None || node >= int64(len(nodes)) || service < None || service >= int64(len(services)) {
-			return nil, fmt.Errorf("plan: vertex %d names what the graph does not have", v)
+			return nil, fmt.Errorf("plan: vertex %d has an unknown action, node or service", v)
 		}
 		bld.Task(action, int(node), int(service))
 		for range r.count() {
 			to := r.int() + int64(v)
 			if to < 0 || to >= int64(n) {
-				return nil, fmt.Errorf("plan: an edge leads from %d to %d of %d", v, to, n)
+				return nil, fmt.Errorf("plan: the edge from vertex %d to vertex %d leaves the graph of %d vertices", v, to, n)
 			}
 			bld.Edge(uint32(v), uint32(to))
 		}
@@ -182,7 +182,7 @@ func DecodeGraph(b []byte) (*Graph, error) {
 		for v := range steps {
 			last += r.int()
 			if last < 0 || last > NoStep {
-				return nil, fmt.Errorf("plan: vertex %d is in step %d", v, last)
+				return nil, fmt.Errorf("plan: vertex %d is in step %d, which is out of range", v, last)
 			}
 			steps[v] = uint32(last)
 		}
@@ -394,11 +394,11 @@ func (e *Edit) read(r *reader, v uint32, holders int) error {
 	}
 	status := t.status[i]
 	if int(status) >= model.TaskStatuses || (status.Held() && t.attempt[i] == 0) {
-		return fmt.Errorf("plan: vertex %d has a status that cannot be", v)
+		return fmt.Errorf("plan: vertex %d has an invalid status", v)
 	}
 	if e.next.Graph.Action[v] == model.Barrier {
 		if status != model.TaskBlocked && status != model.TaskSucceeded {
-			return fmt.Errorf("plan: barrier %d has a status that cannot be", v)
+			return fmt.Errorf("plan: barrier %d has an invalid status", v)
 		}
 		return nil
 	}
@@ -437,7 +437,14 @@ func (r *reader) note() *Note {
 	n.Avoid = r.text()
 	for range r.count() {
 		n.History = append(n.History, Attempt{
-			Number: r.small(), Fence: r.uint(), Agent: r.text(), Outcome: r.text(), Message: r.text(), LogTail: r.text(), Leased: r.int(), Ended: r.int(),
+			Number:  r.small(),
+			Fence:   r.uint(),
+			Agent:   r.text(),
+			Outcome: r.text(),
+			Message: r.text(),
+			LogTail: r.text(),
+			Leased:  r.int(),
+			Ended:   r.int(),
 		})
 		if r.err != nil {
 			return n
@@ -481,7 +488,9 @@ func (e *Edit) gates(r *reader) {
 		}
 		p, gate := Part{level: level(r.b[0])}, Gate(r.b[1])
 		r.b = r.b[2:]
-		if p.index = r.uint32(); r.err == nil && (p.level > levelStep || gate == 0 || gate&^allGates != 0 || (p.level == levelWhole && p.index > 0) || e.next.Graph.Has(p) != nil) {
+		p.index = r.uint32()
+		if r.err != nil || p.level > levelStep || gate == 0 || gate&^allGates != 0 ||
+			(p.level == levelWhole && p.index > 0) || e.next.Graph.Has(p) != nil {
 			r.fail("a gate is where none can be")
 			return
 		}

@@ -36,7 +36,7 @@ func TestGraphReadsBack(t *testing.T) {
 	})
 }
 
-// The encodings of earlier builds are read, and what they say is what they said.
+// The encodings of earlier builds can be read, with the same meaning.
 func TestFixtures(t *testing.T) {
 	read := func(name string) []byte {
 		b, err := os.ReadFile("testdata/" + name)
@@ -75,6 +75,35 @@ func TestFixtures(t *testing.T) {
 				t.Error("it is written in another way than it was")
 			}
 		})
+	}
+}
+
+// TestDecodeDamaged cuts stored states off at every byte, with every value of one of the four
+// bytes before the end: the decoder does not panic.
+func TestDecodeDamaged(t *testing.T) {
+	for _, format := range []string{"format-1", "format-2"} {
+		graph, err1 := os.ReadFile("testdata/" + format + ".graph")
+		state, err2 := os.ReadFile("testdata/" + format + ".state")
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		g, err := plan.DecodeGraph(graph)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for end := range state {
+			cut := append([]byte(nil), state[:end]...)
+			if _, err := plan.DecodeState(g, cut); err == nil {
+				t.Errorf("%s: the first %d of %d bytes are taken for a state", format, end, len(state))
+			}
+			for at := max(end-4, 0); at < end; at++ {
+				for b := range 256 {
+					cut[at] = byte(b)
+					_, _ = plan.DecodeState(g, cut)
+				}
+				cut[at] = state[at]
+			}
+		}
 	}
 }
 

@@ -253,7 +253,7 @@ func (o *naive) cancel(v uint32) {
 	}
 }
 
-// rewind puts v back to the beginning; flow says whether it may go on.
+// rewind puts v back to the beginning. flow then decides whether v may continue.
 func (o *naive) rewind(v uint32) {
 	o.status[v], o.begun[v] = model.TaskBlocked, false
 	o.tolerated[v], o.forced[v] = false, false

@@ -19,8 +19,8 @@ func (e *Edit) done(v uint32) bool {
 	return t.done(i)
 }
 
-// undone resets a done vertex v, whose new status the caller sets, and makes the vertices
-// behind it that no worker holds wait for it.
+// undone makes the done vertex v count as not done; the caller sets its new status. The vertices
+// that depend on v wait for it again, unless a worker holds them.
 func (e *Edit) undone(v uint32) {
 	t, i := e.tasks(v)
 	if t.tolerated>>i&1 > 0 {

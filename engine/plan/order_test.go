@@ -118,7 +118,7 @@ func TestRestartKeepsOrder(t *testing.T) {
 	if !r.s.Complete() {
 		t.Error("it is not complete")
 	}
-	// What comes behind has begun: it goes on. What has not begun waits.
+	// The next task has begun, so it continues. Tasks that have not begun wait.
 	r.edit(func(e *plan.Edit) { r.must(e.Reset(plan.Order{})) })
 	r.finish(0)
 	r.edit(func(e *plan.Edit) { r.must(e.Restart(plan.Step(0), plan.Order{})) })

@@ -18,8 +18,8 @@ func encode(t *rapid.T, s *plan.State) []byte {
 	return s.Encode()
 }
 
-// A plan does what the naive one does, whatever happens to it; a published
-// state never changes; what is written reads back the same.
+// A plan acts like the naive one in any sequence of events; a published state never changes; an
+// encoded plan decodes to an equal one.
 func TestPlanAgainstNaive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGraph(t)

@@ -229,6 +229,18 @@ func (s *State) Holds(node, service string) (v uint32, held bool) {
 // Count returns how many tasks have this status.
 func (s *State) Count(status model.TaskStatus) int { return s.counts[status] }
 
+// Progress counts the tasks by status.
+func (s *State) Progress() model.Progress {
+	out := model.Progress{Counts: map[string]int{}, Done: s.Count(model.TaskSucceeded)}
+	for st := range model.TaskStatuses {
+		if n := s.Count(model.TaskStatus(st)); n > 0 {
+			out.Counts[model.TaskStatus(st).String()] = n
+			out.Total += n
+		}
+	}
+	return out
+}
+
 // Held counts the tasks that workers hold.
 func (s *State) Held() int { return s.counts[model.TaskLeased] + s.counts[model.TaskRunning] }
 

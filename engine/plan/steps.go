@@ -72,7 +72,7 @@ func (g *Graph) WithSteps(steps []uint32, sizes []uint32) (*Graph, error) {
 	for i, n := range sizes {
 		total += uint64(n)
 		if total > maxSteps {
-			return nil, fmt.Errorf("the plan has %d steps or more, at most %d can be told apart", total, maxSteps)
+			return nil, fmt.Errorf("the plan has %d steps or more, but at most %d are possible", total, maxSteps)
 		}
 		h.PhaseOff[i+1] = uint32(total)
 	}

@@ -45,7 +45,11 @@ func (g *grid) checkWanted(ids map[string]bool, faults *model.Faults) {
 		return
 	}
 	if in.PlannedNodes != nil || in.PlannedServices != nil || in.Restart || in.Graceful || in.Compat {
-		faults.Add("operation", fmt.Sprintf("%s plans what is wanted: it takes no planned nodes or services, restart, graceful or compat besides", OpConverge))
+		faults.Add(
+			"operation",
+			fmt.Sprintf("%s plans the differences between two states: "+
+				"it excludes planned nodes and services, restart, graceful and compat", OpConverge),
+		)
 	}
 	var found model.Faults
 	for id := range in.Wanted {
@@ -76,7 +80,7 @@ func (g *grid) checkNode(n *Node, w Wanted, carries func(service string) bool, f
 	whole := mask(0)
 	for i, a := range w.Node {
 		if !a.PerNode() {
-			fault(fmt.Sprintf(".node[%d]", i), fmt.Sprintf("%s is no action of a whole node: name the service", a))
+			fault(fmt.Sprintf(".node[%d]", i), fmt.Sprintf("%s is not an action of a whole node: name the service", a))
 			continue
 		}
 		whole |= bit(a)
@@ -93,7 +97,7 @@ func (g *grid) checkNode(n *Node, w Wanted, carries func(service string) bool, f
 		m := mask(0)
 		for i, a := range actions {
 			if a < model.Install || a > model.Remove {
-				fault(fmt.Sprintf(".services.%s[%d]", service, i), fmt.Sprintf("%s is no action of a service", a))
+				fault(fmt.Sprintf(".services.%s[%d]", service, i), fmt.Sprintf("%s is not an action of a service", a))
 				continue
 			}
 			m |= bit(a)

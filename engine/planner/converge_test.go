@@ -40,7 +40,12 @@ func wanted(t testing.TB, lines ...string) map[string]Wanted {
 
 // TestConverge checks the levels of converging plans, one on each line.
 func TestConverge(t *testing.T) {
-	web := services("db[install,configure,initialize,start,stop,remove]", "app[install,configure,start,stop,remove] runtime:db install:db", "lb[configure,start,stop] runtime:app", "cron[configure]")
+	web := services(
+		"db[install,configure,initialize,start,stop,remove]",
+		"app[install,configure,start,stop,remove] runtime:db install:db",
+		"lb[configure,start,stop] runtime:app",
+		"cron[configure]",
+	)
 	const come = ":CREATE,CONFIRM,BOOTSTRAP"
 	const chain = ":INSTALL,CONFIGURE,INITIALIZE,START"
 	for _, c := range []struct {

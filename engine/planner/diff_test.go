@@ -393,7 +393,10 @@ func (l *lab) forget(to []DiffNode) {
 	for i := range l.known {
 		n := &l.known[i]
 		n.Services = slices.DeleteFunc(n.Services, func(s DiffService) bool {
-			stays := slices.ContainsFunc(shall[n.ID].Services, func(t DiffService) bool { return t.Name == s.Name && conditionOf(t.State).asked != absent })
+			stays := slices.ContainsFunc(
+				shall[n.ID].Services,
+				func(t DiffService) bool { return t.Name == s.Name && conditionOf(t.State).asked != absent },
+			)
 			if !stays && !l.defines(s.Name, model.Remove) {
 				delete(l.machines[n.ID].services, s.Name)
 			}
@@ -476,12 +479,24 @@ func (l *lab) anyTarget(t *rapid.T) []DiffNode {
 	state := rapid.SampledFrom([]string{"START", "START", "START", "START", "STOP", "INITIALIZE", "CONFIGURE", "INSTALL", ""})
 	few := rapid.Uint64Range(1, 2)
 	for i := range 4 {
-		n := DiffNode{ID: fmt.Sprintf("n%d", i), Created: rapid.IntRange(0, 5).Draw(t, "exists") > 0, Machine: max(1, rapid.Uint64Range(0, 2).Draw(t, "machine"))}
+		n := DiffNode{
+			ID:      fmt.Sprintf("n%d", i),
+			Created: rapid.IntRange(0, 5).Draw(t, "exists") > 0,
+			Machine: max(1, rapid.Uint64Range(0, 2).Draw(t, "machine")),
+		}
 		if rapid.IntRange(0, 4).Draw(t, "listed") == 0 {
 			continue
 		}
 		for _, s := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID[string]).Draw(t, "services of "+n.ID) {
-			n.Services = append(n.Services, DiffService{Name: s, State: state.Draw(t, "state of "+s), Definition: few.Draw(t, "definition of "+s), Config: few.Draw(t, "config of "+s)})
+			n.Services = append(
+				n.Services,
+				DiffService{
+					Name:       s,
+					State:      state.Draw(t, "state of "+s),
+					Definition: few.Draw(t, "definition of "+s),
+					Config:     few.Draw(t, "config of "+s),
+				},
+			)
 		}
 		out = append(out, n)
 	}

@@ -41,7 +41,7 @@ type Input struct {
 	// Wanted holds, by node id, the tasks of an OpConverge. Only these are planned.
 	Wanted map[string]Wanted
 	// NodeLocal limits the rules between services to each node, so that nodes can take turns. An
-	// upgrade always has it. It does not apply to Reconfigure.
+	// upgrade always has it.
 	NodeLocal bool
 	// Restart lets a configure stop services before and start them after.
 	Restart bool
@@ -50,8 +50,9 @@ type Input struct {
 	// Reconfigure holds, by node id, the services whose expanded configuration the operation
 	// changes. Services that have tasks in the operation are configured among these tasks. The
 	// others are configured after everything else, and restarted if they run and
-	// restart_on_configure is not false. It is for grow, shrink, add-services, remove-services,
-	// upgrade, replace-node and converge.
+	// restart_on_configure is not false. In an upgrade, and in a converge that is NodeLocal, they are
+	// configured in their node's turn instead. It is for grow, shrink, add-services,
+	// remove-services, upgrade, replace-node and converge.
 	Reconfigure map[string][]string
 	// Gather lets everything except CREATE and CONFIRM wait until the nodes of GatherFrom (ids; nil
 	// means all) are confirmed. The configuration refers to these nodes, so that no task can have
@@ -78,7 +79,15 @@ func maskOf(actions ...model.Action) mask {
 }
 
 // createChain holds the actions that bring a node into the cluster, in order.
-var createChain = []model.Action{model.Create, model.Confirm, model.Bootstrap, model.Install, model.Configure, model.Initialize, model.Start}
+var createChain = []model.Action{
+	model.Create,
+	model.Confirm,
+	model.Bootstrap,
+	model.Install,
+	model.Configure,
+	model.Initialize,
+	model.Start,
+}
 
 // order returns the actions of an operation, in the order in which each service on each node goes
 // through them. It returns false for an operation that cannot be planned.

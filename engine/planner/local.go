@@ -10,8 +10,8 @@ type recipe struct {
 	waits [][]int // parallel to tasks: indexes of tasks
 }
 
-// locally adds the services' tasks node by node: a service waits only for services on its own node,
-// so that nodes can take turns (upgrade).
+// locally adds the tasks of services so that a service waits only for services on its own node.
+// An upgrade can then finish one node before it begins the next.
 func (st *stamper) locally(p *phase) {
 	recipes := map[string]*recipe{}
 	var key []byte

@@ -45,7 +45,7 @@ func build(in *Input, dense bool) (*plan.Graph, error) {
 }
 
 // phases returns an operation's tasks: consecutive phases, and the last phase, which follows all of
-// them, or nil.
+// them, or nil. There is no last phase if nodes take turns: its tasks then belong to the turns.
 func (g *grid) phases(order []model.Action) (phases []*phase, last *phase) {
 	if g.in.Operation == OpConverge {
 		phases = g.converge()
@@ -56,5 +56,15 @@ func (g *grid) phases(order []model.Action) (phases []*phase, last *phase) {
 		}
 		phases = []*phase{p}
 	}
-	return phases, g.reconfiguration(phases)
+	last = g.reconfiguration(phases)
+	restart := bit(model.Stop) | bit(model.Configure) | bit(model.Start)
+	if last == nil || !phases[0].local || maskOf(order...)&restart != restart {
+		return phases, last
+	}
+	for k, m := range last.slot {
+		for _, p := range phases {
+			p.slot[k] |= m & maskOf(p.order...)
+		}
+	}
+	return phases, nil
 }

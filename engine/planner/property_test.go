@@ -94,13 +94,15 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 			order = []model.Action{model.Stop, model.Configure, model.Start}
 		}
 		place := func(a model.Action) int { return slices.Index(order, a) }
-		if in.Gather && a == model.Confirm && !b.Hardware() && (in.Operation != OpConverge || place(b) > place(a)) && (in.GatherFrom == nil || slices.Contains(in.GatherFrom, g.NodeID(u))) {
+		if in.Gather && a == model.Confirm && !b.Hardware() && (in.Operation != OpConverge || place(b) > place(a)) &&
+			(in.GatherFrom == nil || slices.Contains(in.GatherFrom, g.NodeID(u))) {
 			return true
 		}
 		if g.Node[u] == g.Node[v] && (g.Service[u] == g.Service[v] || g.Service[u] < 0 || g.Service[v] < 0) {
 			return place(a) < place(b)
 		}
-		if g.Node[u] == g.Node[v] && !last(u) && place(b) > place(model.Confirm) && goes(maskOf(in.Wanted[g.NodeID(u)].Services[g.ServiceName(u)]...)) {
+		if g.Node[u] == g.Node[v] && !last(u) && place(b) > place(model.Confirm) &&
+			goes(maskOf(in.Wanted[g.NodeID(u)].Services[g.ServiceName(u)]...)) {
 			return true
 		}
 		if (in.Operation == model.OpUpgrade || in.NodeLocal) && !last(u) && g.Node[u] != g.Node[v] || g.Service[u] < 0 || g.Service[v] < 0 {
@@ -175,7 +177,8 @@ func anyInput(t *rapid.T) Input {
 	var names []string
 	for i := range count {
 		name := string(rune('a' + i))
-		s := service(name, rapid.SliceOfDistinct(rapid.SampledFrom([]string{"install", "configure", "initialize", "start", "stop", "remove"}), rapid.ID[string]).Draw(t, "actions of "+name)...)
+		actions := rapid.SampledFrom([]string{"install", "configure", "initialize", "start", "stop", "remove"})
+		s := service(name, rapid.SliceOfDistinct(actions, rapid.ID[string]).Draw(t, "actions of "+name)...)
 		// Only on earlier services, or on names that only earlier services provide.
 		on := rapid.SampledFrom(append(slices.Clone(names), "nobody"))
 		s.Dependencies.Runtime.Requires = rapid.SliceOfN(on, 0, 2).Draw(t, "runtime of "+name)

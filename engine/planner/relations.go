@@ -15,7 +15,7 @@ type relations struct {
 	reaches []bitset
 }
 
-// providers finds the services that stand for a name (docs/spec/coopr.md 5.3 rule 2): all other
+// providers finds the services that a name refers to (docs/spec/coopr.md 5.3 rule 2): all other
 // services that provide the name or, if there are none, the service of that name.
 type providers struct {
 	index    map[string]int

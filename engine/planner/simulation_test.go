@@ -54,8 +54,15 @@ func TestMakespan(t *testing.T) {
 					}
 				}
 				name := fmt.Sprintf("%s N=%d sigma=%.1f", template, n, sigma)
-				t.Logf("%s: %.0f s; list scheduling x%.3f, with durations known x%.3f, lower bound x%.3f; the original's stages take %.2f times as long",
-					name, ours/seeds, ours/list, ours/seer, ours/bound, barrier/ours)
+				t.Logf(
+					"%s: %.0f s; list scheduling x%.3f, with durations known x%.3f, lower bound x%.3f; the original's stages take %.2f times as long",
+					name,
+					ours/seeds,
+					ours/list,
+					ours/seer,
+					ours/bound,
+					barrier/ours,
+				)
 				if ours > 1.05*list {
 					t.Errorf("%s: makespan %.0f s, list scheduling by longest remaining path takes %.0f s", name, ours/seeds, list/seeds)
 				}

@@ -31,7 +31,7 @@ func TestStatesDecide(t *testing.T) {
 	}
 	for _, row := range strings.Split(strings.TrimSpace(`
 -            ICNS ICNS TR TR S  T TS C TCS TICS TCS -
-INSTALL?     ICNS ICNS R  R  S  - S  C C   IC   C   -
+INSTALL?     ICNS ICNS R  R  -  - -  C C   IC   C   -
 INSTALL      CNS  CNS  R  R  S  - S  C C   IC   C   -
 CONFIGURE?   CNS  CNS  TR TR S  T TS C TCS TICS C   -
 CONFIGURE    NS   NS   TR TR S  T TS C TCS TICS C   -

@@ -31,7 +31,7 @@ const (
 	perNode  = hardware | mask(1<<model.Bootstrap)
 )
 
-// wants returns the phase with the tasks that the operation needs.
+// wants returns a phase with the tasks that the operation needs.
 func (g *grid) wants(order []model.Action) *phase {
 	p := g.newPhase(order)
 	p.local = g.in.Operation == model.OpUpgrade || g.in.NodeLocal
@@ -113,7 +113,7 @@ func (g *grid) needed(node, service int, base mask) mask {
 	}
 	switch g.in.Operation {
 	case model.OpStart:
-		if state == "START" {
+		if state == "START" || state == "INSTALL?" { // what may not be installed cannot be started
 			base = 0
 		}
 	case model.OpStop:
@@ -123,8 +123,8 @@ func (g *grid) needed(node, service int, base mask) mask {
 	case model.OpRestart:
 		if idle {
 			base &^= bit(model.Stop)
-			if !g.ofSvc.has(service) {
-				base = 0 // the service depends on one that restarts, but did not run itself
+			if !g.ofSvc.has(service) || state == "INSTALL?" {
+				base = 0 // it is not installed, or the service depends on one that restarts, but did not run itself
 			}
 		}
 	case model.OpConfigure:
@@ -276,7 +276,8 @@ func (g *grid) reconfiguration(before []*phase) *phase {
 	some := false
 	for n := range g.in.Nodes {
 		node := &g.in.Nodes[n]
-		if len(g.in.Reconfigure[node.ID]) == 0 || !node.Created || slices.ContainsFunc(before, func(p *phase) bool { return p.node[n]&bit(model.Delete) != 0 }) {
+		if len(g.in.Reconfigure[node.ID]) == 0 || !node.Created ||
+			slices.ContainsFunc(before, func(p *phase) bool { return p.node[n]&bit(model.Delete) != 0 }) {
 			continue
 		}
 		for _, k := range g.slots(n) {

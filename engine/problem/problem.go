@@ -1,6 +1,6 @@
-// Package problem is the one way in which this project says what went wrong: an error has
-// a code, which programs decide by, and a message, which people read. The code travels from
-// the replicated state through the HTTP API to the client. No text is ever parsed.
+// Package problem has the errors that all parts of this project share: an error has a code,
+// by which programs decide, and a message, which people read. The code travels from the
+// replicated state through the HTTP API to the client. No text is ever parsed.
 //
 // A code is an error itself, so that errors.Is(err, problem.NotFound) reports whether err,
 // or an error that it wraps, has that code.
@@ -92,7 +92,7 @@ func CodeOf(err error) Code {
 // Error is an error with a code.
 type Error struct {
 	Code Code
-	// Message says what failed, on what, why, and what to do about it.
+	// Message describes what failed, on what, why, and what to do about it.
 	Message string
 	// Cause is the error that Message is about; may be nil. Message includes its text.
 	Cause error
@@ -117,7 +117,7 @@ func (e *Error) Is(target error) bool {
 func New(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	e := &Error{Code: code, Message: err.Error()}
-	switch err.(type) {
+	switch err.(type) { //nolint:errorlint // the question is whether fmt.Errorf itself wrapped an error
 	case interface{ Unwrap() error }, interface{ Unwrap() []error }:
 		e.Cause = err
 	}

@@ -28,10 +28,15 @@ type field struct {
 }
 
 var (
-	minutes  = field{name: "minute", max: 59}
-	hours    = field{name: "hour", max: 23}
-	days     = field{name: "day of the month", min: 1, max: 31}
-	months   = field{name: "month", min: 1, max: 12, names: []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}}
+	minutes = field{name: "minute", max: 59}
+	hours   = field{name: "hour", max: 23}
+	days    = field{name: "day of the month", min: 1, max: 31}
+	months  = field{
+		name:  "month",
+		min:   1,
+		max:   12,
+		names: []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"},
+	}
 	weekdays = field{name: "day of the week", max: 7, names: []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}}
 )
 
@@ -67,7 +72,7 @@ func ParseCron(s string) (*Cron, error) {
 	star := func(s string) bool { return strings.HasPrefix(s, "*") || s == "?" }
 	c.anyDay, c.anyWeekday, c.interval = star(parts[2]), star(parts[4]), star(parts[1])
 	if c.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.UTC).IsZero() {
-		return nil, fmt.Errorf("%q names a day that never comes", s)
+		return nil, fmt.Errorf("%q never matches: no month that it allows has such a day", s)
 	}
 	return c, nil
 }

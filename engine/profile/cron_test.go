@@ -19,7 +19,7 @@ func zone(t testing.TB, name string) *time.Location {
 	return l
 }
 
-// TestCronAtClockChanges: what is due around the changes of summer time.
+// TestCronAtClockChanges checks the times that are due around the changes of summer time.
 func TestCronAtClockChanges(t *testing.T) {
 	for _, c := range []struct {
 		about, cron, zone, from string
@@ -30,7 +30,7 @@ func TestCronAtClockChanges(t *testing.T) {
 			[]string{"2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"}},
 		{"a time that comes twice: the first", "30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z",
 			[]string{"2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"}},
-		{"an hour that is skipped is no interval", "*/30 * * * *", "Europe/Berlin", "2026-03-29T00:20:00Z",
+		{"an hour that is skipped is not an interval", "*/30 * * * *", "Europe/Berlin", "2026-03-29T00:20:00Z",
 			[]string{"2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"}},
 		{"an hour that comes twice is two", "*/30 * * * *", "Europe/Berlin", "2026-10-25T00:20:00Z",
 			[]string{"2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z", "2026-10-25T02:00:00Z"}},
@@ -112,7 +112,7 @@ func TestCronAgainstClock(t *testing.T) {
 		var got []time.Time
 		for x := e.Next(from, place); !x.IsZero() && !x.After(until); x = e.Next(x, place) {
 			l := x.In(place)
-			// What the gap put off is not on the clock's face.
+			// Leave out times that were moved to the end of the gap: they do not match the fields.
 			if e.interval || e.minute>>l.Minute()&1 > 0 && e.hour>>l.Hour()&1 > 0 {
 				got = append(got, x)
 			}

@@ -37,7 +37,7 @@ type Event struct {
 // Kind is the kind of an event.
 type Kind string
 
-// The kinds: answers of the provisioner, changes of the program, times, and orders.
+// The kinds of events: answers of the provisioner, changes of the program, the passing of times, and orders.
 const (
 	Asking     Kind = "asking"      // the first request for a cluster is about to be made
 	Returned   Kind = "returned"    // the answer to a request for a cluster, which may be none
@@ -81,7 +81,15 @@ func (r *Run) Apply(e Event, now int64) (*Run, error) {
 		return nil, err
 	}
 	if !r.Status.May(next.Status) || !r.Cluster.Status.May(next.Cluster.Status) && e.Kind != Force {
-		return nil, fmt.Errorf("%w: run %s cannot go from %s, %s to %s, %s", ErrIgnored, r.ID, r.Status, r.Cluster.Status, next.Status, next.Cluster.Status)
+		return nil, fmt.Errorf(
+			"%w: run %s cannot go from %s, %s to %s, %s",
+			ErrIgnored,
+			r.ID,
+			r.Status,
+			r.Cluster.Status,
+			next.Status,
+			next.Cluster.Status,
+		)
 	}
 	if next.Status.Ended() && !r.Status.Ended() {
 		next.Program = next.Program.WithoutFiles(true) // they are not needed any more
@@ -308,7 +316,12 @@ func (r *Run) order(e Event, now int64) error {
 		return r.stop(e, now)
 	case TearDown:
 		if r.Cluster.Status != Waiting {
-			return refuse("run %s: its cluster is %s, and only one that is %s can be torn down by order; stop the run first", r.ID, r.Cluster.Status, Waiting)
+			return refuse(
+				"run %s: its cluster is %s, and only one that is %s can be torn down by order; stop the run first",
+				r.ID,
+				r.Cluster.Status,
+				Waiting,
+			)
 		}
 		r.deprovision(now)
 	case Extend:
@@ -324,7 +337,7 @@ func (r *Run) order(e Event, now int64) error {
 	case Retry:
 		switch {
 		case !r.Lost():
-			return refuse("run %s is no orphan: there is nothing to try again", r.ID)
+			return refuse("run %s is not an orphan: there is nothing to try again", r.ID)
 		case r.Orphan.Retry != nil && !r.Orphan.Retry.Status.Over():
 			return ErrIgnored
 		}
@@ -332,9 +345,9 @@ func (r *Run) order(e Event, now int64) error {
 	case Purge:
 		switch {
 		case !r.Lost():
-			return refuse("run %s is no orphan: there is nothing to take off the list", r.ID)
+			return refuse("run %s is not an orphan: there is nothing to take off the list", r.ID)
 		case e.Reason == "":
-			return refuse("run %s: say why nothing of its cluster is left, as the reason", r.ID)
+			return refuse("run %s: the reason is missing: state why nothing of its cluster is left", r.ID)
 		}
 		if t := r.Orphan.Retry; t != nil {
 			*t = t.Cancel()
@@ -368,7 +381,7 @@ func (r *Run) stop(e Event, now int64) error {
 func (r *Run) force(e Event, now int64) error {
 	switch {
 	case e.Reason == "":
-		return refuse("run %s: say what was done, as the reason", r.ID)
+		return refuse("run %s: the reason is missing: state what was done", r.ID)
 	case e.To != Deprovisioned && e.To != Orphaned:
 		return refuse("run %s: a cluster can be forced to be %s or %s, not %q", r.ID, Deprovisioned, Orphaned, e.To)
 	case r.Cluster.Status.Ended():

@@ -37,7 +37,7 @@ func ParseRef(s string) (Ref, error) {
 		}
 	}
 	if scope = strings.ToUpper(scope); scope != User && scope != System {
-		return Ref{}, fmt.Errorf("%q is no scope of profiles: write %s:%s or %s:%s", scope, User, name, System, name)
+		return Ref{}, fmt.Errorf("%q is not a scope of profiles: write %s:%s or %s:%s", scope, User, name, System, name)
 	}
 	if why := model.CheckName(name); why != "" {
 		return Ref{}, fmt.Errorf("the profile's name %s", why)
@@ -54,6 +54,14 @@ func (r Ref) Tenant(tenant string) string {
 		return ""
 	}
 	return tenant
+}
+
+// RefOf returns the reference to a profile of a tenant, or of the system if tenant is "".
+func RefOf(tenant, name string) Ref {
+	if tenant == "" {
+		return Ref{Scope: System, Name: name}
+	}
+	return Ref{Scope: User, Name: name}
 }
 
 // Property is one setting of a provisioner.
@@ -161,7 +169,7 @@ func (p *Profile) Check(spec *Spec, known []string) model.Faults {
 		case q.Name == "":
 			fs.Add(at+".name", "is missing")
 		case seen[q.Name]:
-			fs.Add(at+".name", fmt.Sprintf("%q stands there twice", q.Name))
+			fs.Add(at+".name", fmt.Sprintf("%q occurs twice", q.Name))
 		case spec != nil:
 			if why := spec.Judge(q.Name, q.Value); why != "" {
 				fs.Add(at+".value", why)
@@ -170,7 +178,8 @@ func (p *Profile) Check(spec *Spec, known []string) model.Faults {
 		seen[q.Name] = true
 	}
 	for path, n := range map[string]model.Millis{
-		"keepalive.failed": p.KeepAlive.Failed, "keepalive.killed": p.KeepAlive.Killed, "timeout": p.Timeout, "deprovisionTimeout": p.DeprovisionTimeout,
+		"keepalive.failed": p.KeepAlive.Failed, "keepalive.killed": p.KeepAlive.Killed,
+		"timeout": p.Timeout, "deprovisionTimeout": p.DeprovisionTimeout,
 	} {
 		if n < 0 {
 			fs.Add(path, "must not be negative")

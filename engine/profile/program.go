@@ -133,7 +133,10 @@ func (p *Program) Check() model.Faults {
 		}
 	}
 	if n := p.text(); n > maxText {
-		fs.Add("steps", fmt.Sprintf("their scripts and files are %d bytes together, and may be %d: let the nodes fetch what is large", n, maxText))
+		fs.Add(
+			"steps",
+			fmt.Sprintf("their scripts and files have %d bytes in total, but at most %d are allowed: let the nodes fetch large files", n, maxText),
+		)
 	}
 	sortFaults(fs)
 	return fs

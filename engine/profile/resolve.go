@@ -44,9 +44,9 @@ func (l Levels) Get(key string) string {
 	return ""
 }
 
-// Final returns the properties of a run: those of the profile, overridden by the levels. The
-// result ignored lists the overrides of locked properties, which have no effect. Unknown
-// properties are passed on.
+// Final returns the properties of a run: those of the profile, overridden by the settings in l.
+// Properties that the profile lacks are added. A locked property keeps its value; ignored lists the
+// locked properties that l would have changed.
 func (p *Profile) Final(l Levels) (final []Property, ignored []string) {
 	final = slices.Clone(p.Provisioner.Properties)
 	for _, level := range l {
@@ -78,8 +78,8 @@ func Values(properties []Property) map[string]string {
 	return out
 }
 
-// Settings are the settings of a level: of a program; if Program is "", of the tenant; and if
-// Tenant is "" too, of the system.
+// Settings are the settings of one level. They are a program's, or the tenant's if Program is
+// "", or the system's if Tenant is "" too.
 type Settings struct {
 	Tenant     string            `json:"tenant,omitempty"`
 	Program    string            `json:"program,omitempty"`
@@ -101,8 +101,9 @@ func Assigned(tenant string, properties map[string]string) (owner, name string, 
 	return r.Tenant(tenant), r.Name, true
 }
 
-// CheckSettings returns the faults of settings by themselves. If system is set, they are the
-// system's and can name only system profiles.
+// CheckSettings returns the faults that can be found in settings without the state: it does not
+// check that the profile exists. If system is true, the settings are the system's and can name
+// only system profiles.
 func CheckSettings(properties map[string]string, system bool) model.Faults {
 	var fs model.Faults
 	if s := properties[ProfileKey]; s != "" {
@@ -110,7 +111,10 @@ func CheckSettings(properties map[string]string, system bool) model.Faults {
 		case err != nil:
 			fs.Add("properties."+ProfileKey, err.Error())
 		case system && r.Scope != System:
-			fs.Add("properties."+ProfileKey, fmt.Sprintf("%s is a tenant's profile: the system's preferences name those of the system, %s:%s", r, System, r.Name))
+			fs.Add(
+				"properties."+ProfileKey,
+				fmt.Sprintf("%s is a tenant's profile: the system's preferences name those of the system, %s:%s", r, System, r.Name),
+			)
 		}
 	}
 	for _, key := range []string{RunsKey, LaunchingKey} {

@@ -119,7 +119,7 @@ type RunOrphan struct {
 	// Retry is another attempt to tear it down.
 	Retry *RunTask `json:"retry,omitempty"`
 	// ClearedAt is when it was seen to be gone or removed from the list, in Unix milliseconds;
-	// 0: it is on the list. Cleared says which of the two, by whom, and why.
+	// 0: it is on the list. Cleared records which of the two it was, by whom, and why.
 	ClearedAt int64  `json:"clearedAt,omitempty"`
 	Cleared   string `json:"cleared,omitempty"`
 }

@@ -146,8 +146,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestStopWhileProvisioning: in each state of the provisioning a stop ends it, and
-// what it made is torn down, whatever the provisioner answers afterwards.
+// TestStopWhileProvisioning checks that a stop ends the provisioning in each of its states, and that
+// the cluster is torn down, whatever the provisioner answers afterwards.
 func TestStopWhileProvisioning(t *testing.T) {
 	for i, events := range [][]Event{{}, {gave}, {gave, up}, {gave, {Kind: Saw, Seen: SeenFailed}}, {gave, {Kind: Saw, Seen: SeenDeleting}}} {
 		r := after(t, after(t, newRun(), events...), Event{Kind: Stop, Actor: "me", Keep: true})

@@ -9,7 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// What happens to a run that is due while earlier runs of its schedule have not ended.
+// The rules for a run that is due while earlier runs of its schedule have not ended.
 const (
 	Allow   = "allow"   // it begins concurrently
 	Skip    = "skip"    // it does not begin
@@ -17,7 +17,7 @@ const (
 	Replace = "replace" // the oldest is stopped, and it begins after that has ended
 )
 
-// What happens to runs that were due while no leader could start them.
+// The rules for runs that were due while no leader could start them.
 const (
 	CatchNone   = "none"
 	CatchLatest = "latest"

@@ -135,7 +135,13 @@ const (
 
 func nodes(usual int) PropertySpec {
 	one, most := 1, model.MaxClusterSize
-	return PropertySpec{Name: PropNodes, Label: "Nodes", Description: "How many nodes the cluster has", Widget: Number, Attributes: WidgetAttributes{Default: usual, Min: &one, Max: &most}}
+	return PropertySpec{
+		Name:        PropNodes,
+		Label:       "Nodes",
+		Description: "How many nodes the cluster has",
+		Widget:      Number,
+		Attributes:  WidgetAttributes{Default: usual, Min: &one, Max: &most},
+	}
 }
 
 // PlainNodes is the name of the definitions that clusters of plain nodes are made from.
@@ -174,14 +180,31 @@ func ClusterSpec(templates []string) Spec {
 	box := func(name, label, description string) PropertySpec {
 		return PropertySpec{Name: name, Label: label, Description: description, Widget: Textbox}
 	}
-	tpl := PropertySpec{Name: PropTemplate, Label: "Template", Description: "The cluster template", Widget: Select, Attributes: WidgetAttributes{Values: templates}, Required: true}
+	tpl := PropertySpec{
+		Name:        PropTemplate,
+		Label:       "Template",
+		Description: "The cluster template",
+		Widget:      Select,
+		Attributes:  WidgetAttributes{Values: templates},
+		Required:    true,
+	}
 	return Spec{
 		Name: "cluster", Label: "Cluster", Description: "A cluster of its own for each run, made from a cluster template",
 		Groups: []Group{
-			{Label: "Cluster", Properties: []PropertySpec{tpl, nodes(1), box("services", "Services", "Names with commas between; empty: the template's"),
-				{Name: PropConfig, Label: "Configuration", Description: "A JSON object, merged over the template's", Widget: Textarea}}},
-			{Label: "Nodes", Properties: []PropertySpec{box("provider", "Provider", "Empty: the template's"), box("hardwaretype", "Hardware type", "Empty: the solver chooses"),
-				box("imagetype", "Image type", "Empty: the solver chooses"), box("dnsSuffix", "Domain", "Of the nodes' names")}},
+			{
+				Label: "Cluster",
+				Properties: []PropertySpec{tpl, nodes(1), box("services", "Services", "Names with commas between; empty: the template's"),
+					{Name: PropConfig, Label: "Configuration", Description: "A JSON object, merged over the template's", Widget: Textarea}},
+			},
+			{
+				Label: "Nodes",
+				Properties: []PropertySpec{
+					box("provider", "Provider", "Empty: the template's"),
+					box("hardwaretype", "Hardware type", "Empty: the solver chooses"),
+					box("imagetype", "Image type", "Empty: the solver chooses"),
+					box("dnsSuffix", "Domain", "Of the nodes' names"),
+				},
+			},
 		},
 	}
 }
@@ -202,7 +225,13 @@ func PluginSpec(t model.PluginType) Spec {
 		g := Group{Label: scope.label}
 		for _, name := range slices.Sorted(maps.Keys(scope.set.Fields)) {
 			f := scope.set.Fields[name]
-			p := PropertySpec{Name: PropField + name, Label: f.Label, Description: f.Tip, Widget: Textbox, Attributes: WidgetAttributes{Default: f.Default}}
+			p := PropertySpec{
+				Name:        PropField + name,
+				Label:       f.Label,
+				Description: f.Tip,
+				Widget:      Textbox,
+				Attributes:  WidgetAttributes{Default: f.Default},
+			}
 			switch {
 			case f.Secret():
 				p.Widget = "securekey-text"

@@ -130,8 +130,8 @@ func (t RunTask) orphan(why string) (RunTask, notice) {
 	return t, orphaned
 }
 
-// Returned: the provisioner answered the request for a cluster. If ok is false, it returned
-// none.
+// Returned takes note of the provisioner's answer to the request for a cluster. If ok is false,
+// it returned none.
 func (t RunTask) Returned(ok bool) (RunTask, notice) {
 	if t.Type != Provision || t.Status != RequestingCreate {
 		return t, quiet
@@ -142,7 +142,7 @@ func (t RunTask) Returned(ok bool) (RunTask, notice) {
 	return t.to(PollingCreate), quiet
 }
 
-// Requested: the provisioner accepted the request to delete.
+// Requested takes note that the provisioner accepted the request to delete.
 func (t RunTask) Requested() (RunTask, notice) {
 	if t.Status != RequestingDelete {
 		return t, quiet
@@ -158,8 +158,8 @@ func (t RunTask) because() string {
 	return ": " + t.Why
 }
 
-// Saw: the provisioner reported a cluster's status. The argument why is its reason for a
-// failure.
+// Saw takes note of the status that the provisioner reported of a cluster. The argument why is
+// its reason for a failure.
 func (t RunTask) Saw(s Seen, why string, now int64, l taskLimits) (RunTask, notice) {
 	if t.Type == Deprovision {
 		return t.sawDeprovision(s)
@@ -231,7 +231,7 @@ func (t RunTask) unchanged() RunTask {
 	return t
 }
 
-// Initialized: the cluster is ready for use.
+// Initialized takes note that the cluster is ready for use.
 func (t RunTask) Initialized() (RunTask, notice) {
 	if t.Type != Provision || t.Status != Initializing {
 		return t, quiet
@@ -239,7 +239,7 @@ func (t RunTask) Initialized() (RunTask, notice) {
 	return t.to(Created), provisioned
 }
 
-// Failed: a call failed. A retryable call is tried again, up to the task's limits.
+// Failed takes note of a call that failed. A retryable call is tried again, up to the task's limits.
 func (t RunTask) Failed(why string, retryable bool, now int64, l taskLimits) (RunTask, notice) {
 	if t.Status.Over() {
 		return t, quiet
@@ -258,7 +258,7 @@ func (t RunTask) Failed(why string, retryable bool, now int64, l taskLimits) (Ru
 	return t, orphaned
 }
 
-// Overdue: a task has exceeded its time limit and ends.
+// Overdue ends a task that has exceeded its time limit.
 func (t RunTask) Overdue(now int64, l taskLimits) (RunTask, notice) {
 	if t.Status.Over() || !t.expired(now, l) {
 		return t, quiet

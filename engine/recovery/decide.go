@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // Input is the state of a cluster that a decision is based on. Decide does not change it.
@@ -110,6 +111,8 @@ func Decide(s Input) Decision {
 				why, until = d.mayNotReplace()
 			} else if h.Machine == model.MachineGone {
 				why = "its machine is gone, and the template's recovery replaces none"
+			} else if half := d.halfMade(n, services); len(half) > 0 {
+				why = fmt.Sprintf("%s cannot be started, as an operation left it half made: repeat the operation, or replace the node", words.And(half))
 			} else {
 				services = Restarts(d.services(n, services))
 				why, until = d.waitsFor(n, h, services)
@@ -132,11 +135,31 @@ func Decide(s Input) Decision {
 	return d.out
 }
 
-// failing returns the services of a node that recovery takes care of.
+// failing returns the failing services of a node that recovery may restart.
 func (d *decider) failing(n *model.Node, h *model.NodeHealth) []string {
 	return slices.DeleteFunc(h.Failing(), func(s string) bool {
 		def, ok := d.Cluster.Definitions[s]
 		return !ok || !def.Runs() || h.Paused[s] != "" || !slices.Contains(n.Staying(), s)
+	})
+}
+
+// halfMade returns those services of a node that a restart cannot repair, because what comes
+// before their START was not done to the end.
+func (d *decider) halfMade(n *model.Node, services []string) []string {
+	return slices.DeleteFunc(slices.Clone(services), func(s string) bool {
+		def, mark := d.Cluster.Definitions[s], n.Marks[s]
+		_, configures := def.Provisioner.Actions[model.Configure.Key()]
+		_, initializes := def.Provisioner.Actions[model.Initialize.Key()]
+		initialized := mark.Initialized || !initializes
+		switch n.States[s] {
+		case model.Start.String(), model.Start.String() + "?", model.Stop.String(), model.Stop.String() + "?", model.Initialize.String():
+			return true
+		case model.Configure.String(), model.Configure.String() + "?":
+			return initialized
+		case model.Install.String():
+			return initialized && !configures
+		}
+		return false
 	})
 }
 
@@ -228,7 +251,7 @@ func (d *decider) dependencies(service string) []string {
 	return out
 }
 
-// services returns what Restarts wants to know of a node's services.
+// services returns the input of Restarts: a node's services that run or fail, and are not paused.
 func (d *decider) services(n *model.Node, failing []string) []Service {
 	h := d.Health[n.ID]
 	var out []Service

@@ -129,7 +129,16 @@ func (w *world) build(on []bool) *built {
 			if !offered[at] {
 				continue
 			}
-			k := kind{allowed: carries[at], forced: forced, bare: len(anyway) > 0, rank: at, base: w.worthOf(anyway), hw: p.hw, img: p.img, room: caps.left(p.hw, anyway)}
+			k := kind{
+				allowed: carries[at],
+				forced:  forced,
+				bare:    len(anyway) > 0,
+				rank:    at,
+				base:    w.worthOf(anyway),
+				hw:      p.hw,
+				img:     p.img,
+				room:    caps.left(p.hw, anyway),
+			}
 			if b.gone >= 0 {
 				k.allowed.drop(b.gone)
 			}
@@ -259,7 +268,11 @@ type rooms struct {
 // capacity scales resources so that all sums are exact. A service's resources count only if their
 // rule is on.
 func (w *world) capacity(b *built, itemOf map[string]int, each func(ruleKind, func(*rule))) *rooms {
-	c := &rooms{need: make([][dimensions]int64, len(b.items)), alone: map[string][dimensions]int64{}, room: make([][dimensions]int64, len(w.hardware))}
+	c := &rooms{
+		need:  make([][dimensions]int64, len(b.items)),
+		alone: map[string][dimensions]int64{},
+		room:  make([][dimensions]int64, len(w.hardware)),
+	}
 	var names []string
 	each(ruleResources, func(r *rule) { names = append(names, r.service) })
 	for d := range dimensions {
@@ -306,7 +319,16 @@ func (c *rooms) left(hw int, services []string) [dimensions]int64 {
 }
 
 // addExisting adds the class of a group of equal existing nodes.
-func (w *world) addExisting(b *built, g *group, carries []set, itemOf map[string]int, caps *rooms, touches bool, on []bool, addClass func(*class, []string, *group)) {
+func (w *world) addExisting(
+	b *built,
+	g *group,
+	carries []set,
+	itemOf map[string]int,
+	caps *rooms,
+	touches bool,
+	on []bool,
+	addClass func(*class, []string, *group),
+) {
 	at := slices.IndexFunc(b.pairs, func(p pair) bool { return w.hardware[p.hw].name == g.hw && w.images[p.img] == g.img })
 	p := b.pairs[at]
 	k := kind{rank: at, hw: p.hw, img: p.img}
@@ -337,24 +359,24 @@ func (w *world) addExisting(b *built, g *group, carries []set, itemOf map[string
 		if i == b.gone {
 			continue
 		}
-		old, new := 0, 0
+		existing, added := 0, 0
 		for _, s := range members {
 			here := slices.Contains(g.services, s)
 			if !w.adding[s] {
-				old++
+				existing++
 				if !here && held.has(i) {
 					possible = false // existing services that must share the node do not, and they cannot move
 				}
 			} else if !here {
-				new++
+				added++
 			}
 		}
 		switch {
 		case held.has(i):
 			k.forced.add(i)
 			k.allowed.add(i)
-			untouched = untouched && new == 0
-		case old == 0:
+			untouched = untouched && added == 0
+		case existing == 0:
 			k.allowed.add(i)
 		}
 	}
@@ -368,7 +390,8 @@ func (w *world) addExisting(b *built, g *group, carries []set, itemOf map[string
 			if !on[i] {
 				continue
 			}
-			possible = possible && (r.kind != ruleCompatHardware || slices.Contains(r.set, g.hw)) && (r.kind != ruleCompatImage || slices.Contains(r.set, g.img))
+			possible = possible && (r.kind != ruleCompatHardware || slices.Contains(r.set, g.hw)) &&
+				(r.kind != ruleCompatImage || slices.Contains(r.set, g.img))
 		}
 	}
 	c := &class{nodes: g.count}

@@ -90,12 +90,12 @@ func (r *program) prove(y []float64, scale float64) *proof {
 		if c.nodes == 0 {
 			continue
 		}
-		best, any := int64(0), false
+		best, found := int64(0), false
 		if c.listed != nil {
 			for id := range r.cols {
 				if r.cols[id].class == ci && !restricted(id) {
-					if w := q.worth(p, &r.cols[id]); !any || w > best {
-						best, any = w, true
+					if w := q.worth(p, &r.cols[id]); !found || w > best {
+						best, found = w, true
 					}
 				}
 			}
@@ -106,7 +106,7 @@ func (r *program) prove(y []float64, scale float64) *proof {
 					base += yg * c.kinds[ki].cost[n]
 				}
 				above := int64(minWeight)
-				if any {
+				if found {
 					above = best - base
 				}
 				s, ok := r.heaviest(ci, ki, q.items, above, func(s *set) bool {
@@ -119,14 +119,14 @@ func (r *program) prove(y []float64, scale float64) *proof {
 				if ok {
 					w := base
 					s.each(func(i int) bool { w += q.items[i]; return true })
-					best, any = w, true
+					best, found = w, true
 				}
 			}
 		}
 		// Every greater multiplier is valid too; the simplex's own is the best for the columns that
 		// are counted exactly.
 		own := int64(math.Round(-y[k+ci] * scale))
-		if !any || own > best {
+		if !found || own > best {
 			best = own
 		}
 		q.mu[ci] = best

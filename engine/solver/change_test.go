@@ -63,10 +63,12 @@ func TestOtherChanges(t *testing.T) {
 		return solver.Solve(context.Background(), in)
 	}
 	a, err := solve(solver.Change{Kind: solver.RemoveServices, Services: []string{"b"}})
-	if err != nil || len(a.Changed) != 2 || !slices.Equal(a.Changed[0].Remove, []string{"b"}) || !slices.Equal(a.Services, []string{"a", "base"}) {
+	if err != nil || len(a.Changed) != 2 || !slices.Equal(a.Changed[0].Remove, []string{"b"}) ||
+		!slices.Equal(a.Services, []string{"a", "base"}) {
 		t.Errorf("removing b: %+v, %v", a, err)
 	}
-	if a, err = solve(solver.Change{Kind: solver.Shrink, Victims: []string{"y"}}); err != nil || !slices.Equal(a.Removed, []string{"y"}) || a.Layout.Nodes() != 2 {
+	a, err = solve(solver.Change{Kind: solver.Shrink, Victims: []string{"y"}})
+	if err != nil || !slices.Equal(a.Removed, []string{"y"}) || a.Layout.Nodes() != 2 {
 		t.Errorf("removing node y: %+v, %v", a, err)
 	}
 	if _, err = solve(solver.Change{Kind: solver.Shrink, Victims: []string{"x", "q"}}); err == nil {
@@ -75,7 +77,8 @@ func TestOtherChanges(t *testing.T) {
 	if a, err = solve(solver.Change{Kind: solver.Shrink, Nodes: 1}); err != nil || !slices.Equal(a.Removed, []string{"z"}) {
 		t.Errorf("shrinking by one: %+v, %v", a, err)
 	}
-	if a, err = solve(solver.Change{Kind: solver.Replace, Victims: []string{"y"}}); err != nil || !same(a.Layout, layoutOf(in.Existing)) || a.New.Nodes() != 1 || !slices.Equal(a.Removed, []string{"y"}) {
+	a, err = solve(solver.Change{Kind: solver.Replace, Victims: []string{"y"}})
+	if err != nil || !same(a.Layout, layoutOf(in.Existing)) || a.New.Nodes() != 1 || !slices.Equal(a.Removed, []string{"y"}) {
 		t.Errorf("replacing y: %+v, %v", a, err)
 	}
 	if a, err = solve(solver.Change{Kind: solver.Retemplate}); err != nil || !same(a.Layout, layoutOf(in.Existing)) || len(a.Changed) > 0 {
@@ -83,16 +86,19 @@ func TestOtherChanges(t *testing.T) {
 	}
 	in.Template.Constraints.Services["b"] = model.ServiceConstraint{Quantities: model.Quantities{Max: whole(1)}}
 	var u *solver.Unsolvable
-	if _, err = solve(solver.Change{Kind: solver.Retemplate}); !errors.As(err, &u) || len(u.Conflict) != 1 || u.Conflict[0].Path != "constraints.services.b.quantities.max" {
+	_, err = solve(solver.Change{Kind: solver.Retemplate})
+	if !errors.As(err, &u) || len(u.Conflict) != 1 || u.Conflict[0].Path != "constraints.services.b.quantities.max" {
 		t.Errorf("a template that does not fit: %v", err)
 	}
 	in.Template.Constraints.Services["b"] = model.ServiceConstraint{}
 	in.Template.Constraints.Services["c"] = model.ServiceConstraint{Quantities: model.Quantities{Min: whole(4)}}
 	in.Services["c"] = model.Service{Base: model.Base{Name: "c"}}
-	if _, err = solve(solver.Change{Kind: solver.AddServices, Services: []string{"c"}}); !errors.As(err, &u) || !slices.Contains(u.Hints, "with 1 new node instead of 0 it has a solution") {
+	_, err = solve(solver.Change{Kind: solver.AddServices, Services: []string{"c"}})
+	if !errors.As(err, &u) || !slices.Contains(u.Hints, "with 1 new node instead of 0 it has a solution") {
 		t.Errorf("a service that needs a fourth node: %v", err)
 	}
-	if a, err = solve(solver.Change{Kind: solver.AddServices, Services: []string{"c"}, Nodes: 1}); err != nil || a.New.Nodes() != 1 || len(a.Changed) != 3 {
+	a, err = solve(solver.Change{Kind: solver.AddServices, Services: []string{"c"}, Nodes: 1})
+	if err != nil || a.New.Nodes() != 1 || len(a.Changed) != 3 {
 		t.Errorf("with a fourth node: %+v, %v", a, err)
 	}
 }

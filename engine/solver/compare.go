@@ -68,7 +68,13 @@ func (w *world) costByHardware(must bool) bool {
 	for _, p := range w.usable() {
 		m := &w.hardware[p.hw]
 		if m.cost == nil && must {
-			w.fault("comparator", "comparator %q needs a cost for every usable hardware type, and %s has none for provider %s: add \"cost\" to its providermap", ComparatorCost, m.name, w.provider)
+			w.fault(
+				"comparator",
+				"comparator %q needs a cost for every usable hardware type, and %s has none for provider %s: add \"cost\" to its providermap",
+				ComparatorCost,
+				m.name,
+				w.provider,
+			)
 		}
 		costs[p] = m.cost
 	}
@@ -122,7 +128,13 @@ func (w *world) checkRanking() {
 		}
 		c, ok := decimal(k.Cost)
 		if !ok || c.Sign() < 0 {
-			w.fault(at, "its plugin says that a node of %s with %s costs %q: a cost is a decimal number from 0 on", k.HardwareType, k.ImageType, k.Cost)
+			w.fault(
+				at,
+				"its plugin says that a node of %s with %s costs %q: a cost is a decimal number from 0 on",
+				k.HardwareType,
+				k.ImageType,
+				k.Cost,
+			)
 			continue
 		}
 		h := slices.IndexFunc(w.hardware, func(m machine) bool { return m.name == k.HardwareType })

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/testing/conformance/layoutcase"
 	"github.com/coopr/coopr/testing/original"
@@ -49,7 +50,7 @@ func definitions(t testing.TB, dir string) model.Set {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := model.Decode(kind, b)
+			d, err := decode.Definition(kind, b)
 			if err != nil {
 				t.Fatalf("%s: %v", f, err)
 			}

@@ -9,9 +9,10 @@ type alternative struct {
 	totals []int64
 }
 
-// enumerate passes the solutions of p to take, the preferred one first, until take returns true.
-// Each refused solution splits its part of the space by the first column in which another solution
-// could differ from it, so that no solution is passed twice and none is missed.
+// enumerate calls take with the solutions of p, in order of preference, until take returns true.
+// When take refuses a solution, enumerate splits the rest of that solution's part of the search
+// space by the first column that differs from the solution. The new parts do not overlap and miss
+// nothing, so take gets every solution once.
 func enumerate(p *problem, m *meter, compare func(a, b *column) int, take func([]counted) bool) verdict {
 	first, totals, v := preferred(p, m, nil, compare)
 	if v != yes {

@@ -215,7 +215,8 @@ func (o *operationOracle) valid(nodes []oracleNode) bool {
 		plain[i] = n.ExistingNode
 		if in.Change.Kind == solver.Retemplate {
 			c := t.Compatibility
-			if len(c.HardwareTypes) > 0 && !slices.Contains(c.HardwareTypes, n.HardwareType) || len(c.ImageTypes) > 0 && !slices.Contains(c.ImageTypes, n.ImageType) {
+			if len(c.HardwareTypes) > 0 && !slices.Contains(c.HardwareTypes, n.HardwareType) ||
+				len(c.ImageTypes) > 0 && !slices.Contains(c.ImageTypes, n.ImageType) {
 				return false
 			}
 		}
@@ -238,9 +239,11 @@ func (o *operationOracle) valid(nodes []oracleNode) bool {
 	}
 	layout := layoutOf(plain)
 	services := slices.DeleteFunc(slices.Clone(o.services), func(s string) bool {
-		return slices.Contains(o.optional, s) && !slices.ContainsFunc(plain, func(n solver.ExistingNode) bool { return slices.Contains(n.Services, s) })
+		return slices.Contains(o.optional, s) &&
+			!slices.ContainsFunc(plain, func(n solver.ExistingNode) bool { return slices.Contains(n.Services, s) })
 	})
-	if layoutcase.Broken(t, services, layout, false) != nil || slices.ContainsFunc(in.Exclude, func(x model.Layout) bool { return same(x, layout) }) {
+	if layoutcase.Broken(t, services, layout, false) != nil ||
+		slices.ContainsFunc(in.Exclude, func(x model.Layout) bool { return same(x, layout) }) {
 		return false
 	}
 	return o.spread(nodes, "zone", in.Zones, func(n *oracleNode) *string { return &n.Zone }) &&

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/testing/conformance/layoutcase"
 )
@@ -158,7 +159,7 @@ func FuzzSolve(f *testing.F) {
 		"{hardwaretypes: [h1]}}\n"), uint8(6), uint8(15), uint8(4))
 	f.Fuzz(func(t *testing.T, template []byte, nodes, services, change uint8) {
 		in := solver.Input{Provider: "p", Nodes: int(nodes), Budget: 200_000, Services: map[string]model.Service{}, Zones: []string{"x", "y"}}
-		if d, err := model.Decode(model.KindClusterTemplate, template); err == nil {
+		if d, err := decode.Definition(model.KindClusterTemplate, template); err == nil {
 			in.Template = *d.Value.(*model.ClusterTemplate)
 		} else if json.Unmarshal(template, &in.Template) != nil {
 			return

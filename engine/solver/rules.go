@@ -55,7 +55,12 @@ func (w *world) collect() {
 	}
 	if s := t.Constraints.Size; s != nil {
 		if s.Min != nil && *s.Min > 0 {
-			add(ruleSizeMin, "constraints.size.min", fmt.Sprintf("the cluster must have at least %s", nodesWord(int(*s.Min))), rule{n: int64(*s.Min)})
+			add(
+				ruleSizeMin,
+				"constraints.size.min",
+				fmt.Sprintf("the cluster must have at least %s", nodesWord(int(*s.Min))),
+				rule{n: int64(*s.Min)},
+			)
 		}
 		if s.Max != nil {
 			add(ruleSizeMax, "constraints.size.max", fmt.Sprintf("the cluster must have at most %s", nodesWord(int(*s.Max))), rule{n: int64(*s.Max)})
@@ -75,7 +80,12 @@ func (w *world) collect() {
 	}
 	for i, set := range t.Constraints.Layout.MustCoexist {
 		if here := w.present(set); len(here) > 1 {
-			add(ruleMust, fmt.Sprintf("constraints.layout.mustcoexist[%d]", i), "nodes with one of "+words.And(here)+" must have all of them", rule{set: here})
+			add(
+				ruleMust,
+				fmt.Sprintf("constraints.layout.mustcoexist[%d]", i),
+				"nodes with one of "+words.And(here)+" must have all of them",
+				rule{set: here},
+			)
 		}
 	}
 	for i, set := range t.Constraints.Layout.CantCoexist {
@@ -123,13 +133,23 @@ func (w *world) collectService(s string, c *model.ServiceConstraint, add func(ru
 	}
 	q := &c.Quantities
 	if q.Min != nil && *q.Min > 0 {
-		add(ruleMin, at+".quantities.min", fmt.Sprintf("%s must be on at least %s", s, nodesWord(int(*q.Min))), rule{service: s, n: int64(*q.Min)})
+		add(
+			ruleMin,
+			at+".quantities.min",
+			fmt.Sprintf("%s must be on at least %s", s, nodesWord(int(*q.Min))),
+			rule{service: s, n: int64(*q.Min)},
+		)
 	}
 	if q.Max != nil {
 		add(ruleMax, at+".quantities.max", fmt.Sprintf("%s must be on at most %s", s, nodesWord(int(*q.Max))), rule{service: s, n: int64(*q.Max)})
 	}
 	if q.Step != nil && *q.Step > 1 {
-		add(ruleStep, at+".quantities.step", fmt.Sprintf("the number of nodes with %s must be a multiple of %d", s, *q.Step), rule{service: s, n: int64(*q.Step)})
+		add(
+			ruleStep,
+			at+".quantities.step",
+			fmt.Sprintf("the number of nodes with %s must be a multiple of %d", s, *q.Step),
+			rule{service: s, n: int64(*q.Step)},
+		)
 	}
 	if q.Odd {
 		add(ruleOdd, at+".quantities.odd", fmt.Sprintf("the number of nodes with %s must be odd", s), rule{service: s})
@@ -137,11 +157,21 @@ func (w *world) collectService(s string, c *model.ServiceConstraint, add func(ru
 	if q.Ratio != nil {
 		if r := w.ratio(at+".quantities.ratio.min", string(q.Ratio.Min)); r != nil && r.Sign() > 0 {
 			n := ceilOf(r, w.nodes)
-			add(ruleMin, at+".quantities.ratio.min", fmt.Sprintf("%s must be on at least a share of %s of the nodes (%d of %d)", s, q.Ratio.Min, n, w.nodes), rule{service: s, n: n})
+			add(
+				ruleMin,
+				at+".quantities.ratio.min",
+				fmt.Sprintf("%s must be on at least a share of %s of the nodes (%d of %d)", s, q.Ratio.Min, n, w.nodes),
+				rule{service: s, n: n},
+			)
 		}
 		if r := w.ratio(at+".quantities.ratio.max", string(q.Ratio.Max)); r != nil {
 			n := floorOf(r, w.nodes)
-			add(ruleMax, at+".quantities.ratio.max", fmt.Sprintf("%s must be on at most a share of %s of the nodes (%d of %d)", s, q.Ratio.Max, n, w.nodes), rule{service: s, n: n})
+			add(
+				ruleMax,
+				at+".quantities.ratio.max",
+				fmt.Sprintf("%s must be on at most a share of %s of the nodes (%d of %d)", s, q.Ratio.Max, n, w.nodes),
+				rule{service: s, n: n},
+			)
 		}
 	}
 	for i, r := range c.Requires {

@@ -38,7 +38,8 @@ type culling struct {
 	found   *solution
 }
 
-// choose continues the search with the node at position i.
+// choose decides whether the node at position i of the order is removed, and then decides on the
+// nodes after it.
 func (c *culling) choose(i int) verdict {
 	r := c.program
 	if int64(len(c.removed)) == c.world.shrink {

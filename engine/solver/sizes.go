@@ -30,7 +30,8 @@ type SizeRange struct {
 	// Cost is the cost of the first and the last size; nil if a hardware type of the layout has no
 	// cost.
 	Cost *SizeCost `json:"cost,omitempty"`
-	// Conflict lists the constraints that contradict each other, in the words for the first size.
+	// Conflict lists the constraints that contradict each other. They are the same for every size
+	// of the range; numbers in their texts are those of the first size.
 	Conflict []Constraint `json:"conflict,omitempty"`
 	// Minimal is false if some of Conflict may not matter.
 	Minimal bool `json:"minimal,omitempty"`

@@ -64,8 +64,24 @@ func (w *world) checkTypes() {
 	for _, m := range w.hardware {
 		offeredHW = append(offeredHW, m.name)
 	}
-	w.wantedHW = w.checkType("hardware", "hardwaretype", in.HardwareType, in.Template.Defaults.HardwareType, in.Template.Compatibility.HardwareTypes, offeredHW, knownHW)
-	w.wantedImg = w.checkType("image", "imagetype", in.ImageType, in.Template.Defaults.ImageType, in.Template.Compatibility.ImageTypes, w.images, knownImg)
+	w.wantedHW = w.checkType(
+		"hardware",
+		"hardwaretype",
+		in.HardwareType,
+		in.Template.Defaults.HardwareType,
+		in.Template.Compatibility.HardwareTypes,
+		offeredHW,
+		knownHW,
+	)
+	w.wantedImg = w.checkType(
+		"image",
+		"imagetype",
+		in.ImageType,
+		in.Template.Defaults.ImageType,
+		in.Template.Compatibility.ImageTypes,
+		w.images,
+		knownImg,
+	)
 }
 
 // checkType returns the requested or default type, or "" if there is neither. It records a fault if
@@ -85,7 +101,14 @@ func (w *world) checkType(word, path, asked, standard string, compatible, offere
 		case !slices.Contains(offered, asked):
 			w.fault(path, "%s type %s has no entry for provider %s: add one to its providermap, or choose another type", word, asked, w.provider)
 		case len(compatible) > 0 && !slices.Contains(compatible, asked):
-			w.fault(path, "%s type %s is not compatible with template %s: add it to compatibility.%stypes, or choose another type", word, asked, t, word)
+			w.fault(
+				path,
+				"%s type %s is not compatible with template %s: add it to compatibility.%stypes, or choose another type",
+				word,
+				asked,
+				t,
+				word,
+			)
 		}
 		return asked
 	}

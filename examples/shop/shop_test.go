@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/engine/operation"
 )
 
@@ -28,7 +29,7 @@ func definitions(t *testing.T) model.Set {
 		if err != nil {
 			return err
 		}
-		defs, err := model.Classify(path, b)
+		defs, err := decode.Classify(path, b)
 		for _, d := range defs {
 			set.Add(d)
 		}

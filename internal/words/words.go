@@ -1,5 +1,5 @@
-// Package words forms the phrases that messages share: lists, counts, and suggestions
-// for misspelt names.
+// Package words forms the phrases that messages share: lists, counts, short forms, and
+// suggestions for misspelt names.
 package words
 
 import (
@@ -45,6 +45,37 @@ func Nearest(name string, known []string) string {
 		}
 	}
 	return best
+}
+
+// DidYouMean returns `: did you mean "x"?` for the nearest known name, or "".
+func DidYouMean(name string, known []string) string {
+	if near := Nearest(name, known); near != "" {
+		return fmt.Sprintf(": did you mean %q?", near)
+	}
+	return ""
+}
+
+// DidYouMeanOrOneOf returns what DidYouMean does, or else a few of the known names.
+func DidYouMeanOrOneOf(name string, known []string) string {
+	if hint := DidYouMean(name, known); hint != "" {
+		return hint
+	}
+	if len(known) == 0 {
+		return ""
+	}
+	const show = 6
+	if len(known) > show {
+		return fmt.Sprintf(" (%s, … are)", strings.Join(known[:show], ", "))
+	}
+	return fmt.Sprintf(" (%s are)", strings.Join(known, ", "))
+}
+
+// Shorten returns a text for a message: the beginning of one that has more than 40 bytes.
+func Shorten(s string) string {
+	if len(s) <= 40 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:37], "") + "…"
 }
 
 // Near reports whether at most n edits turn one name into the other.

@@ -1,6 +1,9 @@
 package words
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestLists(t *testing.T) {
 	for _, c := range []struct {
@@ -45,6 +48,41 @@ func TestNear(t *testing.T) {
 	} {
 		if got := Near(c.a, c.b, c.n); got != c.want {
 			t.Errorf("Near(%q, %q, %d) = %t", c.a, c.b, c.n, got)
+		}
+	}
+}
+
+func TestDidYouMean(t *testing.T) {
+	known := []string{"web", "mysql"}
+	many := []string{"a", "b", "c", "d", "e", "f", "g"}
+	for _, c := range []struct {
+		name       string
+		known      []string
+		near, some string
+	}{
+		{"mysqll", known, `: did you mean "mysql"?`, `: did you mean "mysql"?`},
+		{"haproxy", known, "", " (web, mysql are)"},
+		{"haproxy", nil, "", ""},
+		{"haproxy", many, "", " (a, b, c, d, e, f, … are)"},
+	} {
+		if got := DidYouMean(c.name, c.known); got != c.near {
+			t.Errorf("DidYouMean(%q, %q): %q", c.name, c.known, got)
+		}
+		if got := DidYouMeanOrOneOf(c.name, c.known); got != c.some {
+			t.Errorf("DidYouMeanOrOneOf(%q, %q): %q", c.name, c.known, got)
+		}
+	}
+}
+
+func TestShorten(t *testing.T) {
+	forty := strings.Repeat("a", 40)
+	for _, c := range []struct{ text, want string }{
+		{forty, forty},
+		{forty + "b", forty[:37] + "…"},
+		{forty[:36] + "ä" + forty, forty[:36] + "…"},
+	} {
+		if got := Shorten(c.text); got != c.want {
+			t.Errorf("Shorten(%q): %q", c.text, got)
 		}
 	}
 }

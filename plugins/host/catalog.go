@@ -100,7 +100,7 @@ func (h *Host) scan(ask bool) (more bool) {
 		f.checked.Store(time.Now().UnixNano())
 		seen[path] = f
 		if isDescriptor(path) {
-			h.readDescriptor(f)
+			h.readDescriptor(f, want[path])
 			continue
 		}
 		if !ask && cache.Sums[path].ID != id {
@@ -275,7 +275,7 @@ func (h *Host) ask(f *file) ([]cachedType, error) {
 			err = CheckDescriptor(kind, &t.Descriptor).Err()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("its descriptor as one of %s: %w", kind, err)
+			return nil, fmt.Errorf("read its descriptor for %s: %w", kind, err)
 		}
 		types = append(types, t)
 	}
@@ -298,10 +298,10 @@ func (h *Host) install(order []string, seen map[string]*file, faults []error, ex
 			if old := plugs[key]; old != nil {
 				_, named := explicit[old.Path]
 				if named || compareVersions(t.Plugin, old.Plugin) <= 0 {
-					h.cfg.Logger.Warn("several plugins offer one type", "type", key.String(), "used", old.Path, "left out", path)
+					h.cfg.Logger.Warn("several plugins offer the same type", "type", key.String(), "used", old.Path, "left out", path)
 					continue
 				}
-				h.cfg.Logger.Warn("several plugins offer one type", "type", key.String(), "used", path, "left out", old.Path)
+				h.cfg.Logger.Warn("several plugins offer the same type", "type", key.String(), "used", path, "left out", old.Path)
 			}
 			plugs[key] = &plug{Type: t, file: f, sup: f.sup, exec: f.exec}
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +34,38 @@ type execPlugin struct {
 	path    string // of its descriptor
 	command []string
 	verbs   []string // those of "validate", "list" and "remove" that the command implements
+	// sum is the configured checksum, or "": that of the descriptor's content, which is kept for it,
+	// followed by the program's.
+	sum        string
+	descriptor []byte
+}
+
+// verify compares the configured checksum with what is started now.
+func (x *execPlugin) verify() error {
+	if x.sum == "" {
+		return nil
+	}
+	if !filepath.IsAbs(x.command[0]) {
+		return fmt.Errorf(
+			"command: a checksum is configured, so it has to begin with a path, and not with %s, which is found on PATH",
+			x.command[0],
+		)
+	}
+	program, err := os.Open(x.command[0])
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	h := sha256.New()
+	h.Write(x.descriptor)
+	if _, err := io.Copy(h, program); err != nil {
+		return err
+	}
+	if sum := hex.EncodeToString(h.Sum(nil)); sum != x.sum {
+		return fmt.Errorf("the SHA-256 of %s and %s together is %s, but %s is configured: install the right files or correct the configuration",
+			filepath.Base(x.path), filepath.Base(x.command[0]), sum, x.sum)
+	}
+	return nil
 }
 
 // execDescriptor is the part of an "exec" descriptor that is not model.PluginType.
@@ -107,12 +140,15 @@ const (
 
 // readDescriptor fills in a file that holds a descriptor. A file whose protocol is not "exec" gets
 // no types and no error.
-func (h *Host) readDescriptor(f *file) {
+//
+// want is the configured checksum, or "". A plugin with another one is not offered.
+func (h *Host) readDescriptor(f *file, want string) {
 	b, err := os.ReadFile(f.path)
 	if err != nil {
 		f.err = err
 		return
 	}
+	raw := b
 	if filepath.Ext(f.path) != ".json" {
 		var v any
 		if err := yaml.Unmarshal(b, &v); err != nil {
@@ -178,7 +214,15 @@ func (h *Host) readDescriptor(f *file) {
 	sum := sha256.Sum256(b)
 	t.Checksum = hex.EncodeToString(sum[:])
 	f.sum = t.Checksum
-	f.exec = &execPlugin{host: h, path: f.path, command: command, verbs: d.Verbs}
+	x := &execPlugin{host: h, path: f.path, command: command, verbs: d.Verbs}
+	if want != "" {
+		x.sum, x.descriptor = want, raw
+	}
+	if f.err = x.verify(); f.err != nil {
+		f.program = "" // it is there: only a new scan helps
+		return
+	}
+	f.exec = x
 	f.types = []Type{t}
 }
 
@@ -198,6 +242,9 @@ type execEnd struct {
 
 // call runs the command with a request. An error means that the command did not start.
 func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log *tasklog.Log) (*execEnd, error) {
+	if err := x.verify(); err != nil {
+		return nil, err
+	}
 	cmd := exec.Command(x.command[0], x.command[1:]...)
 	if cmd.Err != nil {
 		return nil, cmd.Err
@@ -320,8 +367,8 @@ func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink S
 	return r
 }
 
-// there asks a provider that can list whether the task's machine exists. The result is a success in
-// both cases; adopted reports that the machine exists.
+// there finds out with the provider's verb "list" whether the task's machine exists. If the list
+// succeeds, so does the result, and its field Adopted reports whether the machine exists.
 func (x *execPlugin) there(ctx context.Context, p *plug, t *proto.Task) *proto.Result {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(t.TimeoutMs)*time.Millisecond)
 	defer cancel()

@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"os/exec"
@@ -232,5 +234,64 @@ func TestNewPluginIsFound(t *testing.T) {
 	}
 	if len(h.Types()) != 2 {
 		t.Errorf("types: %v", h.Types())
+	}
+}
+
+// TestExecChecksum checks that a configured checksum covers the descriptor and the program, whenever
+// the program is started.
+func TestExecChecksum(t *testing.T) {
+	for _, c := range []struct {
+		name, change string // the file that is changed before the host starts
+		sum          func(descriptor, program string) string
+		want         proto.Outcome
+	}{
+		{"right", "", func(d, p string) string { return d + p }, proto.Outcome_OUTCOME_SUCCEEDED},
+		{"of the descriptor alone", "", func(d, _ string) string { return d }, proto.Outcome_OUTCOME_NOTHING_DONE},
+		{"another program", "mine.run", func(d, p string) string { return d + p }, proto.Outcome_OUTCOME_NOTHING_DONE},
+		{"another descriptor", "mine.yaml", func(d, p string) string { return d + p }, proto.Outcome_OUTCOME_NOTHING_DONE},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var dir string
+			h := newHost(t, func(cfg *Config) {
+				dir = cfg.Dirs[0]
+				writeExec(t, dir, "mine", "automator", "#!/bin/sh\nexit 0\n", "")
+				d, p := readFile(t, filepath.Join(dir, "mine.yaml")), readFile(t, filepath.Join(dir, "mine.run"))
+				sum := sha256.Sum256([]byte(c.sum(d, p)))
+				cfg.Dirs, cfg.Plugins = nil, []Binary{{Path: filepath.Join(dir, "mine.yaml"), SHA256: hex.EncodeToString(sum[:])}}
+				if c.change != "" {
+					appendTo(t, filepath.Join(dir, c.change), "# changed\n")
+				}
+			})
+			r := h.Execute(t.Context(), execTask("x", nil), nil)
+			if r.Outcome != c.want || r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED && !strings.Contains(r.Message, "is configured") {
+				t.Errorf("got %v", r)
+			}
+			// The program is compared again each time.
+			appendTo(t, filepath.Join(dir, "mine.run"), "# changed later\n")
+			if r := h.Execute(t.Context(), execTask("y", nil), nil); r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE ||
+				!strings.Contains(r.Message, "is configured") {
+				t.Errorf("after a change: %v", r)
+			}
+		})
+	}
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func appendTo(t *testing.T, name, text string) {
+	t.Helper()
+	fi, err := os.Stat(name)
+	if err == nil {
+		err = os.WriteFile(name, []byte(readFile(t, name)+text), fi.Mode().Perm())
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

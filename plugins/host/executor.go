@@ -52,7 +52,7 @@ var (
 	_ Sink     = Discard{}
 )
 
-// result returns a result that the host, not the plugin, gives to a task.
+// result returns a task's result that comes from the host instead of the plugin.
 func result(t *proto.Task, o proto.Outcome, message string) *proto.Result {
 	return &proto.Result{Task: t.Id, Fence: t.Fence, Outcome: o, Message: message}
 }

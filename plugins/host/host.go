@@ -336,7 +336,7 @@ func (h *Host) Remove(ctx context.Context, provider string, req *proto.RemoveReq
 	return nil
 }
 
-// said reduces a gRPC error to the message of the plugin, where the plugin has returned it.
+// said returns an error with the plugin's message alone, if the gRPC error came from the plugin.
 func said(err error) error {
 	if s, ok := status.FromError(err); ok && (s.Code() == codes.Unknown || s.Code() == codes.Unimplemented) {
 		return errors.New(s.Message())

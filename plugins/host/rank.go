@@ -60,7 +60,7 @@ func (h *Host) Rank(ctx context.Context, q model.RankingQuestion) (*model.Rankin
 		return json.Unmarshal(resp.Ranking, &r)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("comparator %s of %s: %w", q.Comparator, key, err)
+		return nil, fmt.Errorf("ask comparator %s of %s for a ranking: %w", q.Comparator, key, err)
 	}
 	r.Comparator = q.Comparator
 	return &r, nil

@@ -165,8 +165,8 @@ func (r *runner) HostToPlugin(network, addr string) (string, string, error) {
 	return network, addr, nil
 }
 
-// lastWords reads standard error and remembers its end, where a program that fails to start says
-// why.
+// lastWords reads standard error and keeps its end, which has the reason if a program fails to
+// start.
 type lastWords struct {
 	from *os.File
 	end  chan struct{} // closed when everything is read

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/rpc/proto"
 )
 
@@ -25,7 +26,7 @@ func TestWritingPlugins(t *testing.T) {
 			if strings.HasPrefix(name, "notes.") {
 				return c.Dirs[0]
 			}
-			if _, err := model.Classify(name, []byte(text)); err != nil { // definitions
+			if _, err := decode.Classify(name, []byte(text)); err != nil { // definitions
 				t.Errorf("%s: %v", name, err)
 			}
 			return t.TempDir()

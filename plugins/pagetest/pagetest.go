@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
@@ -63,7 +64,7 @@ func Check(t testing.TB, plugin sdk.Describer, page string, further ...string) {
 	}
 	for _, f := range slices.Sorted(maps.Keys(d.Parameters.Admin.Fields)) {
 		if !named[f] {
-			t.Errorf("%s: the field %q is not described", page, f)
+			t.Errorf("%s: the section \"Fields\" does not describe the field %q", page, f)
 		}
 	}
 
@@ -72,7 +73,7 @@ func Check(t testing.TB, plugin sdk.Describer, page string, further ...string) {
 		if strings.HasPrefix(m[1], "plugins:") {
 			continue // the agents' configuration
 		}
-		defs, err := model.Classify(page+".yaml", []byte(m[1]))
+		defs, err := decode.Classify(page+".yaml", []byte(m[1]))
 		if err != nil {
 			t.Errorf("%s: an example cannot be imported: %v", page, err)
 		}

@@ -22,7 +22,7 @@ func (f *failure) Unwrap() error { return f.err }
 func Retryable(err error) error { return mark(proto.Outcome_OUTCOME_RETRYABLE, err) }
 
 // Fatal marks a failure that every further attempt would meet: wrong fields, refused credentials, a
-// script that says so.
+// script that reports it.
 func Fatal(err error) error { return mark(proto.Outcome_OUTCOME_FATAL, err) }
 
 // NothingDone marks a failure that happened before anything was changed, so that the next attempt

@@ -74,7 +74,7 @@ type Scope string
 // The scopes of Validate.
 const (
 	ScopeAdmin  Scope = "admin"  // a provider's or service action's fields
-	ScopeUser   Scope = "user"   // what a user gave at cluster creation
+	ScopeUser   Scope = "user"   // values of the user who creates the cluster
 	ScopeAction Scope = "action" // the fields of one action, after macro expansion
 )
 

@@ -60,7 +60,7 @@ func rank(ctx context.Context, d Describer, req *proto.RankRequest) (*proto.Rank
 	}
 	var q model.RankingQuestion
 	if err := json.Unmarshal(req.Question, &q); err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "the question cannot be decoded: %v", err)
+		return nil, status.Errorf(codes.InvalidArgument, "the ranking question cannot be decoded: %v", err)
 	}
 	r, err := c.Rank(ctx, q)
 	if err != nil {

@@ -5,7 +5,7 @@ const (
 	// HeaderTenant names another tenant than the token's. Only superadmins may send it.
 	HeaderTenant = "Coopr-Tenant"
 	// HeaderRequest is the id of a request. The mesh carries out requests with the same id only
-	// once.
+	// once, for as long as it remembers the id: a day, unless the agents are configured otherwise.
 	HeaderRequest = "Coopr-Request-Id"
 	// HeaderIndex is the index of the state that an answer is from.
 	HeaderIndex = "Coopr-Index"

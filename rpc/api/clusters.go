@@ -51,7 +51,8 @@ type ClusterDetails struct {
 // StartedBody is the answer to a request that starts an operation, or that previews it with
 // dryRun.
 type StartedBody struct {
-	// ID is the cluster's id, at the place where the original's answer has it.
+	// ID is the cluster's id, at the place where the original's answer has it. A preview has no id, no
+	// cluster and no operation.
 	ID        string           `json:"id,omitempty"`
 	DryRun    bool             `json:"dryRun,omitempty"`
 	Cluster   *model.Cluster   `json:"cluster,omitempty"`
@@ -60,6 +61,7 @@ type StartedBody struct {
 	Warnings  model.Faults     `json:"warnings,omitempty"`
 }
 
+// HTTPStatus is 200 for a preview, and 202 for an operation that was accepted.
 func (b StartedBody) HTTPStatus() int {
 	if b.Operation == nil {
 		return http.StatusOK

@@ -1,5 +1,7 @@
 package api
 
+import "github.com/coopr/coopr/engine/model"
+
 // Health is the answer of an agent that works.
 type Health struct {
 	Status string `json:"status" example:"ok"`
@@ -59,6 +61,15 @@ type AgentStatus struct {
 	Session     string `json:"session,omitempty"`
 	Slots       int    `json:"slots"`
 	Busy        int    `json:"busy"`
+
+	Retention Retention `json:"retention"`
+}
+
+// Retention is how long an agent keeps records of what has ended, and what it removed last.
+type Retention struct {
+	model.Retention
+	LogSweep   model.LogSweep `json:"logSweep" doc:"The last sweep over the output of tasks on this agent"`
+	StateSweep *model.Sweep   `json:"stateSweep,omitempty" doc:"The last sweep over the state; on the leader only"`
 }
 
 // RaftPeer is one member of the Raft group.

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 
+	"github.com/coopr/coopr/engine/effect"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -24,6 +25,8 @@ type Written struct {
 	Repeated bool
 	// Warnings did not stop the write.
 	Warnings model.Faults
+	// Effect is what the write made. The answer is made from it, and not from a later state.
+	Effect effect.Rows
 }
 
 // Operate requests an operation on a cluster.
@@ -77,8 +80,9 @@ type Preview struct {
 // NodeChange is what an operation does to one node.
 type NodeChange struct {
 	Node string `json:"node"`
-	// What happens to the node: "new", "removed", "replaced" or "changed".
-	What   string   `json:"what" enum:"new,removed,replaced,changed"`
+	// What happens to the node: "new", "removed", "replaced", "changed", or "skipped", because its
+	// machine is gone.
+	What   string   `json:"what" enum:"new,removed,replaced,changed,skipped"`
 	Add    []string `json:"add,omitempty" doc:"Services that are added"`
 	Remove []string `json:"remove,omitempty" doc:"Services that are removed"`
 }

@@ -4,8 +4,8 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 )
 
-// Plan is one plan of a cluster, and the operation that it belongs to. A plan without an operation
-// that is not custom has nothing to do.
+// Plan is one plan of a cluster, with the id of its operation. Operation is "" if the plan has
+// nothing to do, or if it is a custom plan that was never started.
 type Plan struct {
 	Name      string
 	Operation string
@@ -20,10 +20,12 @@ type Said struct {
 	Message string `json:"message" doc:"The result in words"`
 }
 
-// PlanInfo, PlansAtAGlance and ClusterHealth are types of package tree, with names that are unique
-// in the OpenAPI document.
-type (
-	PlanInfo       tree.Info
-	PlansAtAGlance tree.Debug
-	ClusterHealth  tree.Health
-)
+// PlanInfo is a plan's tree. Like the types below it has a name here that is unique in the OpenAPI
+// document.
+type PlanInfo tree.Info
+
+// PlansAtAGlance is the summary of a cluster's plans.
+type PlansAtAGlance tree.Debug
+
+// ClusterHealth is the health that a cluster's plans make up.
+type ClusterHealth tree.Health

@@ -48,7 +48,7 @@ type Problem struct {
 	Status int          `json:"status" doc:"The HTTP status"`
 	Detail string       `json:"detail,omitempty" doc:"What happened, to what, and what to do about it"`
 	Errors model.Faults `json:"errors,omitempty" doc:"All faults of the input, each with its path"`
-	Hints  []string     `json:"hints,omitempty" doc:"If no layout exists: what would help, as far as that was cheap to find"`
+	Hints  []string     `json:"hints,omitempty" doc:"If no layout exists: changes of the request that allow one, as far as they were cheap to find"`
 }
 
 // Error returns the detail, or the title where there is none.

@@ -4,7 +4,7 @@ import (
 	"github.com/coopr/coopr/engine/profile"
 )
 
-// ProfileDetails is a profile and what it is used for.
+// ProfileDetails is a profile and its uses.
 type ProfileDetails struct {
 	profile.Profile
 	Assigned []string      `json:"assigned" doc:"What uses the profile: the system, the tenant, programs, schedules"`
@@ -26,10 +26,10 @@ type SecretBody struct {
 	Value string `json:"value" doc:"The API never shows it again"`
 }
 
-// Found is one result of a search.
+// Found is a program or schedule whose runs would use a certain profile.
 type Found struct {
 	Type string `json:"type" enum:"program,schedule"`
 	Name string `json:"name"`
-	// Profile is the profile that a run would use now.
+	// Profile is the reference of that profile.
 	Profile string `json:"profile"`
 }

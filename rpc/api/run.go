@@ -13,7 +13,7 @@ type RunDetails struct {
 
 // StopBody is the body of an order to stop.
 type StopBody struct {
-	KeepAlive bool   `json:"keepalive,omitempty" doc:"Keep the nodes for as long as the profile says, or until someone deletes them if it sets no limit"`
+	KeepAlive bool   `json:"keepalive,omitempty" doc:"Keep the nodes for as long as the profile allows, or until someone deletes them if it sets no limit"`
 	Reason    string `json:"reason,omitempty"`
 }
 

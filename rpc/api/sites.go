@@ -13,6 +13,7 @@ type SiteApplied struct {
 	Unchanged bool `json:"unchanged,omitempty"`
 }
 
+// HTTPStatus is 200 if nothing was done, and 202 otherwise.
 func (s SiteApplied) HTTPStatus() int {
 	if s.Unchanged {
 		return http.StatusOK

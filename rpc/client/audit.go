@@ -25,7 +25,20 @@ type AuditQuery struct {
 }
 
 func (q *AuditQuery) query() url.Values {
-	v := values("tenant", q.Tenant, "cluster", q.Cluster, "operation", q.Operation, "node", q.Node, "actor", q.Actor, "type", strings.Join(q.Types, ","))
+	v := values(
+		"tenant",
+		q.Tenant,
+		"cluster",
+		q.Cluster,
+		"operation",
+		q.Operation,
+		"node",
+		q.Node,
+		"actor",
+		q.Actor,
+		"type",
+		strings.Join(q.Types, ","),
+	)
 	for name, n := range map[string]int64{"since": q.Since, "until": q.Until} {
 		if n > 0 {
 			v.Set(name, strconv.FormatInt(n, 10))

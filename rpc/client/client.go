@@ -90,7 +90,7 @@ func New(cfg Config) (*Client, error) {
 	if transport == nil {
 		t := &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure,
-			DialContext:         (&net.Dialer{Timeout: 3 * time.Second, KeepAliveConfig: keepAlive}).DialContext,
+			DialContext:         dial,
 			TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4,
 			ExpectContinueTimeout: time.Second,
 		}
@@ -105,12 +105,42 @@ func New(cfg Config) (*Client, error) {
 // agent's host has disappeared.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
+// dialTime bounds the time to connect. An agent that is asked in a hurry has hurriedDial, which is enough
+// unless packets are lost.
+const (
+	dialTime    = 3 * time.Second
+	hurriedDial = time.Second
+)
+
 // silence is how long an agent may take to begin its answer, in addition to the time that the
-// request asks it to wait. A host that is frozen or has lost its network never answers.
-const silence = 30 * time.Second
+// request asks it to wait. A host that is frozen or has lost its network never answers. An agent
+// that is asked in a hurry has hurriedSilence.
+const (
+	silence        = 30 * time.Second
+	hurriedSilence = 2 * time.Second
+)
+
+// hurried is how many agents are asked in a hurry, while there are others: one of the others probably
+// answers at once. A busy agent is asked again with more time. Only short reads are cancelled in a
+// hurry; a write may be under way.
+const hurried = 3
 
 // errSilent is the error of a request that got no answer in time.
-var errSilent = fmt.Errorf("no answer within %v", silence)
+var errSilent = errors.New("no answer")
+
+type hurryKey struct{}
+
+// inHurry reports whether a request is sent in a hurry.
+func inHurry(ctx context.Context) bool { return ctx.Value(hurryKey{}) != nil }
+
+// dial connects to an agent for a request with this context.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTime, KeepAliveConfig: keepAlive}
+	if inHurry(ctx) {
+		d.Timeout = hurriedDial
+	}
+	return d.DialContext(ctx, network, address)
+}
 
 // Close closes idle connections.
 func (c *Client) Close() { c.close() }
@@ -182,6 +212,8 @@ type request struct {
 	// again is a body that is read from its start for each attempt.
 	again *io.SectionReader
 	id    string
+	// short is true for reads whose answer begins at once.
+	short bool
 	// sdk is true for routes that answer like the scheduler of the DC/OS SDK.
 	sdk bool
 }
@@ -189,7 +221,8 @@ type request struct {
 type requestIDKey struct{}
 
 // WithRequestID returns a context whose writes carry this request id instead of a new one. The
-// mesh carries out requests with the same id only once.
+// mesh carries out requests with the same id only once, for as long as it remembers the id: a day,
+// unless its agents are configured otherwise.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }
@@ -198,7 +231,7 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 func NewRequestID() string { return rand.Text() }
 
 func (c *Client) get(ctx context.Context, path string, read Read, query url.Values, into any) (Meta, error) {
-	return c.json(ctx, request{method: http.MethodGet, path: path, query: read.query(query)}, into)
+	return c.json(ctx, request{method: http.MethodGet, path: path, query: read.query(query), short: true}, into)
 }
 
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body, into any) (Meta, error) {
@@ -251,7 +284,12 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	var last error
 	for attempt := 0; ; attempt++ {
 		base := c.bases[int(c.next.Load())%len(c.bases)]
-		resp, err := c.once(ctx, base, r)
+		at := ctx
+		// There is time for at least one attempt without hurry behind it.
+		if len(c.bases) > 1 && attempt < hurried && r.stream == nil && time.Now().Add(hurriedSilence+r.wait()).Before(deadline) {
+			at = context.WithValue(ctx, hurryKey{}, true)
+		}
+		resp, err := c.once(at, base, r)
 		if err == nil {
 			return resp, nil
 		}
@@ -355,16 +393,21 @@ func (c *Client) begin(req *http.Request, r request) (*http.Response, error) {
 	if r.stream != nil || r.again != nil {
 		return c.http.Do(req)
 	}
+	limit := silence
+	if r.short && inHurry(req.Context()) {
+		limit = hurriedSilence
+	}
+	silent := fmt.Errorf("%w within %v", errSilent, limit)
 	ctx, cancel := context.WithCancelCause(req.Context())
-	timer := time.AfterFunc(silence+r.wait(), func() { cancel(errSilent) })
+	timer := time.AfterFunc(limit+r.wait(), func() { cancel(silent) })
 	resp, err := c.http.Do(req.WithContext(ctx))
 	if !timer.Stop() && err == nil {
 		resp.Body.Close() // the answer arrived just after the request was cancelled
-		err = errSilent
+		err = silent
 	}
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errSilent) {
-			err = errSilent
+			err = silent
 		}
 		cancel(nil)
 		return nil, err

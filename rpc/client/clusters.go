@@ -46,7 +46,13 @@ func (c *Client) Operate(ctx context.Context, cluster string, op api.Operate) (a
 			method, path = http.MethodPut, "/v1/clusters/"+seg(cluster)+"/config"
 		}
 		if op.Config != nil || op.Rollout != (model.Rollout{}) || op.ProviderFields != nil {
-			body = model.ConfigureCluster{Rollout: op.Rollout, Config: op.Config, ConfigMode: op.ConfigMode, Restart: op.Restart, ProviderFields: op.ProviderFields}
+			body = model.ConfigureCluster{
+				Rollout:        op.Rollout,
+				Config:         op.Config,
+				ConfigMode:     op.ConfigMode,
+				Restart:        op.Restart,
+				ProviderFields: op.ProviderFields,
+			}
 		}
 	case model.OpStart, model.OpStop, model.OpRestart:
 		path += "/" + seg(string(op.Type))
@@ -122,9 +128,21 @@ func (p Page) pairs() []string {
 }
 
 // Operations returns operations, the newest first, of one cluster or, if cluster is "", of all.
-func (c *Client) Operations(ctx context.Context, cluster string, statuses []string, page Page, read Read) ([]api.OperationDetails, Meta, error) {
+func (c *Client) Operations(
+	ctx context.Context,
+	cluster string,
+	statuses []string,
+	page Page,
+	read Read,
+) ([]api.OperationDetails, Meta, error) {
 	var out []api.OperationDetails
-	m, err := c.get(ctx, "/v1/operations", read, values(append(page.pairs(), "cluster", cluster, "status", strings.Join(statuses, ","))...), &out)
+	m, err := c.get(
+		ctx,
+		"/v1/operations",
+		read,
+		values(append(page.pairs(), "cluster", cluster, "status", strings.Join(statuses, ","))...),
+		&out,
+	)
 	return out, m, err
 }
 

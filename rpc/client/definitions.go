@@ -54,9 +54,14 @@ func (c *Client) CreateDefinition(ctx context.Context, kind model.Kind, body jso
 	return out, m, err
 }
 
-// DeleteDefinition deletes one version of a definition; version 0 means all.
-func (c *Client) DeleteDefinition(ctx context.Context, kind model.Kind, name string, version int) (Meta, error) {
-	return c.send(ctx, http.MethodDelete, definitionPath(kind, name, version), nil, nil, nil)
+// DeleteDefinition deletes one version of a definition; version 0 means all. Without force, the
+// server refuses to delete a definition that is in use.
+func (c *Client) DeleteDefinition(ctx context.Context, kind model.Kind, name string, version int, force bool) (Meta, error) {
+	query := url.Values{}
+	if force {
+		query.Set("force", "true")
+	}
+	return c.send(ctx, http.MethodDelete, definitionPath(kind, name, version), query, nil, nil)
 }
 
 // Import writes many definitions at once, all or none. The body is what Export returns, or any

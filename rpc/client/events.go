@@ -73,7 +73,12 @@ type stopError struct{ err error }
 
 func (s *stopError) Error() string { return s.err.Error() }
 
-func (c *Client) eventsOnce(ctx context.Context, f EventFilter, after uint64, fn func(model.Event) error) (place uint64, got bool, err error) {
+func (c *Client) eventsOnce(
+	ctx context.Context,
+	f EventFilter,
+	after uint64,
+	fn func(model.Event) error,
+) (place uint64, got bool, err error) {
 	place = after
 	q := values("type", strings.Join(f.Types, ","), "cluster", f.Cluster, "operation", f.Operation, "tenant", f.Tenant)
 	if after > 0 {
@@ -91,7 +96,7 @@ func (c *Client) eventsOnce(ctx context.Context, f EventFilter, after uint64, fn
 	for {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				err = errors.New("the event stream ended")
 			}
 			return place, got, err

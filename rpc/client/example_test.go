@@ -18,13 +18,17 @@ import (
 
 // exampleMesh starts an agent for an example.
 func exampleMesh() (address string, stop func()) {
-	agent := apitest.NewAgent(apitest.NewStore(), "a")
+	store := apitest.NewStore()
+	agent := apitest.NewAgent(store, "a")
 	h, err := server.New(server.Config{Services: agent.Services()})
 	if err != nil {
 		log.Fatal(err)
 	}
 	s := httptest.NewServer(h)
-	return s.URL, s.Close
+	return s.URL, func() {
+		s.Close()
+		store.Close()
+	}
 }
 
 // A definition is written under its name. Each write creates a new version.
@@ -70,8 +74,14 @@ func ExampleClient_CreateCluster() {
 	defer c.Close()
 
 	ctx := context.Background()
-	template := json.RawMessage(`{"name": "shop", "defaults": {"services": ["nginx"], "provider": "cloud"}}`)
-	if _, _, err := c.PutDefinition(ctx, model.KindClusterTemplate, "shop", template); err != nil {
+	_, _, err = c.Import(ctx, map[string][]json.RawMessage{
+		"providers":        {json.RawMessage(`{"name": "cloud", "providertype": "cloud"}`)},
+		"hardwaretypes":    {json.RawMessage(`{"name": "small", "providermap": {"cloud": {"flavor": "s"}}}`)},
+		"imagetypes":       {json.RawMessage(`{"name": "debian", "providermap": {"cloud": {"image": "d"}}}`)},
+		"services":         {json.RawMessage(`{"name": "nginx"}`)},
+		"clustertemplates": {json.RawMessage(`{"name": "shop", "defaults": {"services": ["nginx"], "provider": "cloud"}}`)},
+	})
+	if err != nil {
 		log.Fatal(err)
 	}
 	started, _, err := c.CreateCluster(ctx, model.CreateCluster{Name: "my-shop", ClusterTemplate: "shop", NumMachines: 2}, true)

@@ -9,10 +9,10 @@ import (
 )
 
 // Orphans returns the machines that belong to no node, as the leader's last search found them.
-// With look it makes the leader search now.
-func (c *Client) Orphans(ctx context.Context, look bool) (model.OrphanReport, error) {
+// With search it makes the leader search now.
+func (c *Client) Orphans(ctx context.Context, search bool) (model.OrphanReport, error) {
 	var out model.OrphanReport
-	if look {
+	if search {
 		_, err := c.send(ctx, http.MethodPost, "/v1/orphans/look", nil, nil, &out)
 		return out, err
 	}

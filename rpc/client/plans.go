@@ -85,7 +85,7 @@ func (c *Client) sdk(ctx context.Context, r request, into any) (Meta, error) {
 }
 
 // sdkAnswer returns nil if such an answer is to be read, and else the error in it. The status
-// alone does not tell: a plan with errors has an error status.
+// alone does not decide: a plan with errors has an error status.
 func sdkAnswer(resp *http.Response) error {
 	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	switch kind {

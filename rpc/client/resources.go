@@ -12,7 +12,11 @@ import (
 )
 
 func resourcePath(k model.ResourceKey) string {
-	return "/v1/plugins/" + url.PathEscape(string(k.Kind)) + "/" + url.PathEscape(k.Plugin) + "/" + url.PathEscape(k.Type) + "/" + url.PathEscape(k.Name)
+	path := "/v1/plugins"
+	for _, part := range []string{string(k.Kind), k.Plugin, k.Type, k.Name} {
+		path += "/" + url.PathEscape(part)
+	}
+	return path
 }
 
 func versionPath(k model.ResourceKey, version int) string {
@@ -34,7 +38,13 @@ func (c *Client) Resources(ctx context.Context, status model.ResourceStatus) ([]
 // UploadResource uploads the next version. then is model.StageResource, model.ActivateResource or
 // ""; sum is the SHA-256 of the content, or "". The content has size bytes and may be read several
 // times.
-func (c *Client) UploadResource(ctx context.Context, k model.ResourceKey, content io.ReaderAt, size int64, sum, then string) (model.ResourceVersion, error) {
+func (c *Client) UploadResource(
+	ctx context.Context,
+	k model.ResourceKey,
+	content io.ReaderAt,
+	size int64,
+	sum, then string,
+) (model.ResourceVersion, error) {
 	q := url.Values{}
 	if sum != "" {
 		q.Set("sha256", sum)
@@ -43,7 +53,11 @@ func (c *Client) UploadResource(ctx context.Context, k model.ResourceKey, conten
 		q.Set("then", then)
 	}
 	var out model.ResourceVersion
-	_, err := c.json(ctx, request{method: http.MethodPost, path: resourcePath(k), query: q, again: io.NewSectionReader(content, 0, size)}, &out)
+	_, err := c.json(
+		ctx,
+		request{method: http.MethodPost, path: resourcePath(k), query: q, again: io.NewSectionReader(content, 0, size)},
+		&out,
+	)
 	return out, err
 }
 

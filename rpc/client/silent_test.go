@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -32,7 +33,7 @@ func TestSilentHost(t *testing.T) {
 		from   string // the agent that answers
 		within time.Duration
 	}{
-		"the first":       {hosts{"a": true}, client.Read{}, "b", 31 * time.Second},
+		"the first":       {hosts{"a": true}, client.Read{}, "b", 3 * time.Second},
 		"while it waits":  {hosts{"a": true}, client.Read{After: 1, Wait: 20 * time.Second}, "b", 51 * time.Second},
 		"by its own time": {hosts{"a": true}, client.Read{After: 1}, "b", 91 * time.Second},
 		"all":             {hosts{"a": true, "b": true}, client.Read{}, "", 61 * time.Second},
@@ -57,4 +58,38 @@ func TestSilentHost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// busy is a transport whose agents take five seconds for each answer. It counts the requests that were not
+// given up meanwhile.
+type busy struct{ answered, asked int }
+
+func (b *busy) RoundTrip(r *http.Request) (*http.Response, error) {
+	b.asked++
+	select {
+	case <-time.After(5 * time.Second):
+	case <-r.Context().Done():
+		return nil, context.Cause(r.Context())
+	}
+	b.answered++
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("[]")), Request: r}, nil
+}
+
+// TestBusyHosts checks that agents which are slow get the time that they need, and that a write is not given up in a
+// hurry: it may be under way.
+func TestBusyHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agents := &busy{}
+		c, err := client.New(client.Config{Addresses: []string{"a", "b"}, Transport: agents})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.Agents(t.Context(), client.Read{}); err != nil || agents.answered != 1 {
+			t.Errorf("%d of %d requests were answered: %v", agents.answered, agents.asked, err)
+		}
+		*agents = busy{}
+		if err := c.Leave(t.Context(), "x"); err != nil || agents.asked != 1 {
+			t.Errorf("a write was sent %d times: %v", agents.asked, err)
+		}
+	})
 }

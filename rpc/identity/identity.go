@@ -41,7 +41,7 @@ func newIdentity(secret Secret, agentID string, lifetime time.Duration) (*Identi
 		return nil, errors.New("identity: no mesh secret")
 	}
 	if !validID(agentID) {
-		return nil, fmt.Errorf("identity: %q is no agent id", agentID)
+		return nil, fmt.Errorf("identity: %q is not an agent id", agentID)
 	}
 	ca, err := newAuthority(secret)
 	if err != nil {
@@ -60,9 +60,6 @@ func newIdentity(secret Secret, agentID string, lifetime time.Duration) (*Identi
 	}
 	return i, nil
 }
-
-// ID returns the agent's id.
-func (i *Identity) ID() string { return i.id }
 
 // ServerConfig returns the TLS configuration that answers peers: TLS 1.3 with this agent's
 // certificate. The peer's certificate must be of the mesh's CA.
@@ -135,7 +132,7 @@ var (
 // verify checks the certificate of a conn's peer against the mesh's CA and returns the peer's agent id.
 func (i *Identity) verify(state tls.ConnectionState, usage x509.ExtKeyUsage) (string, error) {
 	if len(state.PeerCertificates) == 0 {
-		return "", fmt.Errorf("%w: there is none", ErrNotOfThisMesh)
+		return "", fmt.Errorf("%w: the peer presented none", ErrNotOfThisMesh)
 	}
 	cert := state.PeerCertificates[0]
 	_, err := cert.Verify(x509.VerifyOptions{
@@ -169,7 +166,7 @@ func PeerID(conn net.Conn) (string, error) {
 		if t, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
 			state := t.ConnectionState()
 			if !state.HandshakeComplete || len(state.PeerCertificates) == 0 {
-				return "", fmt.Errorf("%w: no handshake yet", ErrNoAgent)
+				return "", fmt.Errorf("%w: the TLS handshake is not complete", ErrNoAgent)
 			}
 			return agentOf(state.PeerCertificates[0])
 		}
@@ -179,7 +176,7 @@ func PeerID(conn net.Conn) (string, error) {
 		}
 		conn = inner.NetConn()
 	}
-	return "", fmt.Errorf("%w: the conn has no TLS", ErrNoAgent)
+	return "", fmt.Errorf("%w: the connection does not use TLS", ErrNoAgent)
 }
 
 // leaf is a certificate with its key. A use after two thirds of its lifetime issues it again.

@@ -127,8 +127,16 @@ func (s Secret) caKey() ed25519.PrivateKey {
 
 // These methods keep a secret out of text, logs, JSON and YAML.
 
-func (Secret) String() string               { return redacted }
-func (Secret) GoString() string             { return redacted }
-func (Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, redacted) }
-func (Secret) LogValue() slog.Value         { return slog.StringValue(redacted) }
+func (Secret) String() string { return redacted }
+
+// GoString prints a fixed word in place of the secret.
+func (Secret) GoString() string { return redacted }
+
+// Format prints a fixed word in place of the secret.
+func (Secret) Format(f fmt.State, _ rune) { io.WriteString(f, redacted) }
+
+// LogValue logs a fixed word in place of the secret.
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalText writes a fixed word in place of the secret.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }

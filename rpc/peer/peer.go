@@ -57,13 +57,19 @@ func (p *Pool) Client(addr string) (pb.PeerClient, error) {
 	if c, ok := p.conns[addr]; ok {
 		return pb.NewPeerClient(c), nil
 	}
-	c, err := grpc.NewClient("passthrough:///"+addr,
+	c, err := grpc.NewClient(
+		"passthrough:///"+addr,
 		grpc.WithContextDialer(p.dial),
 		grpc.WithTransportCredentials(wire.Credentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		// The delays are short, so that a restarted agent is reachable again soon.
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second, Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}}),
+		grpc.WithConnectParams(
+			grpc.ConnectParams{
+				MinConnectTimeout: 2 * time.Second,
+				Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			},
+		),
 	)
 	if err != nil {
 		return nil, err

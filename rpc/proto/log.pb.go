@@ -514,10 +514,11 @@ func (x *Entry) GetGroups() []uint32 {
 // Command is one change. It holds every value that chance or a clock decided,
 // so that all voters apply it alike.
 type Command struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a repeated id changes nothing; "": the command is never repeated
-	Tenant    string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Actor     string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	RequestId  string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a repeated id changes nothing; "": the command is never repeated
+	Tenant     string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Actor      string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	KeepAnswer bool                   `protobuf:"varint,4,opt,name=keep_answer,json=keepAnswer,proto3" json:"keep_answer,omitempty"` // what it writes is kept with its request id, so that a repetition has the same answer
 	// Types that are valid to be assigned to Change:
 	//
 	//	*Command_PutDefinitions
@@ -598,6 +599,13 @@ func (x *Command) GetActor() string {
 		return x.Actor
 	}
 	return ""
+}
+
+func (x *Command) GetKeepAnswer() bool {
+	if x != nil {
+		return x.KeepAnswer
+	}
+	return false
 }
 
 func (x *Command) GetChange() isCommand_Change {
@@ -1093,12 +1101,15 @@ func (x *DefinitionVersion) GetVersion() int32 {
 
 // PutDefinitions writes and deletes definitions, all or none.
 type PutDefinitions struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Definitions   []*Definition          `protobuf:"bytes,1,rep,name=definitions,proto3" json:"definitions,omitempty"`
-	CreateOnly    bool                   `protobuf:"varint,2,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"` // refuse names that exist
-	Delete        []*DefinitionVersion   `protobuf:"bytes,3,rep,name=delete,proto3" json:"delete,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Definitions     []*Definition          `protobuf:"bytes,1,rep,name=definitions,proto3" json:"definitions,omitempty"`
+	CreateOnly      bool                   `protobuf:"varint,2,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"` // refuse names that exist
+	Delete          []*DefinitionVersion   `protobuf:"bytes,3,rep,name=delete,proto3" json:"delete,omitempty"`
+	UnlessUsed      bool                   `protobuf:"varint,4,opt,name=unless_used,json=unlessUsed,proto3" json:"unless_used,omitempty"`                // refuse to delete what is in use
+	UnlessSame      bool                   `protobuf:"varint,5,opt,name=unless_same,json=unlessSame,proto3" json:"unless_same,omitempty"`                // make no new version of a definition whose latest version is the same
+	NumbersContinue bool                   `protobuf:"varint,6,opt,name=numbers_continue,json=numbersContinue,proto3" json:"numbers_continue,omitempty"` // the versions of a definition continue after those that were deleted
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PutDefinitions) Reset() {
@@ -1150,6 +1161,27 @@ func (x *PutDefinitions) GetDelete() []*DefinitionVersion {
 		return x.Delete
 	}
 	return nil
+}
+
+func (x *PutDefinitions) GetUnlessUsed() bool {
+	if x != nil {
+		return x.UnlessUsed
+	}
+	return false
+}
+
+func (x *PutDefinitions) GetUnlessSame() bool {
+	if x != nil {
+		return x.UnlessSame
+	}
+	return false
+}
+
+func (x *PutDefinitions) GetNumbersContinue() bool {
+	if x != nil {
+		return x.NumbersContinue
+	}
+	return false
 }
 
 type PutTenant struct {
@@ -1509,8 +1541,10 @@ type StartOperation struct {
 	Lease          *Lease                 `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`                                          // first leases, in the same entry
 	Tree           *record.PlanTree       `protobuf:"bytes,7,opt,name=tree,proto3" json:"tree,omitempty"`                                            // phases over the graph's steps
 	LifetimeMs     int64                  `protobuf:"varint,8,opt,name=lifetime_ms,json=lifetimeMs,proto3" json:"lifetime_ms,omitempty"`             // of a new cluster; 0: it does not expire
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The definitions that the plan was made from. Without one of them the plan is stale; versions do not count.
+	MadeFrom      []*DefinitionVersion `protobuf:"bytes,9,rep,name=made_from,json=madeFrom,proto3" json:"made_from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartOperation) Reset() {
@@ -1597,6 +1631,13 @@ func (x *StartOperation) GetLifetimeMs() int64 {
 		return x.LifetimeMs
 	}
 	return 0
+}
+
+func (x *StartOperation) GetMadeFrom() []*DefinitionVersion {
+	if x != nil {
+		return x.MadeFrom
+	}
+	return nil
 }
 
 // Lease grants tasks of one operation to sessions. The index of the entry is
@@ -2393,6 +2434,7 @@ func (x *Part) GetData() []byte {
 type RemoveAgent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	WithTypes     bool                   `protobuf:"varint,2,opt,name=with_types,json=withTypes,proto3" json:"with_types,omitempty"` // also the plugin types that no other agent offers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2434,6 +2476,13 @@ func (x *RemoveAgent) GetId() string {
 	return ""
 }
 
+func (x *RemoveAgent) GetWithTypes() bool {
+	if x != nil {
+		return x.WithTypes
+	}
+	return false
+}
+
 // Prune removes records whose retention ended.
 type Prune struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -2442,6 +2491,7 @@ type Prune struct {
 	Parts            []string               `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
 	AuditBeforeMs    int64                  `protobuf:"varint,4,opt,name=audit_before_ms,json=auditBeforeMs,proto3" json:"audit_before_ms,omitempty"` // remove audit records that are older; 0: none
 	AuditKeep        uint64                 `protobuf:"varint,5,opt,name=audit_keep,json=auditKeep,proto3" json:"audit_keep,omitempty"`               // keep at most so many audit records; 0: any number
+	Clusters         []*PruneCluster        `protobuf:"bytes,6,rep,name=clusters,proto3" json:"clusters,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2511,6 +2561,75 @@ func (x *Prune) GetAuditKeep() uint64 {
 	return 0
 }
 
+func (x *Prune) GetClusters() []*PruneCluster {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+// PruneCluster removes a terminated cluster with its operations and their plans.
+// A cluster of another version stays.
+type PruneCluster struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneCluster) Reset() {
+	*x = PruneCluster{}
+	mi := &file_log_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneCluster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneCluster) ProtoMessage() {}
+
+func (x *PruneCluster) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneCluster.ProtoReflect.Descriptor instead.
+func (*PruneCluster) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PruneCluster) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *PruneCluster) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PruneCluster) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 type RaiseFeatureLevel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`
@@ -2521,7 +2640,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2652,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2665,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{25}
+	return file_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -2579,7 +2698,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2710,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2723,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{26}
+	return file_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DropResource) GetProvider() string {
@@ -2658,7 +2777,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2789,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2802,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{27}
+	return file_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -2774,14 +2893,15 @@ type PutSetting struct {
 	//	*PutSetting_Schedule
 	//	*PutSetting_Preferences
 	//	*PutSetting_Secret
-	Value         isPutSetting_Value `protobuf_oneof:"value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Value           isPutSetting_Value `protobuf_oneof:"value"`
+	NumbersContinue bool               `protobuf:"varint,10,opt,name=numbers_continue,json=numbersContinue,proto3" json:"numbers_continue,omitempty"` // the versions of a program continue after those that were deleted
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +2913,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2926,7 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{28}
+	return file_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PutSetting) GetKind() SettingKind {
@@ -2889,6 +3009,13 @@ func (x *PutSetting) GetSecret() []byte {
 	return nil
 }
 
+func (x *PutSetting) GetNumbersContinue() bool {
+	if x != nil {
+		return x.NumbersContinue
+	}
+	return false
+}
+
 type isPutSetting_Value interface {
 	isPutSetting_Value()
 }
@@ -2938,7 +3065,7 @@ type StartRun struct {
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3077,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3090,7 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{29}
+	return file_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StartRun) GetRun() *record.Run {
@@ -3013,7 +3140,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3152,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3165,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{30}
+	return file_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -3072,7 +3199,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3211,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3224,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{31}
+	return file_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -3125,7 +3252,7 @@ type ChangeResource struct {
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3137,7 +3264,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3150,7 +3277,7 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{32}
+	return file_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ChangeResource) GetChange() isChangeResource_Change {
@@ -3221,7 +3348,7 @@ type AddResource struct {
 
 func (x *AddResource) Reset() {
 	*x = AddResource{}
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3233,7 +3360,7 @@ func (x *AddResource) String() string {
 func (*AddResource) ProtoMessage() {}
 
 func (x *AddResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3246,7 +3373,7 @@ func (x *AddResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
 func (*AddResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{33}
+	return file_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AddResource) GetVersion() *record.ResourceVersion {
@@ -3281,7 +3408,7 @@ type OrderResource struct {
 
 func (x *OrderResource) Reset() {
 	*x = OrderResource{}
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3293,7 +3420,7 @@ func (x *OrderResource) String() string {
 func (*OrderResource) ProtoMessage() {}
 
 func (x *OrderResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3306,7 +3433,7 @@ func (x *OrderResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
 func (*OrderResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{34}
+	return file_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OrderResource) GetResource() *record.ResourceKey {
@@ -3339,7 +3466,7 @@ type SyncResources struct {
 
 func (x *SyncResources) Reset() {
 	*x = SyncResources{}
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3351,7 +3478,7 @@ func (x *SyncResources) String() string {
 func (*SyncResources) ProtoMessage() {}
 
 func (x *SyncResources) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +3491,7 @@ func (x *SyncResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
 func (*SyncResources) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{35}
+	return file_log_proto_rawDescGZIP(), []int{36}
 }
 
 var File_log_proto protoreflect.FileDescriptor
@@ -3379,12 +3506,14 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xc9\f\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xea\f\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
-	"\x05actor\x18\x03 \x01(\tR\x05actor\x12G\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x1f\n" +
+	"\vkeep_answer\x18\x04 \x01(\bR\n" +
+	"keepAnswer\x12G\n" +
 	"\x0fput_definitions\x18\n" +
 	" \x01(\v2\x1c.coopr.log.v1.PutDefinitionsH\x00R\x0eputDefinitions\x128\n" +
 	"\n" +
@@ -3425,12 +3554,17 @@ const file_log_proto_rawDesc = "" +
 	"\x11DefinitionVersion\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x05R\aversion\"\xa6\x01\n" +
+	"\aversion\x18\x03 \x01(\x05R\aversion\"\x93\x02\n" +
 	"\x0ePutDefinitions\x12:\n" +
 	"\vdefinitions\x18\x01 \x03(\v2\x18.coopr.log.v1.DefinitionR\vdefinitions\x12\x1f\n" +
 	"\vcreate_only\x18\x02 \x01(\bR\n" +
 	"createOnly\x127\n" +
-	"\x06delete\x18\x03 \x03(\v2\x1f.coopr.log.v1.DefinitionVersionR\x06delete\"]\n" +
+	"\x06delete\x18\x03 \x03(\v2\x1f.coopr.log.v1.DefinitionVersionR\x06delete\x12\x1f\n" +
+	"\vunless_used\x18\x04 \x01(\bR\n" +
+	"unlessUsed\x12\x1f\n" +
+	"\vunless_same\x18\x05 \x01(\bR\n" +
+	"unlessSame\x12)\n" +
+	"\x10numbers_continue\x18\x06 \x01(\bR\x0fnumbersContinue\"]\n" +
 	"\tPutTenant\x12/\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x17.coopr.record.v1.TenantR\x06tenant\x12\x1f\n" +
 	"\vcreate_only\x18\x02 \x01(\bR\n" +
@@ -3454,7 +3588,7 @@ const file_log_proto_rawDesc = "" +
 	"\n" +
 	"EndSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xe5\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa3\x03\n" +
 	"\x0eStartOperation\x128\n" +
 	"\toperation\x18\x01 \x01(\v2\x1a.coopr.record.v1.OperationR\toperation\x122\n" +
 	"\acluster\x18\x02 \x01(\v2\x18.coopr.record.v1.ClusterR\acluster\x12'\n" +
@@ -3464,7 +3598,8 @@ const file_log_proto_rawDesc = "" +
 	"\x05lease\x18\x06 \x01(\v2\x13.coopr.log.v1.LeaseR\x05lease\x12-\n" +
 	"\x04tree\x18\a \x01(\v2\x19.coopr.record.v1.PlanTreeR\x04tree\x12\x1f\n" +
 	"\vlifetime_ms\x18\b \x01(\x03R\n" +
-	"lifetimeMs\"v\n" +
+	"lifetimeMs\x12<\n" +
+	"\tmade_from\x18\t \x03(\v2\x1f.coopr.log.v1.DefinitionVersionR\bmadeFrom\"v\n" +
 	"\x05Lease\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x14\n" +
 	"\x05tasks\x18\x02 \x03(\rR\x05tasks\x12\x1d\n" +
@@ -3529,9 +3664,11 @@ const file_log_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\rR\x05total\x12\x12\n" +
-	"\x04data\x18\x04 \x01(\fR\x04data\"\x1d\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\"<\n" +
 	"\vRemoveAgent\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xb2\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"with_types\x18\x02 \x01(\bR\twithTypes\"\xea\x01\n" +
 	"\x05Prune\x12\x1e\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\tR\n" +
@@ -3540,7 +3677,12 @@ const file_log_proto_rawDesc = "" +
 	"\x05parts\x18\x03 \x03(\tR\x05parts\x12&\n" +
 	"\x0faudit_before_ms\x18\x04 \x01(\x03R\rauditBeforeMs\x12\x1d\n" +
 	"\n" +
-	"audit_keep\x18\x05 \x01(\x04R\tauditKeep\"=\n" +
+	"audit_keep\x18\x05 \x01(\x04R\tauditKeep\x126\n" +
+	"\bclusters\x18\x06 \x03(\v2\x1a.coopr.log.v1.PruneClusterR\bclusters\"P\n" +
+	"\fPruneCluster\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\"=\n" +
 	"\x11RaiseFeatureLevel\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\x12\x12\n" +
 	"\x04mesh\x18\x02 \x01(\tR\x04mesh\"\x80\x01\n" +
@@ -3556,7 +3698,7 @@ const file_log_proto_rawDesc = "" +
 	"\x05start\x18\x02 \x01(\v2\x16.coopr.log.v1.StartRunH\x00R\x05start\x12.\n" +
 	"\x05event\x18\x03 \x01(\v2\x16.coopr.log.v1.RunEventH\x00R\x05event\x12/\n" +
 	"\x05prune\x18\x04 \x01(\v2\x17.coopr.log.v1.PruneRunsH\x00R\x05pruneB\b\n" +
-	"\x06change\"\xa2\x03\n" +
+	"\x06change\"\xcd\x03\n" +
 	"\n" +
 	"PutSetting\x12-\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.coopr.log.v1.SettingKindR\x04kind\x12\x12\n" +
@@ -3567,7 +3709,9 @@ const file_log_proto_rawDesc = "" +
 	"\aprogram\x18\x06 \x01(\v2\x18.coopr.record.v1.ProgramH\x00R\aprogram\x127\n" +
 	"\bschedule\x18\a \x01(\v2\x19.coopr.record.v1.ScheduleH\x00R\bschedule\x12?\n" +
 	"\vpreferences\x18\b \x01(\v2\x1b.coopr.record.v1.PropertiesH\x00R\vpreferences\x12\x18\n" +
-	"\x06secret\x18\t \x01(\fH\x00R\x06secretB\a\n" +
+	"\x06secret\x18\t \x01(\fH\x00R\x06secret\x12)\n" +
+	"\x10numbers_continue\x18\n" +
+	" \x01(\bR\x0fnumbersContinueB\a\n" +
 	"\x05value\"\xee\x01\n" +
 	"\bStartRun\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.coopr.record.v1.RunR\x03run\x12'\n" +
@@ -3655,7 +3799,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -3689,37 +3833,38 @@ var file_log_proto_goTypes = []any{
 	(*Part)(nil),                    // 29: coopr.log.v1.Part
 	(*RemoveAgent)(nil),             // 30: coopr.log.v1.RemoveAgent
 	(*Prune)(nil),                   // 31: coopr.log.v1.Prune
-	(*RaiseFeatureLevel)(nil),       // 32: coopr.log.v1.RaiseFeatureLevel
-	(*DropResource)(nil),            // 33: coopr.log.v1.DropResource
-	(*ChangeRuns)(nil),              // 34: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),              // 35: coopr.log.v1.PutSetting
-	(*StartRun)(nil),                // 36: coopr.log.v1.StartRun
-	(*RunEvent)(nil),                // 37: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),               // 38: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),          // 39: coopr.log.v1.ChangeResource
-	(*AddResource)(nil),             // 40: coopr.log.v1.AddResource
-	(*OrderResource)(nil),           // 41: coopr.log.v1.OrderResource
-	(*SyncResources)(nil),           // 42: coopr.log.v1.SyncResources
-	nil,                             // 43: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 44: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 45: coopr.record.v1.Tenant
-	(*record.Agent)(nil),            // 46: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 47: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 48: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 49: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 50: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 51: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 52: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 53: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 54: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 55: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 56: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 57: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 58: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 59: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 60: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 61: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 62: coopr.record.v1.ResourceKey
+	(*PruneCluster)(nil),            // 32: coopr.log.v1.PruneCluster
+	(*RaiseFeatureLevel)(nil),       // 33: coopr.log.v1.RaiseFeatureLevel
+	(*DropResource)(nil),            // 34: coopr.log.v1.DropResource
+	(*ChangeRuns)(nil),              // 35: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 36: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 37: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 38: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 39: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 40: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 41: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 42: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 43: coopr.log.v1.SyncResources
+	nil,                             // 44: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 45: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 46: coopr.record.v1.Tenant
+	(*record.Agent)(nil),            // 47: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 48: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 49: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 50: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 51: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 52: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 53: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 54: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 55: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 56: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 57: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 58: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 59: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 60: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 61: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 62: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 63: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -3738,61 +3883,63 @@ var file_log_proto_depIdxs = []int32{
 	29, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
 	30, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
 	31, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	32, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	33, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
 	24, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	27, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	25, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	44, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
-	33, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
+	45, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	34, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	23, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
-	34, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	39, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	35, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	40, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	9,  // 25: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
 	10, // 26: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	45, // 27: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	46, // 28: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	47, // 29: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	48, // 30: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	49, // 31: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	50, // 32: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	46, // 27: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	47, // 28: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	48, // 29: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	49, // 30: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	50, // 31: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	51, // 32: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
 	19, // 33: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	51, // 34: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	52, // 35: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	20, // 36: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 37: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 38: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	2,  // 39: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	43, // 40: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	48, // 41: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	53, // 42: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 43: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	26, // 44: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	35, // 45: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	36, // 46: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	37, // 47: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	38, // 48: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 49: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 50: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	54, // 51: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	55, // 52: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	56, // 53: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	57, // 54: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	58, // 55: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	56, // 56: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	59, // 57: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	60, // 58: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	40, // 59: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	41, // 60: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	42, // 61: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	61, // 62: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 63: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	62, // 64: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 65: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	66, // [66:66] is the sub-list for method output_type
-	66, // [66:66] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	52, // 34: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 35: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	53, // 36: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	20, // 37: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 38: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 39: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	2,  // 40: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	44, // 41: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	49, // 42: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	54, // 43: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 44: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	26, // 45: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	32, // 46: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	36, // 47: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	37, // 48: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	38, // 49: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	39, // 50: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 51: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 52: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	55, // 53: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	56, // 54: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	57, // 55: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	58, // 56: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	59, // 57: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	57, // 58: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	60, // 59: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	61, // 60: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	41, // 61: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	42, // 62: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	43, // 63: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	62, // 64: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 65: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	63, // 66: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 67: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -3828,20 +3975,20 @@ func file_log_proto_init() {
 		(*Command_ChangeRuns)(nil),
 		(*Command_ChangeResource)(nil),
 	}
-	file_log_proto_msgTypes[27].OneofWrappers = []any{
+	file_log_proto_msgTypes[28].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
 	}
-	file_log_proto_msgTypes[28].OneofWrappers = []any{
+	file_log_proto_msgTypes[29].OneofWrappers = []any{
 		(*PutSetting_Profile)(nil),
 		(*PutSetting_Program)(nil),
 		(*PutSetting_Schedule)(nil),
 		(*PutSetting_Preferences)(nil),
 		(*PutSetting_Secret)(nil),
 	}
-	file_log_proto_msgTypes[32].OneofWrappers = []any{
+	file_log_proto_msgTypes[33].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
 		(*ChangeResource_Order)(nil),
 		(*ChangeResource_Sync)(nil),
@@ -3852,7 +3999,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

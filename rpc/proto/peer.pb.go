@@ -354,9 +354,11 @@ type Hello struct {
 	Session       string                 `protobuf:"bytes,13,opt,name=session,proto3" json:"session,omitempty"` // the session it had with an earlier leader
 	Eligible      bool                   `protobuf:"varint,14,opt,name=eligible,proto3" json:"eligible,omitempty"`
 	GossipAddr    string                 `protobuf:"bytes,17,opt,name=gossip_addr,json=gossipAddr,proto3" json:"gossip_addr,omitempty"`
-	Token         []byte                 `protobuf:"bytes,16,opt,name=token,proto3" json:"token,omitempty"`     // SHA-256 of the API token a dev agent printed; others send none
-	Process       string                 `protobuf:"bytes,30,opt,name=process,proto3" json:"process,omitempty"` // names this run of the agent
-	Machine       string                 `protobuf:"bytes,15,opt,name=machine,proto3" json:"machine,omitempty"` // names the machine, so that local nodes are worked on where they are
+	Token         []byte                 `protobuf:"bytes,16,opt,name=token,proto3" json:"token,omitempty"`                        // SHA-256 of the API token a dev agent printed; others send none
+	Process       string                 `protobuf:"bytes,30,opt,name=process,proto3" json:"process,omitempty"`                    // names this run of the agent
+	Saves         []*SaveState           `protobuf:"bytes,18,rep,name=saves,proto3" json:"saves,omitempty"`                        // values that are not confirmed yet; stored before the results of held
+	LastSave      uint64                 `protobuf:"varint,19,opt,name=last_save,json=lastSave,proto3" json:"last_save,omitempty"` // the number of the last of saves
+	Machine       string                 `protobuf:"bytes,15,opt,name=machine,proto3" json:"machine,omitempty"`                    // names the machine, so that local nodes are worked on where they are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -508,6 +510,20 @@ func (x *Hello) GetProcess() string {
 		return x.Process
 	}
 	return ""
+}
+
+func (x *Hello) GetSaves() []*SaveState {
+	if x != nil {
+		return x.Saves
+	}
+	return nil
+}
+
+func (x *Hello) GetLastSave() uint64 {
+	if x != nil {
+		return x.LastSave
+	}
+	return 0
 }
 
 func (x *Hello) GetMachine() string {
@@ -782,6 +798,7 @@ type WorkerMessage struct {
 	Saves         []*SaveState           `protobuf:"bytes,7,rep,name=saves,proto3" json:"saves,omitempty"`
 	Wanted        []string               `protobuf:"bytes,8,rep,name=wanted,proto3" json:"wanted,omitempty"` // watches whose tasks are missing
 	Health        []*Health              `protobuf:"bytes,9,rep,name=health,proto3" json:"health,omitempty"`
+	LastSave      uint64                 `protobuf:"varint,10,opt,name=last_save,json=lastSave,proto3" json:"last_save,omitempty"` // the number of the last of saves: they count up in each process of a worker
 	Runtimes      []*RuntimeReport       `protobuf:"bytes,30,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -878,6 +895,13 @@ func (x *WorkerMessage) GetHealth() []*Health {
 		return x.Health
 	}
 	return nil
+}
+
+func (x *WorkerMessage) GetLastSave() uint64 {
+	if x != nil {
+		return x.LastSave
+	}
+	return 0
 }
 
 func (x *WorkerMessage) GetRuntimes() []*RuntimeReport {
@@ -1030,10 +1054,11 @@ type LeaderMessage struct {
 	Tasks         []*Task                `protobuf:"bytes,3,rep,name=tasks,proto3" json:"tasks,omitempty"`          // leases, committed
 	Cancels       []*Cancel              `protobuf:"bytes,4,rep,name=cancels,proto3" json:"cancels,omitempty"`
 	Confirmed     []*Verdict             `protobuf:"bytes,5,rep,name=confirmed,proto3" json:"confirmed,omitempty"`                   // results that are committed, or refused for good
-	Records       []byte                 `protobuf:"bytes,6,opt,name=records,proto3" json:"records,omitempty"`                       // JSON []model.Agent: the list of record, when it changed
+	Records       []byte                 `protobuf:"bytes,6,opt,name=records,proto3" json:"records,omitempty"`                       // JSON []model.Agent: the records of all agents, when they changed
 	Watches       []*Watch               `protobuf:"bytes,7,rep,name=watches,proto3" json:"watches,omitempty"`                       // new, or changed
 	Unwatch       []string               `protobuf:"bytes,8,rep,name=unwatch,proto3" json:"unwatch,omitempty"`                       // keys; carried out before watches
 	Sites         []byte                 `protobuf:"bytes,30,opt,name=sites,proto3" json:"sites,omitempty"`                          // JSON []site.Orders
+	Saved         uint64                 `protobuf:"varint,10,opt,name=saved,proto3" json:"saved,omitempty"`                         // saves up to this number are stored, or refused for good
 	WatchAnew     bool                   `protobuf:"varint,9,opt,name=watch_anew,json=watchAnew,proto3" json:"watch_anew,omitempty"` // and before that all others are dropped
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1130,6 +1155,13 @@ func (x *LeaderMessage) GetSites() []byte {
 		return x.Sites
 	}
 	return nil
+}
+
+func (x *LeaderMessage) GetSaved() uint64 {
+	if x != nil {
+		return x.Saved
+	}
+	return 0
 }
 
 func (x *LeaderMessage) GetWatchAnew() bool {
@@ -1724,7 +1756,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
 	"\astarted\x18\x03 \x01(\bR\astarted\x12/\n" +
 	"\x06result\x18\x04 \x01(\v2\x17.coopr.plugin.v1.ResultR\x06result\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xea\x03\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xb9\x04\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -1744,7 +1776,9 @@ const file_peer_proto_rawDesc = "" +
 	"\vgossip_addr\x18\x11 \x01(\tR\n" +
 	"gossipAddr\x12\x14\n" +
 	"\x05token\x18\x10 \x01(\fR\x05token\x12\x18\n" +
-	"\aprocess\x18\x1e \x01(\tR\aprocess\x12\x18\n" +
+	"\aprocess\x18\x1e \x01(\tR\aprocess\x120\n" +
+	"\x05saves\x18\x12 \x03(\v2\x1a.coopr.plugin.v1.SaveStateR\x05saves\x12\x1b\n" +
+	"\tlast_save\x18\x13 \x01(\x04R\blastSave\x12\x18\n" +
 	"\amachine\x18\x0f \x01(\tR\amachine\"3\n" +
 	"\aStarted\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
@@ -1768,7 +1802,7 @@ const file_peer_proto_rawDesc = "" +
 	"\fnode_version\x18\x02 \x01(\x04R\vnodeVersion\x12\x18\n" +
 	"\ahealthy\x18\x03 \x01(\bR\ahealthy\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\amachine\x18\x05 \x01(\rR\amachine\"\xbf\x03\n" +
+	"\amachine\x18\x05 \x01(\rR\amachine\"\xdc\x03\n" +
 	"\rWorkerMessage\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.coopr.peer.v1.HelloR\x05hello\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x121\n" +
@@ -1778,7 +1812,9 @@ const file_peer_proto_rawDesc = "" +
 	"\aleaving\x18\x06 \x01(\bR\aleaving\x120\n" +
 	"\x05saves\x18\a \x03(\v2\x1a.coopr.plugin.v1.SaveStateR\x05saves\x12\x16\n" +
 	"\x06wanted\x18\b \x03(\tR\x06wanted\x12-\n" +
-	"\x06health\x18\t \x03(\v2\x15.coopr.peer.v1.HealthR\x06health\x128\n" +
+	"\x06health\x18\t \x03(\v2\x15.coopr.peer.v1.HealthR\x06health\x12\x1b\n" +
+	"\tlast_save\x18\n" +
+	" \x01(\x04R\blastSave\x128\n" +
 	"\bruntimes\x18\x1e \x03(\v2\x1c.coopr.site.v1.RuntimeReportR\bruntimes\"G\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
@@ -1789,7 +1825,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x15\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\x12!\n" +
 	"\fheartbeat_ms\x18\x04 \x01(\x03R\vheartbeatMs\x122\n" +
-	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"\x8e\x03\n" +
+	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"\xa4\x03\n" +
 	"\rLeaderMessage\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.coopr.peer.v1.WelcomeR\awelcome\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x12+\n" +
@@ -1799,7 +1835,9 @@ const file_peer_proto_rawDesc = "" +
 	"\arecords\x18\x06 \x01(\fR\arecords\x12.\n" +
 	"\awatches\x18\a \x03(\v2\x14.coopr.peer.v1.WatchR\awatches\x12\x18\n" +
 	"\aunwatch\x18\b \x03(\tR\aunwatch\x12\x14\n" +
-	"\x05sites\x18\x1e \x01(\fR\x05sites\x12\x1d\n" +
+	"\x05sites\x18\x1e \x01(\fR\x05sites\x12\x14\n" +
+	"\x05saved\x18\n" +
+	" \x01(\x04R\x05saved\x12\x1d\n" +
 	"\n" +
 	"watch_anew\x18\t \x01(\bR\twatchAnew\"R\n" +
 	"\x0eTaskLogRequest\x12\x12\n" +
@@ -1881,8 +1919,8 @@ var file_peer_proto_goTypes = []any{
 	(*ResourceSetRequest)(nil),    // 21: coopr.peer.v1.ResourceSetRequest
 	(*ResourceSetResponse)(nil),   // 22: coopr.peer.v1.ResourceSetResponse
 	(*Result)(nil),                // 23: coopr.plugin.v1.Result
-	(*Task)(nil),                  // 24: coopr.plugin.v1.Task
-	(*SaveState)(nil),             // 25: coopr.plugin.v1.SaveState
+	(*SaveState)(nil),             // 24: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 25: coopr.plugin.v1.Task
 	(*RuntimeReport)(nil),         // 26: coopr.site.v1.RuntimeReport
 	(*Cancel)(nil),                // 27: coopr.plugin.v1.Cancel
 	(*ListRequest)(nil),           // 28: coopr.plugin.v1.ListRequest
@@ -1895,47 +1933,48 @@ var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
 	23, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
 	3,  // 2: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	24, // 3: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	24, // 4: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
-	4,  // 5: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	23, // 6: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
-	5,  // 7: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
-	5,  // 8: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	25, // 9: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
-	7,  // 10: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	26, // 11: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	9,  // 12: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	10, // 13: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	24, // 14: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	27, // 15: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
-	9,  // 16: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
-	6,  // 17: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	28, // 18: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	29, // 19: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	30, // 20: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	0,  // 21: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	8,  // 22: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	12, // 23: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	14, // 24: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	16, // 25: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	17, // 26: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	19, // 27: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	21, // 28: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	31, // 29: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	2,  // 30: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	11, // 31: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	13, // 32: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	15, // 33: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	32, // 34: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	18, // 35: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	20, // 36: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	22, // 37: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	31, // 38: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	30, // [30:39] is the sub-list for method output_type
-	21, // [21:30] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	24, // 3: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	25, // 4: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	25, // 5: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	4,  // 6: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
+	23, // 7: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	5,  // 8: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
+	5,  // 9: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
+	24, // 10: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	7,  // 11: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
+	26, // 12: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	9,  // 13: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
+	10, // 14: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
+	25, // 15: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	27, // 16: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	9,  // 17: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
+	6,  // 18: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
+	28, // 19: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	29, // 20: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	30, // 21: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	0,  // 22: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	8,  // 23: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	12, // 24: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	14, // 25: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	16, // 26: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	17, // 27: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	19, // 28: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	21, // 29: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	31, // 30: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	2,  // 31: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	11, // 32: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	13, // 33: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	15, // 34: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	32, // 35: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	18, // 36: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	20, // 37: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	22, // 38: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	31, // 39: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	31, // [31:40] is the sub-list for method output_type
+	22, // [22:31] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }

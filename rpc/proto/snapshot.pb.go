@@ -675,8 +675,9 @@ type DefinitionRow struct {
 	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Version       int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
-	Body          []byte                 `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"`    // JSON, as the user sent it
-	Index         uint64                 `protobuf:"varint,6,opt,name=index,proto3" json:"index,omitempty"` // of the entry that wrote it
+	Body          []byte                 `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"`        // JSON, as the user sent it
+	Index         uint64                 `protobuf:"varint,6,opt,name=index,proto3" json:"index,omitempty"`     // of the entry that wrote it
+	Deleted       bool                   `protobuf:"varint,7,opt,name=deleted,proto3" json:"deleted,omitempty"` // this version was the latest and was deleted; the next one has a greater number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -751,6 +752,13 @@ func (x *DefinitionRow) GetIndex() uint64 {
 		return x.Index
 	}
 	return 0
+}
+
+func (x *DefinitionRow) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
 }
 
 type SessionRow struct {
@@ -896,6 +904,7 @@ type RequestRow struct {
 	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	Subject       string                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
 	Time          int64                  `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
+	Effect        *Effect                `protobuf:"bytes,5,opt,name=effect,proto3" json:"effect,omitempty"` // unset: it is not kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -958,6 +967,170 @@ func (x *RequestRow) GetTime() int64 {
 	return 0
 }
 
+func (x *RequestRow) GetEffect() *Effect {
+	if x != nil {
+		return x.Effect
+	}
+	return nil
+}
+
+// Effect is what a request wrote, as it was right after it, without the parts that are large.
+type Effect struct {
+	state         protoimpl.MessageState    `protogen:"open.v1"`
+	Definitions   []*DefinitionRow          `protobuf:"bytes,1,rep,name=definitions,proto3" json:"definitions,omitempty"` // without their bodies
+	Tenant        *record.Tenant            `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Token         *record.Token             `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	Profile       *record.Profile           `protobuf:"bytes,4,opt,name=profile,proto3" json:"profile,omitempty"`
+	Program       int64                     `protobuf:"varint,5,opt,name=program,proto3" json:"program,omitempty"` // the version that it wrote
+	Schedule      *record.Schedule          `protobuf:"bytes,6,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Run           *record.Run               `protobuf:"bytes,7,opt,name=run,proto3" json:"run,omitempty"` // with the name and the version of its program only
+	Operation     *record.Operation         `protobuf:"bytes,8,opt,name=operation,proto3" json:"operation,omitempty"`
+	Resources     []*record.ResourceVersion `protobuf:"bytes,9,rep,name=resources,proto3" json:"resources,omitempty"`
+	Tasks         int64                     `protobuf:"varint,10,opt,name=tasks,proto3" json:"tasks,omitempty"` // of the operation, after an order
+	TasksDone     int64                     `protobuf:"varint,11,opt,name=tasks_done,json=tasksDone,proto3" json:"tasks_done,omitempty"`
+	TasksByStatus map[string]int64          `protobuf:"bytes,12,rep,name=tasks_by_status,json=tasksByStatus,proto3" json:"tasks_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Cluster       *record.Cluster           `protobuf:"bytes,13,opt,name=cluster,proto3" json:"cluster,omitempty"`        // that an order was about
+	Nodes         int64                     `protobuf:"varint,14,opt,name=nodes,proto3" json:"nodes,omitempty"`           // of that cluster
+	Generation    uint64                    `protobuf:"varint,15,opt,name=generation,proto3" json:"generation,omitempty"` // of a site, that began
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Effect) Reset() {
+	*x = Effect{}
+	mi := &file_snapshot_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Effect) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Effect) ProtoMessage() {}
+
+func (x *Effect) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Effect.ProtoReflect.Descriptor instead.
+func (*Effect) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Effect) GetDefinitions() []*DefinitionRow {
+	if x != nil {
+		return x.Definitions
+	}
+	return nil
+}
+
+func (x *Effect) GetTenant() *record.Tenant {
+	if x != nil {
+		return x.Tenant
+	}
+	return nil
+}
+
+func (x *Effect) GetToken() *record.Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *Effect) GetProfile() *record.Profile {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+func (x *Effect) GetProgram() int64 {
+	if x != nil {
+		return x.Program
+	}
+	return 0
+}
+
+func (x *Effect) GetSchedule() *record.Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *Effect) GetRun() *record.Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *Effect) GetOperation() *record.Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *Effect) GetResources() []*record.ResourceVersion {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *Effect) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *Effect) GetTasksDone() int64 {
+	if x != nil {
+		return x.TasksDone
+	}
+	return 0
+}
+
+func (x *Effect) GetTasksByStatus() map[string]int64 {
+	if x != nil {
+		return x.TasksByStatus
+	}
+	return nil
+}
+
+func (x *Effect) GetCluster() *record.Cluster {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+func (x *Effect) GetNodes() int64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *Effect) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
 type PartRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -969,7 +1142,7 @@ type PartRow struct {
 
 func (x *PartRow) Reset() {
 	*x = PartRow{}
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1154,7 @@ func (x *PartRow) String() string {
 func (*PartRow) ProtoMessage() {}
 
 func (x *PartRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1167,7 @@ func (x *PartRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartRow.ProtoReflect.Descriptor instead.
 func (*PartRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PartRow) GetId() string {
@@ -1029,7 +1202,7 @@ type ValueRow struct {
 
 func (x *ValueRow) Reset() {
 	*x = ValueRow{}
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1214,7 @@ func (x *ValueRow) String() string {
 func (*ValueRow) ProtoMessage() {}
 
 func (x *ValueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1227,7 @@ func (x *ValueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueRow.ProtoReflect.Descriptor instead.
 func (*ValueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ValueRow) GetNode() string {
@@ -1082,13 +1255,14 @@ type MetaRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	FeatureLevel  uint32                 `protobuf:"varint,1,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
 	Mesh          string                 `protobuf:"bytes,2,opt,name=mesh,proto3" json:"mesh,omitempty"`
+	LastCluster   int64                  `protobuf:"varint,3,opt,name=last_cluster,json=lastCluster,proto3" json:"last_cluster,omitempty"` // the highest number of a cluster whose record was removed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MetaRow) Reset() {
 	*x = MetaRow{}
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1274,7 @@ func (x *MetaRow) String() string {
 func (*MetaRow) ProtoMessage() {}
 
 func (x *MetaRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1287,7 @@ func (x *MetaRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRow.ProtoReflect.Descriptor instead.
 func (*MetaRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *MetaRow) GetFeatureLevel() uint32 {
@@ -1128,6 +1302,13 @@ func (x *MetaRow) GetMesh() string {
 		return x.Mesh
 	}
 	return ""
+}
+
+func (x *MetaRow) GetLastCluster() int64 {
+	if x != nil {
+		return x.LastCluster
+	}
+	return 0
 }
 
 // HistoryRow is a cluster at an earlier time.
@@ -1147,7 +1328,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_snapshot_proto_msgTypes[10]
+	mi := &file_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1340,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[10]
+	mi := &file_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1353,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HistoryRow) GetTenant() string {
@@ -1241,7 +1422,7 @@ type QueueRow struct {
 
 func (x *QueueRow) Reset() {
 	*x = QueueRow{}
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1434,7 @@ func (x *QueueRow) String() string {
 func (*QueueRow) ProtoMessage() {}
 
 func (x *QueueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1447,7 @@ func (x *QueueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRow.ProtoReflect.Descriptor instead.
 func (*QueueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{11}
+	return file_snapshot_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *QueueRow) GetOperation() string {
@@ -1293,7 +1474,7 @@ type ProfileRow struct {
 
 func (x *ProfileRow) Reset() {
 	*x = ProfileRow{}
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1486,7 @@ func (x *ProfileRow) String() string {
 func (*ProfileRow) ProtoMessage() {}
 
 func (x *ProfileRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1499,7 @@ func (x *ProfileRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileRow.ProtoReflect.Descriptor instead.
 func (*ProfileRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{12}
+	return file_snapshot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProfileRow) GetTenant() string {
@@ -1345,7 +1526,7 @@ type ProgramRow struct {
 
 func (x *ProgramRow) Reset() {
 	*x = ProgramRow{}
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1538,7 @@ func (x *ProgramRow) String() string {
 func (*ProgramRow) ProtoMessage() {}
 
 func (x *ProgramRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1551,7 @@ func (x *ProgramRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRow.ProtoReflect.Descriptor instead.
 func (*ProgramRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{13}
+	return file_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProgramRow) GetTenant() string {
@@ -1398,7 +1579,7 @@ type SecretRow struct {
 
 func (x *SecretRow) Reset() {
 	*x = SecretRow{}
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1591,7 @@ func (x *SecretRow) String() string {
 func (*SecretRow) ProtoMessage() {}
 
 func (x *SecretRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1604,7 @@ func (x *SecretRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRow.ProtoReflect.Descriptor instead.
 func (*SecretRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{14}
+	return file_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SecretRow) GetTenant() string {
@@ -1459,7 +1640,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1652,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1665,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{15}
+	return file_snapshot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UsageRow) GetTenant() string {
@@ -1564,14 +1745,15 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x03row\"L\n" +
 	"\bTokenRow\x12,\n" +
 	"\x05token\x18\x01 \x01(\v2\x16.coopr.record.v1.TokenR\x05token\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\tR\x04hash\"\x93\x01\n" +
+	"\x04hash\x18\x02 \x01(\tR\x04hash\"\xad\x01\n" +
 	"\rDefinitionRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04body\x18\x05 \x01(\fR\x04body\x12\x14\n" +
-	"\x05index\x18\x06 \x01(\x04R\x05index\"H\n" +
+	"\x05index\x18\x06 \x01(\x04R\x05index\x12\x18\n" +
+	"\adeleted\x18\a \x01(\bR\adeleted\"H\n" +
 	"\n" +
 	"SessionRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
@@ -1582,13 +1764,37 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x05graph\x18\x02 \x01(\fR\x05graph\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\fR\x05state\x12-\n" +
 	"\x04tree\x18\x04 \x01(\v2\x19.coopr.record.v1.PlanTreeR\x04tree\x12\x14\n" +
-	"\x05audit\x18\x05 \x01(\tR\x05audit\"b\n" +
+	"\x05audit\x18\x05 \x01(\tR\x05audit\"\x90\x01\n" +
 	"\n" +
 	"RequestRow\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\tR\asubject\x12\x12\n" +
-	"\x04time\x18\x04 \x01(\x03R\x04time\"E\n" +
+	"\x04time\x18\x04 \x01(\x03R\x04time\x12,\n" +
+	"\x06effect\x18\x05 \x01(\v2\x14.coopr.log.v1.EffectR\x06effect\"\xff\x05\n" +
+	"\x06Effect\x12=\n" +
+	"\vdefinitions\x18\x01 \x03(\v2\x1b.coopr.log.v1.DefinitionRowR\vdefinitions\x12/\n" +
+	"\x06tenant\x18\x02 \x01(\v2\x17.coopr.record.v1.TenantR\x06tenant\x12,\n" +
+	"\x05token\x18\x03 \x01(\v2\x16.coopr.record.v1.TokenR\x05token\x122\n" +
+	"\aprofile\x18\x04 \x01(\v2\x18.coopr.record.v1.ProfileR\aprofile\x12\x18\n" +
+	"\aprogram\x18\x05 \x01(\x03R\aprogram\x125\n" +
+	"\bschedule\x18\x06 \x01(\v2\x19.coopr.record.v1.ScheduleR\bschedule\x12&\n" +
+	"\x03run\x18\a \x01(\v2\x14.coopr.record.v1.RunR\x03run\x128\n" +
+	"\toperation\x18\b \x01(\v2\x1a.coopr.record.v1.OperationR\toperation\x12>\n" +
+	"\tresources\x18\t \x03(\v2 .coopr.record.v1.ResourceVersionR\tresources\x12\x14\n" +
+	"\x05tasks\x18\n" +
+	" \x01(\x03R\x05tasks\x12\x1d\n" +
+	"\n" +
+	"tasks_done\x18\v \x01(\x03R\ttasksDone\x12O\n" +
+	"\x0ftasks_by_status\x18\f \x03(\v2'.coopr.log.v1.Effect.TasksByStatusEntryR\rtasksByStatus\x122\n" +
+	"\acluster\x18\r \x01(\v2\x18.coopr.record.v1.ClusterR\acluster\x12\x14\n" +
+	"\x05nodes\x18\x0e \x01(\x03R\x05nodes\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x0f \x01(\x04R\n" +
+	"generation\x1a@\n" +
+	"\x12TasksByStatusEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"E\n" +
 	"\aPartRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x12\n" +
@@ -1596,10 +1802,11 @@ const file_snapshot_proto_rawDesc = "" +
 	"\bValueRow\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\fR\x05value\"B\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\"e\n" +
 	"\aMetaRow\x12#\n" +
 	"\rfeature_level\x18\x01 \x01(\rR\ffeatureLevel\x12\x12\n" +
-	"\x04mesh\x18\x02 \x01(\tR\x04mesh\"\xe6\x01\n" +
+	"\x04mesh\x18\x02 \x01(\tR\x04mesh\x12!\n" +
+	"\flast_cluster\x18\x03 \x01(\x03R\vlastCluster\"\xe6\x01\n" +
 	"\n" +
 	"HistoryRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
@@ -1643,7 +1850,7 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),          // 0: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),          // 1: coopr.log.v1.SnapshotRecord
@@ -1652,80 +1859,94 @@ var file_snapshot_proto_goTypes = []any{
 	(*SessionRow)(nil),              // 4: coopr.log.v1.SessionRow
 	(*PlanRow)(nil),                 // 5: coopr.log.v1.PlanRow
 	(*RequestRow)(nil),              // 6: coopr.log.v1.RequestRow
-	(*PartRow)(nil),                 // 7: coopr.log.v1.PartRow
-	(*ValueRow)(nil),                // 8: coopr.log.v1.ValueRow
-	(*MetaRow)(nil),                 // 9: coopr.log.v1.MetaRow
-	(*HistoryRow)(nil),              // 10: coopr.log.v1.HistoryRow
-	(*QueueRow)(nil),                // 11: coopr.log.v1.QueueRow
-	(*ProfileRow)(nil),              // 12: coopr.log.v1.ProfileRow
-	(*ProgramRow)(nil),              // 13: coopr.log.v1.ProgramRow
-	(*SecretRow)(nil),               // 14: coopr.log.v1.SecretRow
-	(*UsageRow)(nil),                // 15: coopr.log.v1.UsageRow
-	(*record.Tenant)(nil),           // 16: coopr.record.v1.Tenant
-	(*record.PluginType)(nil),       // 17: coopr.record.v1.PluginType
-	(*record.Agent)(nil),            // 18: coopr.record.v1.Agent
-	(*record.Cluster)(nil),          // 19: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 20: coopr.record.v1.Node
-	(*record.Operation)(nil),        // 21: coopr.record.v1.Operation
-	(*record.NodeHealth)(nil),       // 22: coopr.record.v1.NodeHealth
-	(*record.Site)(nil),             // 23: coopr.record.v1.Site
-	(*record.Generation)(nil),       // 24: coopr.record.v1.Generation
-	(*record.PluginResource)(nil),   // 25: coopr.record.v1.PluginResource
-	(*record.ResourceSet)(nil),      // 26: coopr.record.v1.ResourceSet
-	(*record.Schedule)(nil),         // 27: coopr.record.v1.Schedule
-	(*record.Preferences)(nil),      // 28: coopr.record.v1.Preferences
-	(*record.Run)(nil),              // 29: coopr.record.v1.Run
-	(*record.Token)(nil),            // 30: coopr.record.v1.Token
-	(*record.PlanTree)(nil),         // 31: coopr.record.v1.PlanTree
-	(*record.OperationRequest)(nil), // 32: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 33: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 34: coopr.record.v1.Program
-	(SettingKind)(0),                // 35: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 36: coopr.record.v1.Usage
+	(*Effect)(nil),                  // 7: coopr.log.v1.Effect
+	(*PartRow)(nil),                 // 8: coopr.log.v1.PartRow
+	(*ValueRow)(nil),                // 9: coopr.log.v1.ValueRow
+	(*MetaRow)(nil),                 // 10: coopr.log.v1.MetaRow
+	(*HistoryRow)(nil),              // 11: coopr.log.v1.HistoryRow
+	(*QueueRow)(nil),                // 12: coopr.log.v1.QueueRow
+	(*ProfileRow)(nil),              // 13: coopr.log.v1.ProfileRow
+	(*ProgramRow)(nil),              // 14: coopr.log.v1.ProgramRow
+	(*SecretRow)(nil),               // 15: coopr.log.v1.SecretRow
+	(*UsageRow)(nil),                // 16: coopr.log.v1.UsageRow
+	nil,                             // 17: coopr.log.v1.Effect.TasksByStatusEntry
+	(*record.Tenant)(nil),           // 18: coopr.record.v1.Tenant
+	(*record.PluginType)(nil),       // 19: coopr.record.v1.PluginType
+	(*record.Agent)(nil),            // 20: coopr.record.v1.Agent
+	(*record.Cluster)(nil),          // 21: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 22: coopr.record.v1.Node
+	(*record.Operation)(nil),        // 23: coopr.record.v1.Operation
+	(*record.NodeHealth)(nil),       // 24: coopr.record.v1.NodeHealth
+	(*record.Site)(nil),             // 25: coopr.record.v1.Site
+	(*record.Generation)(nil),       // 26: coopr.record.v1.Generation
+	(*record.PluginResource)(nil),   // 27: coopr.record.v1.PluginResource
+	(*record.ResourceSet)(nil),      // 28: coopr.record.v1.ResourceSet
+	(*record.Schedule)(nil),         // 29: coopr.record.v1.Schedule
+	(*record.Preferences)(nil),      // 30: coopr.record.v1.Preferences
+	(*record.Run)(nil),              // 31: coopr.record.v1.Run
+	(*record.Token)(nil),            // 32: coopr.record.v1.Token
+	(*record.PlanTree)(nil),         // 33: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 34: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 35: coopr.record.v1.ResourceVersion
+	(*record.OperationRequest)(nil), // 36: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 37: coopr.record.v1.Program
+	(SettingKind)(0),                // 38: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 39: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
-	16, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
+	18, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
 	2,  // 1: coopr.log.v1.SnapshotRecord.token:type_name -> coopr.log.v1.TokenRow
 	3,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
-	17, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
-	18, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
+	19, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
+	20, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
 	4,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
-	19, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
-	20, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
-	21, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
+	21, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
+	22, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
+	23, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
 	5,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
 	6,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
-	7,  // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
-	8,  // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
-	9,  // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
-	10, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
-	20, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
-	22, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
-	11, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
-	23, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
-	24, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
-	25, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
-	26, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
-	12, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
-	13, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
-	27, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
-	28, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
-	14, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
-	29, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
-	15, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
-	30, // 29: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	31, // 30: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
-	19, // 31: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	32, // 32: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	33, // 33: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	34, // 34: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	35, // 35: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	36, // 36: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	8,  // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
+	9,  // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
+	10, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
+	11, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
+	22, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
+	24, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
+	12, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
+	25, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
+	26, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
+	27, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
+	28, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
+	13, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
+	14, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
+	29, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
+	30, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
+	15, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
+	31, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
+	16, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
+	32, // 29: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	33, // 30: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	7,  // 31: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
+	3,  // 32: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
+	18, // 33: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	32, // 34: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	34, // 35: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	29, // 36: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	31, // 37: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	23, // 38: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	35, // 39: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	17, // 40: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	21, // 41: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	21, // 42: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	36, // 43: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	34, // 44: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	37, // 45: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	38, // 46: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	39, // 47: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -1772,7 +1993,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server"
@@ -94,10 +95,13 @@ func TestErrors(t *testing.T) {
 			typ: api.ProblemInvalid, words: []string{"shop", "other"}, paths: []string{"name"}},
 		{name: "exists", token: apitest.Admin, method: "POST", path: "/v1/clustertemplates", body: shop, status: 409, typ: api.ProblemConflict},
 		{name: "no template", token: apitest.User, method: "POST", path: "/v1/clusters",
-			body: `{"name":"x","clusterTemplate":"nothing","numMachines":1}`, status: 404, typ: api.ProblemNotFound},
+			body: `{"name":"x","clusterTemplate":"nothing","numMachines":1}`, status: 422, typ: api.ProblemInvalid, paths: []string{"clusterTemplate"}},
+		{name: "more than the template allows", token: apitest.User, method: "POST", path: "/v1/clusters",
+			body: `{"name":"x","clusterTemplate":"tiny","numMachines":9}`, status: 422, typ: api.ProblemInvalid,
+			words: []string{"more than the 2 nodes"}, paths: []string{"numMachines"}},
 		{name: "unsolvable", token: apitest.User, method: "POST", path: "/v1/clusters",
-			body: `{"name":"x","clusterTemplate":"tiny","numMachines":9}`, status: 422, typ: api.ProblemUnsolvable,
-			words: []string{"at most 2 nodes"}, paths: []string{"constraints.size.max"}},
+			body: `{"name":"x","clusterTemplate":"apart","numMachines":1}`, status: 422, typ: api.ProblemUnsolvable,
+			words: []string{"may not share a node"}, paths: []string{"constraints.layout.cantcoexist[0]"}},
 		{name: "no cluster", token: apitest.User, method: "GET", path: "/v1/clusters/nothing", status: 404, typ: api.ProblemNotFound,
 			words: []string{"nothing", "acme"}},
 		{name: "nearly a template", token: apitest.User, method: "GET", path: "/v1/clustertemplates/shopp", status: 404, typ: api.ProblemNotFound,
@@ -136,13 +140,20 @@ func TestErrors(t *testing.T) {
 			typ: api.ProblemInvalid, paths: []string{"maxNodes", "name"}},
 		{name: "tenant of others", token: apitest.Admin, method: "GET", path: "/v1/tenants/main", status: 404, typ: api.ProblemNotFound},
 		{name: "no snapshot", token: apitest.Super, method: "POST", path: "/v1/operator/snapshot", body: "junk",
-			headers: []string{"Content-Type: application/octet-stream"}, status: 422, typ: api.ProblemInvalid, words: []string{"no snapshot"}},
+			headers: []string{"Content-Type: application/octet-stream"}, status: 422, typ: api.ProblemInvalid, words: []string{"not a snapshot"}},
 		{name: "nothing to transfer to", token: apitest.Super, method: "POST", path: "/v1/operator/raft/transfer", status: 409,
 			typ: api.ProblemConflict},
 	}
 	w.must(200, apitest.Admin, "PUT", "/v1/clustertemplates/tiny",
-		`{"name":"tiny","defaults":{"services":["a"],"provider":"cloud"},"constraints":{"size":{"max":2}}}`)
-	before := w.Index()
+		`{"name":"tiny","defaults":{"services":["nginx"],"provider":"cloud"},"constraints":{"size":{"max":2}}}`)
+	w.must(200, apitest.Admin, "PUT", "/v1/clustertemplates/apart",
+		`{"name":"apart","defaults":{"services":["nginx","php"],"provider":"cloud"},"constraints":{"layout":{"cantcoexist":[["nginx","php"]]}}}`)
+	changes := func() uint64 {
+		var rep audit.Verification
+		w.must(200, apitest.Super, "GET", "/v1/audit/verify", "").into(w.t, &rep)
+		return rep.Head.Seq
+	}
+	before := changes()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w.t = t
@@ -176,8 +187,8 @@ func TestErrors(t *testing.T) {
 		})
 	}
 	w.t = t
-	if w.Index() != before {
-		t.Errorf("refused requests changed the state from %d to %d", before, w.Index())
+	if after := changes(); after != before {
+		t.Errorf("refused requests made %d changes", after-before)
 	}
 }
 
@@ -217,10 +228,13 @@ func TestStatusesOfTheBackend(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.template()
-	for range 3 {
-		w.cluster("quota", "1")
+	for i := range 3 {
+		w.cluster(fmt.Sprintf("quota-%d", i), "1")
 	}
-	w.must(409, apitest.User, "POST", "/v1/clusters", `{"name":"x","clusterTemplate":"shop","numMachines":1}`)
+	a := w.must(409, apitest.User, "POST", "/v1/clusters", `{"name":"x","clusterTemplate":"shop","numMachines":1}`)
+	if p := a.problem(t); p.Type != api.ProblemQuota {
+		t.Errorf("%+v", p)
+	}
 }
 
 // endless is a body of left bytes that counts the bytes that were read.
@@ -310,7 +324,7 @@ func TestServerHasLimits(t *testing.T) {
 }
 
 func TestConfiguredLimits(t *testing.T) {
-	a := apitest.NewAgent(apitest.NewStore(), "a")
+	a := newAgent(t)
 	h, err := server.New(server.Config{Services: a.Services(), MaxBody: 2000, MaxWatches: 1})
 	if err != nil {
 		t.Fatal(err)

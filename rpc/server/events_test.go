@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/apitest"
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 // reader reads server-sent events.
@@ -80,11 +82,12 @@ func (r *reader) event() model.Event {
 
 func TestEvents(t *testing.T) {
 	w := newWorld(t)
+	w.must(200, apitest.Admin, "POST", "/v1/import", parts)
 	r := w.events(apitest.Admin, "")
 	if got := r.resp.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Errorf("%s", got)
 	}
-	w.template()
+	w.must(200, apitest.Admin, "PUT", "/v1/clustertemplates/shop", shop)
 	if e := r.event(); e.Type != "definition.changed" || e.Subject != "clustertemplates/shop" || e.Actor != "alice" {
 		t.Errorf("%+v", e)
 	}
@@ -96,17 +99,19 @@ func TestEvents(t *testing.T) {
 	w.Report(op+"/0", model.TaskSucceeded, "fine")
 	r = w.events(apitest.Admin, "", "Last-Event-ID: "+place)
 	var types []string
-	for range 3 {
+	for range 4 {
 		types = append(types, r.event().Type)
 	}
-	if fmt.Sprint(types) != "[cluster.changed operation.changed task.changed]" {
+	if fmt.Sprint(types) != "[operation.changed task.changed node.changed task.changed]" {
 		t.Errorf("%v", types)
 	}
 	r.close()
 
 	// Of two events of one index only the second has an id.
 	r = w.events(apitest.Admin, "?index="+place)
-	if e := r.event(); r.id != place {
+	r.event()
+	leased := r.event().Index
+	if e := r.event(); r.id != fmt.Sprint(leased) {
 		t.Errorf("place %s between two events of index %d", r.id, e.Index)
 	}
 	if e := r.event(); r.id != fmt.Sprint(e.Index) {
@@ -115,7 +120,7 @@ func TestEvents(t *testing.T) {
 	r.close()
 
 	// Filters.
-	for query, want := range map[string]string{"type=task.*": "task.changed", "type=operation.changed": "operation.changed", "cluster=" + id: "cluster.changed", "operation=" + op: "operation.changed", "type=node.changed,task.changed": "task.changed"} {
+	for query, want := range map[string]string{"type=task.*": "task.changed", "type=operation.changed": "operation.changed", "cluster=" + id: "operation.changed", "operation=" + op: "operation.changed", "type=node.changed,task.changed": "task.changed"} {
 		r = w.events(apitest.Admin, "?index="+place+"&"+query)
 		if e := r.event(); e.Type != want {
 			t.Errorf("%s: %+v", query, e)
@@ -127,14 +132,26 @@ func TestEvents(t *testing.T) {
 func TestEventsThatAreNotForTheReader(t *testing.T) {
 	w := newWorld(t)
 	w.template()
-	other, owner, elsewhere, all := w.events(apitest.Other, ""), w.events(apitest.User, ""), w.events(apitest.Super, ""), w.events(apitest.Super, "?tenant=*")
-	w.cluster("shop1", "1") // bob's
+	other, owner, elsewhere, all := w.events(
+		apitest.Other,
+		"",
+	), w.events(
+		apitest.User,
+		"",
+	), w.events(
+		apitest.Super,
+		"",
+	), w.events(
+		apitest.Super,
+		"?tenant=*",
+	)
+	_, op := w.cluster("shop1", "1") // bob's
 	w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s"}`)
 	w.must(200, apitest.Super, "PUT", "/v1/services/mine", `{"name":"mine"}`)
-	if e := owner.event(); e.Type != "cluster.changed" {
+	if e := owner.event(); e.Type != "operation.changed" {
 		t.Errorf("%+v", e)
 	}
-	if e := all.event(); e.Type != "cluster.changed" || e.Tenant != "acme" {
+	if e := all.event(); e.Type != "operation.changed" || e.Tenant != "acme" {
 		t.Errorf("%+v", e)
 	}
 	if e := other.event(); e.Subject != "services/s" {
@@ -144,7 +161,8 @@ func TestEventsThatAreNotForTheReader(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	// The heartbeat sends the index of events that the reader may not see.
-	at := w.Touch(model.Event{Tenant: "acme", Cluster: "00000001", Type: "node.changed"})
+	w.Report(op+"/0", model.TaskLeased, "")
+	at := w.Index()
 	eventually(t, "the place passes", func() bool {
 		line, err := other.r.ReadString('\n')
 		return err == nil && line == fmt.Sprintf("id: %d\n", at)
@@ -155,7 +173,9 @@ func TestEventsThatAreGone(t *testing.T) {
 	w := newWorld(t)
 	w.template()
 	w.cluster("shop1", "1")
-	w.Forget()
+	// A snapshot that is restored has no events.
+	saved := w.must(200, apitest.Super, "GET", "/v1/operator/snapshot", "")
+	w.must(200, apitest.Super, "POST", "/v1/operator/snapshot", saved.body, "Content-Type: application/octet-stream")
 	r := w.events(apitest.Admin, "?index=11")
 	typ, data := r.next()
 	var p api.Problem
@@ -164,5 +184,61 @@ func TestEventsThatAreGone(t *testing.T) {
 	}
 	if _, err := r.r.ReadString('\n'); err == nil {
 		t.Error("the stream goes on")
+	}
+}
+
+func TestNothingOutlivesItsToken(t *testing.T) {
+	leader, follower := pair(t)
+	_, op := leader.cluster("shop1", "1")
+	leader.Log(op+"/0", "first\n")
+	for name, w := range map[string]*world{"leader": leader, "follower": follower} {
+		var token api.IssuedToken
+		w.must(201, apitest.Admin, "POST", "/v1/tokens", `{"actor":"`+name+`","role":"read"}`).into(t, &token)
+		stream := w.events(token.Secret, "?type=none.*")
+		logs := map[string]*http.Response{}
+		for _, follow := range []string{"true", "1"} {
+			req, _ := http.NewRequest(http.MethodGet, w.url+"/v1/tasks/"+op+"%2F0/log?follow="+follow, nil)
+			req.Header.Set("Authorization", "Bearer "+token.Secret)
+			resp, err := w.http.Do(req)
+			if err != nil || resp.StatusCode != 200 {
+				t.Fatalf("%v %v", resp, err)
+			}
+			defer resp.Body.Close()
+			logs[follow] = resp
+		}
+		w.must(200, apitest.Admin, "DELETE", "/v1/tokens/"+token.ID, "")
+		if typ, data := stream.next(); typ != "problem" || !strings.Contains(data, "revoked") {
+			t.Errorf("%s: %s %s", name, typ, data)
+		}
+		for follow, resp := range logs {
+			if text, err := io.ReadAll(resp.Body); err == nil || string(text) != "first\n" {
+				t.Errorf("%s, follow=%s: %q, %v", name, follow, text, err)
+			}
+		}
+	}
+}
+
+func TestBlockingReadsEndWithTheirToken(t *testing.T) {
+	a := newAgent(t)
+	b := &slow{begun: make(chan struct{}), ended: make(chan struct{})}
+	w := serve(t, a, func(s *rest.Services) { b.State, s.State = s.State, b })
+	got := make(chan answer, 1)
+	go func() { got <- w.ask(apitest.User, "GET", "/v1/clusters?wait=10m&index="+fmt.Sprint(w.Index()), "") }()
+	<-b.begun
+	w.must(200, apitest.Admin, "DELETE", "/v1/tokens/t3", "")
+	if a := <-got; a.status != 401 || !strings.Contains(a.body, "revoked") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestStreamsEndWithTokensOfOtherTenants(t *testing.T) {
+	w := newWorld(t)
+	var token api.IssuedToken
+	w.must(201, apitest.Super, "POST", "/v1/tokens", `{"actor":"ops","role":"superadmin"}`).into(t, &token)
+	// The revocation is not an event of the stream's tenant, so only the clock ends the stream.
+	stream := w.events(token.Secret, "?tenant=acme")
+	w.must(200, apitest.Super, "DELETE", "/v1/tokens/"+token.ID, "")
+	if typ, data := stream.next(); typ != "problem" || !strings.Contains(data, "revoked") {
+		t.Errorf("%s %s", typ, data)
 	}
 }

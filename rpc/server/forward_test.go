@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -32,6 +34,7 @@ func pair(t *testing.T) (leader, follower *world) {
 func TestForwarding(t *testing.T) {
 	leader, w := pair(t)
 	id, op := w.cluster("shop1", "2")
+	leader.Report(op+"/0", model.TaskLeased, "")
 	a := w.must(200, apitest.User, "GET", "/v1/clusters/"+id, "")
 	if a.header.Get("Coopr-Index") == "" || len(a.header.Values("Coopr-Index")) != 1 {
 		t.Errorf("%v", a.header)
@@ -110,10 +113,15 @@ func TestForwardedStreams(t *testing.T) {
 			break
 		}
 	}
-	// A large upload is forwarded without being buffered.
+	// An upload that is too large to be kept is forwarded, too.
+	noise := make([]byte, 3<<19)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	leader.must(200, apitest.Admin, "PUT", "/v1/services/big", `{"name":"big","description":"`+hex.EncodeToString(noise)+`"}`)
 	snapshot := leader.must(200, apitest.Super, "GET", "/v1/operator/snapshot", "").body
-	big := io.MultiReader(strings.NewReader(snapshot), &endless{left: 20 << 20})
-	if a := w.send(context.Background(), apitest.Super, "POST", "/v1/operator/snapshot", big,
+	if len(snapshot) < 1<<20 {
+		t.Errorf("the snapshot has only %d bytes", len(snapshot))
+	}
+	if a := w.send(context.Background(), apitest.Super, "POST", "/v1/operator/snapshot", io.MultiReader(strings.NewReader(snapshot)),
 		"Content-Type: application/octet-stream"); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -121,8 +129,8 @@ func TestForwardedStreams(t *testing.T) {
 
 func TestNobodyForwardsForEver(t *testing.T) {
 	// Each of two followers regards the other as the leader.
-	s := apitest.NewStore()
-	a, b := apitest.NewAgent(s, "a"), apitest.NewAgent(s, "b")
+	a := newAgent(t)
+	b := apitest.NewAgent(a.Store, "b")
 	wa, wb := serve(t, a, nil), serve(t, b, nil)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -151,18 +159,18 @@ func TestForwardingWaitsForALeader(t *testing.T) {
 	w.must(503, apitest.User, "GET", "/v1/clusters", "")
 	w.must(503, apitest.User, "GET", "/v1/clusters?consistency=stale", "")
 	got := make(chan answer, 2)
-	ask := func() {
-		got <- w.ask(apitest.User, "POST", "/v1/clusters", `{"name":"x","clusterTemplate":"shop","numMachines":1}`)
+	ask := func(name string) {
+		got <- w.ask(apitest.User, "POST", "/v1/clusters", `{"name":"`+name+`","clusterTemplate":"shop","numMachines":1}`)
 	}
 	// A leader appears.
-	go ask()
+	go ask("x")
 	time.AfterFunc(50*time.Millisecond, func() { b.Follow(leader.url, false, transport) })
 	if a := <-got; a.status != 202 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	// The agent itself becomes the leader.
 	b.Follow("", false, transport)
-	go ask()
+	go ask("y")
 	time.AfterFunc(50*time.Millisecond, b.Lead)
 	if a := <-got; a.status != 202 {
 		t.Errorf("%d %s", a.status, a.body)

@@ -19,6 +19,7 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server"
 	"github.com/coopr/coopr/rpc/server/apitest"
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,6 +32,7 @@ type world struct {
 	http     *http.Client
 	log      *safeBuffer
 	registry *prometheus.Registry
+	clusters int // whose plans the test starts
 }
 
 type safeBuffer struct {
@@ -52,11 +54,19 @@ func (s *safeBuffer) String() string {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return serve(t, apitest.NewAgent(apitest.NewStore(), "a"), nil)
+	return serve(t, newAgent(t), nil)
+}
+
+// newAgent returns the only agent of a new mesh.
+func newAgent(t *testing.T) *apitest.Agent {
+	t.Helper()
+	s := apitest.NewStore()
+	t.Cleanup(s.Close)
+	return apitest.NewAgent(s, "a")
 }
 
 // serve serves an agent's API on a port; change may replace some of its services.
-func serve(t *testing.T, a *apitest.Agent, change func(*server.Services)) *world {
+func serve(t *testing.T, a *apitest.Agent, change func(*rest.Services)) *world {
 	t.Helper()
 	w := &world{Agent: a, t: t, log: &safeBuffer{}, registry: prometheus.NewRegistry()}
 	services := a.Services()
@@ -157,11 +167,21 @@ func (w *world) must(status int, token, method, path, body string, headers ...st
 }
 
 const shop = `{"name":"shop","description":"A shop","defaults":{"services":["nginx","php"],"provider":"cloud"},
-	"constraints":{"size":{"max":10001}},"links":[{"label":"Shop","url":"http://%cluster%.example"}]}`
+	"constraints":{"size":{"max":10001}},"links":[{"label":"Shop","url":"http://%host.service.nginx[0]%/"}]}`
 
-// template writes the template "shop".
+// parts are the definitions to which the template "shop" refers.
+const parts = `{"providers":[{"name":"cloud","providertype":"cloud"}],
+	"hardwaretypes":[{"name":"small","providermap":{"cloud":{"flavor":"s","cost":"0.25"}}}],
+	"imagetypes":[{"name":"debian","providermap":{"cloud":{"image":"d"}}}],
+	"services":[
+		{"name":"nginx","provisioner":{"actions":{"install":{"type":"shell"},"configure":{"type":"shell"},"start":{"type":"shell"},
+			"stop":{"type":"shell"}}}},
+		{"name":"php","provisioner":{"actions":{"install":{"type":"shell"},"start":{"type":"shell"},"stop":{"type":"shell"}}}}]}`
+
+// template writes the template "shop" and what it refers to.
 func (w *world) template() {
 	w.t.Helper()
+	w.must(200, apitest.Admin, "POST", "/v1/import", parts)
 	w.must(200, apitest.Admin, "PUT", "/v1/clustertemplates/shop", shop)
 }
 

@@ -98,7 +98,7 @@ func TestDocumentIsValid(t *testing.T) {
 				required, _ := v["required"].([]any)
 				for _, name := range required {
 					if props[name.(string)] == nil && v["type"] == "object" {
-						t.Errorf("%s: requires %s, which is no property", path, name)
+						t.Errorf("%s: requires %s, which is not a property", path, name)
 					}
 				}
 			}

@@ -3,13 +3,21 @@ package server_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server/apitest"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 // step and phase describe the parts of a test's plan.
@@ -24,36 +32,185 @@ type phase struct {
 	steps []step
 }
 
-// testPlan returns a plan of serial phases with serial steps.
-func testPlan(name string, phases ...phase) *tree.View {
-	v := &tree.View{Tree: &tree.Tree{Name: name}}
-	var names []string
-	for _, p := range phases {
-		first := uint32(len(names))
-		for _, s := range p.steps {
-			names = append(names, s.name)
-			v.Steps = append(v.Steps, tree.Child{Status: s.status, Interrupted: s.status == tree.Waiting})
-		}
-		v.Phases = append(v.Phases, tree.Phase{Name: p.name, First: first, End: uint32(len(names))})
-		v.Held = append(v.Held, p.held)
-	}
-	v.StepName = func(s uint32) string { return names[s] }
-	return v
+// testPlan is a plan of phases of one strategy. Each step has a node of its own.
+type testPlan struct {
+	name     string
+	strategy string // of the phases; "" is serial
+	held     bool
+	errors   []string
+	phases   []phase
 }
 
 // one returns a plan of one phase with the steps "s0", "s1" and so on, which have these statuses.
-func one(status ...tree.Status) *tree.View {
+func one(status ...tree.Status) testPlan {
 	p := phase{name: "test-phase"}
 	for i, s := range status {
 		p.steps = append(p.steps, step{"s" + string(rune('0'+i)), s})
 	}
-	return testPlan("test-plan", p)
+	return testPlan{name: "test-plan", phases: []phase{p}}
+}
+
+// stepName returns the name of a step in the API.
+func stepName(name string) string { return name + ":[configure]" }
+
+// planned is a cluster whose plans a test starts.
+type planned struct {
+	*world
+	id, name   string
+	nodes      []string // their ids
+	free       []string // those of them that have no plan
+	state      string   // of the service on each node
+	operations int
+}
+
+// plannedCluster returns a cluster that does not exist yet; its first plan creates it.
+func (w *world) plannedCluster(name string) *planned {
+	w.t.Helper()
+	if w.clusters++; w.clusters == 1 {
+		w.must(200, apitest.Super, "PUT", "/v1/tenants/acme", `{"name":"acme"}`) // without a limit
+	}
+	return &planned{world: w, id: string(model.NewClusterID(1000 + w.clusters)), name: name}
+}
+
+// node returns another node of the cluster.
+func (c *planned) node(name string) model.Node {
+	number := 1000 + len(c.nodes)
+	n := model.Node{
+		ID: string(model.ClusterID(c.id).Node(number)), Cluster: c.id, Tenant: "acme", Number: number, Hostname: name + ".local",
+		Services: []string{"app"},
+	}
+	if c.state != "" {
+		n.States = map[string]string{"app": c.state}
+	}
+	c.nodes, c.free = append(c.nodes, n.ID), append(c.free, n.ID)
+	return n
+}
+
+// begin starts an operation with a plan on nodes without work, and brings the steps of the plan to their statuses.
+// The first operation creates the cluster.
+func (c *planned) begin(typ model.OperationType, p testPlan) (op string) {
+	c.t.Helper()
+	c.operations++
+	op = string(model.ClusterID(c.id).Operation(c.operations))
+	var nodes []model.Node
+	steps := 0
+	for _, ph := range p.phases {
+		for _, s := range ph.steps {
+			if steps++; typ == model.OpCreate {
+				nodes = append(nodes, c.node(s.name))
+			}
+		}
+	}
+	if typ == model.OpCreate {
+		nodes = append(nodes, c.node("free-0"), c.node("free-1"))
+	}
+	own := c.free[:steps]
+	c.free = c.free[steps:]
+	d := &tree.Draft{Tree: tree.Tree{Name: p.name, Errors: p.errors}}
+	for _, ph := range p.phases {
+		kind, err := tree.ParseStrategy(p.strategy)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		at := uint32(0)
+		if n := len(d.Phases); n > 0 {
+			at = d.Phases[n-1].End
+		}
+		d.Phases = append(d.Phases, tree.Phase{Name: ph.name, Strategy: kind, Service: "app", First: at, End: at + uint32(len(ph.steps))})
+	}
+	b := plan.NewBuilder(own, []string{"app"})
+	tasks := map[int]uint32{} // the first task of each step
+	i := 0
+	for _, ph := range p.phases {
+		for _, s := range ph.steps {
+			tasks[i] = b.Task(model.Configure, i, 0)
+			d.Step = append(d.Step, uint32(i))
+			if s.status == tree.Prepared { // its second task waits
+				b.Edge(tasks[i], b.Task(model.Start, i, 0))
+				d.Step = append(d.Step, uint32(i))
+			}
+			i++
+		}
+	}
+	g, err := b.Build()
+	if err == nil {
+		g, err = d.Compile(g)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	start := &pb.StartOperation{
+		Operation: logtest.Operation(model.Operation{
+			ID: op, Tenant: "acme", Cluster: c.id, Type: typ, Plan: p.name, Actor: "bob", OnFailure: "pause",
+		}),
+		Cluster: logtest.Cluster(model.Cluster{
+			ID: c.id, Tenant: "acme", Name: c.name, Owner: "bob", Services: []string{"app"}, Operation: op, Operations: c.operations,
+			Definitions: map[string]model.Service{"app": {Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{
+				"start": {Type: "shell"}, "stop": {Type: "shell"},
+			}}}},
+		}),
+		Tree: logtest.Tree(&d.Tree), Graph: g.Encode(),
+	}
+	if typ == model.OpCreate {
+		start.Nodes = logtest.Nodes(nodes...)
+	}
+	c.Must(&pb.Command{Tenant: "acme", Actor: "bob", Change: &pb.Command_StartOperation{StartOperation: start}})
+	i = 0
+	for _, ph := range p.phases {
+		for j, s := range ph.steps {
+			// A step can begin only after those before it, even if they are restarted then.
+			ahead := s.status == tree.Pending && p.strategy == "" &&
+				slices.ContainsFunc(ph.steps[j:], func(later step) bool { return later.status == tree.Starting })
+			if ahead {
+				c.bring(op, tasks[i], p.name, ph.name, step{s.name, tree.Complete})
+				defer c.order(p.name, "restart", ph.name, s.name)
+			} else {
+				c.bring(op, tasks[i], p.name, ph.name, s)
+			}
+			i++
+		}
+		if ph.held {
+			c.must(200, apitest.User, "POST", "/v1/clusters/"+c.id+"/plans/"+p.name+"/interrupt?phase="+ph.name, "")
+		}
+	}
+	if p.held {
+		c.must(200, apitest.User, "POST", "/v1/clusters/"+c.id+"/plans/"+p.name+"/interrupt", "")
+	}
+	return op
+}
+
+// order gives an order about a step.
+func (c *planned) order(plan, order, phase, step string) {
+	c.t.Helper()
+	c.must(200, apitest.User, "POST", "/v1/clusters/"+c.id+"/plans/"+plan+"/"+order+"?phase="+phase+"&step="+url.QueryEscape(stepName(step)), "")
+}
+
+// bring brings a step, whose first task is given, to its status.
+func (c *planned) bring(op string, task uint32, plan, phase string, s step) {
+	c.t.Helper()
+	id := string(model.OperationID(op).Task(task))
+	switch s.status {
+	case tree.Complete:
+		c.order(plan, "forceComplete", phase, s.name)
+	case tree.Starting:
+		c.Report(id, model.TaskLeased, "")
+	case tree.Started:
+		c.Report(id, model.TaskRunning, "")
+	case tree.Prepared:
+		c.Report(id, model.TaskSucceeded, "")
+	case tree.Error:
+		c.Report(id, model.TaskFailed, "err")
+	case tree.Delayed:
+		c.Report(id, model.TaskReady, "err")
+	default:
+	}
 }
 
 // TestPlanQueries checks the cases of docs/spec/plans.md §5, by their ids.
 func TestPlanQueries(t *testing.T) {
-	held := func(v *tree.View) *tree.View { v.Interrupted = true; return v }
-	failing := func(v *tree.View) *tree.View { v.Errors = []string{"err"}; return v }
+	held := func(p testPlan) testPlan { p.held = true; return p }
+	failing := func(p testPlan) testPlan { p.errors = []string{"err"}; return p }
+	phases := func(p ...phase) testPlan { return testPlan{name: "test-plan", phases: p} }
 	const (
 		pending, begun, done = tree.Pending, tree.Starting, tree.Complete
 		already              = "Command has already been reported or completed"
@@ -61,22 +218,40 @@ func TestPlanQueries(t *testing.T) {
 	)
 	type row struct {
 		id, method, path, body string
-		plan                   *tree.View
+		plan                   testPlan
 		status                 int
 		want                   string
 		// after holds the statuses of plan, phase and steps after the request.
 		after string
 	}
 	rows := []row{
-		{"API-01", "GET", "", "", one(done), 200, `["test-plan"]`, ""},
-		{"API-02", "GET", "/test-plan", "", one(done), 200, `"status":"COMPLETE","strategy":"serial"}`, ""},
+		{"API-01", "GET", "", "", one(done), 200, `["test-plan","recovery"]`, ""},
+		{"API-02", "GET", "/test-plan", "", one(done), 200, `"errors":[],"status":"COMPLETE","strategy":"serial"`, ""},
 		{"API-03", "GET", "/test-plan", "", failing(one(pending)), 417, `"errors":["err"],"status":"ERROR"`, ""},
 		{"API-04", "GET", "/test-plan", "", failing(one(done)), 417, `"errors":["err"]`, ""},
 		{"API-05", "GET", "/test-plan", "", one(pending), 202, `"status":"PENDING"`, ""},
 		{"API-06", "GET", "/no", "", one(done), 404, "Plan no not found", ""},
 		{"API-07 plan", "POST", "/test-plan/continue", "", held(one(pending)), 200, received + `continue"}`, "PENDING PENDING PENDING"},
-		{"API-07 phase", "POST", "/test-plan/continue?phase=test-phase", "", testPlan("test-plan", phase{"test-phase", true, []step{{"s0", pending}}}), 200, received + `continue"}`, "PENDING PENDING PENDING"},
-		{"API-07 phase by id", "POST", "/test-plan/continue?phase={phase}", "", testPlan("test-plan", phase{"test-phase", true, []step{{"s0", pending}}}), 200, received + `continue"}`, "PENDING PENDING PENDING"},
+		{
+			"API-07 phase",
+			"POST",
+			"/test-plan/continue?phase=test-phase",
+			"",
+			phases(phase{"test-phase", true, []step{{"s0", pending}}}),
+			200,
+			received + `continue"}`,
+			"PENDING PENDING PENDING",
+		},
+		{
+			"API-07 phase by id",
+			"POST",
+			"/test-plan/continue?phase={phase}",
+			"",
+			phases(phase{"test-phase", true, []step{{"s0", pending}}}),
+			200,
+			received + `continue"}`,
+			"PENDING PENDING PENDING",
+		},
 		{"API-08 plan", "POST", "/no/continue", "", held(one(pending)), 404, "Plan no not found", "WAITING PENDING PENDING"},
 		{"API-08 phase", "POST", "/test-plan/continue?phase=no", "", held(one(pending)), 404, "Phase no not found", "WAITING PENDING PENDING"},
 		{"API-09 plan", "POST", "/test-plan/continue", "", one(begun, done), 208, already, ""},
@@ -84,52 +259,214 @@ func TestPlanQueries(t *testing.T) {
 		{"API-10 plan", "POST", "/test-plan/continue", "", one(done), 208, already, ""},
 		{"API-10 phase", "POST", "/test-plan/continue?phase=test-phase", "", one(done), 208, already, ""},
 		{"API-11 plan", "POST", "/test-plan/interrupt", "", one(begun), 200, received + `interrupt"}`, "WAITING STARTING STARTING"},
-		{"API-11 phase", "POST", "/test-plan/interrupt?phase=test-phase", "", one(pending), 200, received + `interrupt"}`, "WAITING WAITING PENDING"},
-		{"API-11 phase by id", "POST", "/test-plan/interrupt?phase={phase}", "", one(pending), 200, received + `interrupt"}`, "WAITING WAITING PENDING"},
+		{
+			"API-11 phase",
+			"POST",
+			"/test-plan/interrupt?phase=test-phase",
+			"",
+			one(pending),
+			200,
+			received + `interrupt"}`,
+			"WAITING WAITING PENDING",
+		},
+		{
+			"API-11 phase by id",
+			"POST",
+			"/test-plan/interrupt?phase={phase}",
+			"",
+			one(pending),
+			200,
+			received + `interrupt"}`,
+			"WAITING WAITING PENDING",
+		},
 		{"API-12 plan", "POST", "/no/interrupt", "", one(pending), 404, "Plan no not found", "PENDING PENDING PENDING"},
 		{"API-12 phase", "POST", "/test-plan/interrupt?phase=no", "", one(pending), 404, "Phase no not found", "PENDING PENDING PENDING"},
 		{"API-13 plan", "POST", "/test-plan/interrupt", "", held(one(pending)), 208, already, ""},
-		{"API-13 phase", "POST", "/test-plan/interrupt?phase=test-phase", "", testPlan("test-plan", phase{"test-phase", true, []step{{"s0", pending}}}), 208, already, ""},
+		{
+			"API-13 phase",
+			"POST",
+			"/test-plan/interrupt?phase=test-phase",
+			"",
+			phases(phase{"test-phase", true, []step{{"s0", pending}}}),
+			208,
+			already,
+			"",
+		},
 		{"API-14 plan", "POST", "/test-plan/interrupt", "", one(done), 208, already, ""},
 		{"API-14 phase", "POST", "/test-plan/interrupt?phase=test-phase", "", one(done), 208, already, ""},
-		{"API-15 names", "POST", "/test-plan/forceComplete?phase=test-phase&step=s0", "", one(pending), 200, received + `forceComplete for Plan: test-plan, Phase: test-phase, Step: s0"}`, "COMPLETE COMPLETE COMPLETE"},
-		{"API-15 ids", "POST", "/test-plan/forceComplete?phase={phase}&step={step}", "", one(pending), 200, received + `forceComplete for Plan: test-plan, Phase: {phase}, Step: {step}"}`, "COMPLETE COMPLETE COMPLETE"},
-		{"API-16 plan", "POST", "/no/forceComplete?phase=test-phase&step=s0", "", one(pending), 404, "Plan no not found", "PENDING PENDING PENDING"},
-		{"API-16 phase", "POST", "/test-plan/forceComplete?phase=no&step=s0", "", one(pending), 404, "Phase no not found", "PENDING PENDING PENDING"},
-		{"API-16 step", "POST", "/test-plan/forceComplete?phase=test-phase&step=no", "", one(pending), 404, "Step no not found", "PENDING PENDING PENDING"},
-		{"API-16 two steps of a name", "POST", "/test-plan/forceComplete?phase=test-phase&step=s0", "", testPlan("test-plan", phase{"test-phase", false, []step{{"s0", pending}, {"s0", pending}}}), 404, "Step s0 not found", "PENDING PENDING PENDING PENDING"},
-		{"API-17", "POST", "/test-plan/forceComplete?phase=test-phase&step=s0", "", one(done, pending), 208, already, ""},
-		{"API-18", "POST", "/test-plan/forceComplete", "", one(pending, begun), 200, received + `forceComplete for Plan: test-plan, Phase: null, Step: null"}`, "COMPLETE COMPLETE COMPLETE COMPLETE"},
-		{"API-19", "POST", "/test-plan/forceComplete?phase=test-phase", "", one(pending), 200, received + `forceComplete for Plan: test-plan, Phase: test-phase, Step: null"}`, "COMPLETE COMPLETE COMPLETE"},
-		{"API-20", "POST", "/test-plan/forceComplete?step=s0", "", one(pending), 400, "Missing phase", "PENDING PENDING PENDING"},
+		{
+			"API-15 names",
+			"POST",
+			"/test-plan/forceComplete?phase=test-phase&step={s0}",
+			"",
+			one(pending),
+			200,
+			received + `forceComplete for Plan: test-plan, Phase: test-phase, Step: {s0}"}`,
+			"COMPLETE COMPLETE COMPLETE",
+		},
+		{
+			"API-15 ids",
+			"POST",
+			"/test-plan/forceComplete?phase={phase}&step={step}",
+			"",
+			one(pending),
+			200,
+			received + `forceComplete for Plan: test-plan, Phase: {phase}, Step: {step}"}`,
+			"COMPLETE COMPLETE COMPLETE",
+		},
+		{
+			"API-16 plan",
+			"POST",
+			"/no/forceComplete?phase=test-phase&step={s0}",
+			"",
+			one(pending),
+			404,
+			"Plan no not found",
+			"PENDING PENDING PENDING",
+		},
+		{
+			"API-16 phase",
+			"POST",
+			"/test-plan/forceComplete?phase=no&step={s0}",
+			"",
+			one(pending),
+			404,
+			"Phase no not found",
+			"PENDING PENDING PENDING",
+		},
+		{
+			"API-16 step",
+			"POST",
+			"/test-plan/forceComplete?phase=test-phase&step=no",
+			"",
+			one(pending),
+			404,
+			"Step no not found",
+			"PENDING PENDING PENDING",
+		},
+		{
+			"API-16 two steps of a name",
+			"POST",
+			"/test-plan/forceComplete?phase=test-phase&step={s0}",
+			"",
+			phases(phase{"test-phase", false, []step{{"s0", pending}, {"s0", pending}}}),
+			404,
+			"Step {s0} not found",
+			"PENDING PENDING PENDING PENDING",
+		},
+		{"API-17", "POST", "/test-plan/forceComplete?phase=test-phase&step={s0}", "", one(done, pending), 208, already, ""},
+		{
+			"API-18",
+			"POST",
+			"/test-plan/forceComplete",
+			"",
+			one(pending, begun),
+			200,
+			received + `forceComplete for Plan: test-plan, Phase: null, Step: null"}`,
+			"COMPLETE COMPLETE COMPLETE COMPLETE",
+		},
+		{
+			"API-19",
+			"POST",
+			"/test-plan/forceComplete?phase=test-phase",
+			"",
+			one(pending),
+			200,
+			received + `forceComplete for Plan: test-plan, Phase: test-phase, Step: null"}`,
+			"COMPLETE COMPLETE COMPLETE",
+		},
+		{"API-20", "POST", "/test-plan/forceComplete?step={s0}", "", one(pending), 400, "Missing phase", "PENDING PENDING PENDING"},
 		{"API-21", "POST", "/null/forceComplete", "", one(pending), 404, "Plan null not found", "PENDING PENDING PENDING"},
-		{"API-22", "POST", "/test-plan/restart?phase=test-phase&step=s0", "", one(done), 200, received + `restart for Plan: test-plan, Phase: test-phase, Step: s0"}`, "PENDING PENDING PENDING"},
-		{"API-23 step", "POST", "/test-plan/restart?phase=test-phase&step=no", "", one(done), 404, "Step no not found", "COMPLETE COMPLETE COMPLETE"},
-		{"API-23 plan", "POST", "/no/restart?phase=test-phase&step=s0", "", one(done), 404, "Plan no not found", "COMPLETE COMPLETE COMPLETE"},
-		{"API-24", "POST", "/test-plan/restart", "", one(done, begun), 200, received + `restart for Plan: test-plan, Phase: null, Step: null"}`, "PENDING PENDING PENDING PENDING"},
+		{
+			"API-22",
+			"POST",
+			"/test-plan/restart?phase=test-phase&step={s0}",
+			"",
+			one(done),
+			200,
+			received + `restart for Plan: test-plan, Phase: test-phase, Step: {s0}"}`,
+			"PENDING PENDING PENDING",
+		},
+		{
+			"API-23 step",
+			"POST",
+			"/test-plan/restart?phase=test-phase&step=no",
+			"",
+			one(done),
+			404,
+			"Step no not found",
+			"COMPLETE COMPLETE COMPLETE",
+		},
+		{"API-23 plan", "POST", "/no/restart?phase=test-phase&step={s0}", "", one(done), 404, "Plan no not found", "COMPLETE COMPLETE COMPLETE"},
+		{
+			"API-24",
+			"POST",
+			"/test-plan/restart",
+			"",
+			one(done, begun),
+			200,
+			received + `restart for Plan: test-plan, Phase: null, Step: null"}`,
+			"PENDING PENDING PENDING PENDING",
+		},
 		{"API-24 pending", "POST", "/test-plan/restart", "", one(pending), 208, already, ""},
-		{"API-25", "POST", "/test-plan/restart?phase=test-phase", "", one(done), 200, received + `restart for Plan: test-plan, Phase: test-phase, Step: null"}`, "PENDING PENDING PENDING"},
+		{
+			"API-25",
+			"POST",
+			"/test-plan/restart?phase=test-phase",
+			"",
+			one(done),
+			200,
+			received + `restart for Plan: test-plan, Phase: test-phase, Step: null"}`,
+			"PENDING PENDING PENDING",
+		},
 		{"API-26", "POST", "/test-plan/restart?phase=no", "", one(done), 404, "Phase no not found", "COMPLETE COMPLETE COMPLETE"},
-		{"API-27", "POST", "/test-plan/restart?step=s0", "", one(done), 400, "Missing phase", "COMPLETE COMPLETE COMPLETE"},
-		{"API-28", "POST", "/test-plan/start", `{}`, one(done, begun), 200, received + `start test-plan with parameters: {}"}`, "IN_PROGRESS IN_PROGRESS COMPLETE STARTING"},
-		{"API-29", "POST", "/test-plan/start", `{"B":"x=y","A":"1"}`, one(done), 200, received + `start test-plan with parameters: {A=1, B=x=y}"}`, "PENDING PENDING PENDING"},
+		{"API-27", "POST", "/test-plan/restart?step={s0}", "", one(done), 400, "Missing phase", "COMPLETE COMPLETE COMPLETE"},
+		{
+			"API-28",
+			"POST",
+			"/test-plan/start",
+			`{}`,
+			one(done, begun),
+			200,
+			received + `start test-plan with parameters: {}"}`,
+			"IN_PROGRESS IN_PROGRESS COMPLETE STARTING",
+		},
+		{
+			"API-29",
+			"POST",
+			"/test-plan/start",
+			`{"B":"x=y","A":"1"}`,
+			one(done),
+			200,
+			received + `start test-plan with parameters: {A=1, B=x=y}"}`,
+			"PENDING PENDING PENDING",
+		},
 		{"API-30 plan", "POST", "/no/start", `{}`, one(done), 404, "Plan no not found", "COMPLETE COMPLETE COMPLETE"},
-		{"API-30 name", "POST", "/no/start", `{"not-a-name":"x"}`, one(done), 400, "Couldn't parse parameters: not-a-name is not a valid environment variable name", "COMPLETE COMPLETE COMPLETE"},
+		{
+			"API-30 name",
+			"POST",
+			"/no/start",
+			`{"not-a-name":"x"}`,
+			one(done),
+			400,
+			"Couldn't parse parameters: not-a-name is not a valid environment variable name",
+			"COMPLETE COMPLETE COMPLETE",
+		},
 		{"API-30 no body", "POST", "/test-plan/start", "", one(done), 400, "Couldn't parse parameters: ", "COMPLETE COMPLETE COMPLETE"},
 		{"API-30 not text", "POST", "/test-plan/start", `{"A":1}`, one(done), 400, "Couldn't parse parameters: ", "COMPLETE COMPLETE COMPLETE"},
 		{"API-31", "POST", "/test-plan/stop", "", one(done, begun), 200, received + `stop"}`, "WAITING PENDING PENDING PENDING"},
 		{"API-32", "POST", "/no/stop", "", one(done), 404, "Plan no not found", "COMPLETE COMPLETE COMPLETE"},
 	}
 	w := newWorld(t)
-	w.template()
-	id, _ := w.cluster("hello", "1")
-	for _, r := range rows {
+	for i, r := range rows {
 		t.Run(r.id, func(t *testing.T) {
 			w.t = t
-			w.DropPlans(id)
-			w.PutPlan(id, r.plan)
-			ids := strings.NewReplacer("{phase}", r.plan.PhaseID(0), "{step}", r.plan.StepID(0, 0))
-			a := w.ask(apitest.User, r.method, "/v1/clusters/hello/plans"+ids.Replace(r.path), r.body)
+			c := w.plannedCluster(fmt.Sprintf("hello-%d", i))
+			op := c.begin(model.OpCreate, r.plan)
+			v := &tree.View{Tree: &tree.Tree{Name: r.plan.name, Phases: []tree.Phase{{Name: "test-phase"}}}, Scope: op}
+			v.StepName = func(uint32) string { return stepName("s0") }
+			ids := strings.NewReplacer("{phase}", v.PhaseID(0), "{step}", v.StepID(0, 0), "{s0}", stepName("s0"))
+			a := w.ask(apitest.User, r.method, "/v1/clusters/"+c.name+"/plans"+strings.ReplaceAll(ids.Replace(r.path), "[", "%5B"), r.body)
 			kind := "application/json"
 			if a.status == 208 || a.status == 400 || a.status == 404 {
 				kind = "text/plain; charset=utf-8"
@@ -150,7 +487,7 @@ func TestPlanQueries(t *testing.T) {
 				return
 			}
 			var info tree.Info
-			w.ask(apitest.Guest, "GET", "/v1/clusters/hello/plans/test-plan", "").into(t, &info)
+			w.ask(apitest.Guest, "GET", "/v1/clusters/"+c.name+"/plans/test-plan", "").into(t, &info)
 			all := info.Status + " " + info.Phases[0].Status
 			for _, s := range info.Phases[0].Steps {
 				all += " " + s.Status
@@ -167,19 +504,20 @@ func TestPlanQueries(t *testing.T) {
 func TestPlansWhereTheSDKHasThem(t *testing.T) {
 	w := newWorld(t)
 	w.template()
-	id, _ := w.cluster("hello", "1")
-	v := one(tree.Pending)
-	v.Name = "deploy"
-	w.PutPlan(id, v)
+	c := w.plannedCluster("hello")
+	id, p := c.id, one(tree.Pending)
+	p.name = "deploy"
+	c.begin(model.OpCreate, p)
 	for _, base := range []string{"/v1/clusters/hello", "/v1/service/hello", "/v1/multi/hello", "/service/hello/v1", "/v1/clusters/" + id} {
-		if a := w.must(200, "", "GET", base+"/plans", "", "Authorization: token="+apitest.User); a.body != "[\n  \"deploy\"\n]\n" {
+		if a := w.must(200, "", "GET", base+"/plans", "", "Authorization: token="+apitest.User); compact(t, a.body) != `["deploy","recovery"]` {
 			t.Errorf("%s: %s", base, a.body)
 		}
 		w.must(202, "", "GET", base+"/plans/deploy", "", "Authorization: token="+apitest.User)
 		w.must(200, "", "POST", base+"/plans/deploy/interrupt", "", "Authorization: token="+apitest.User)
 		w.must(208, "", "POST", base+"/plans/deploy/interrupt", "", "Authorization: token="+apitest.User)
 		w.must(200, "", "POST", base+"/plans/deploy/continue", "", "Authorization: token="+apitest.User)
-		if a := w.must(200, "", "POST", base+"/plans/deploy/start", `{"A":"b"}`, "Authorization: token="+apitest.User); !strings.Contains(a.body, "Received cmd: start deploy with parameters: {A=b}") {
+		a := w.must(200, "", "POST", base+"/plans/deploy/start", `{"A":"b"}`, "Authorization: token="+apitest.User)
+		if !strings.Contains(a.body, "Received cmd: start deploy with parameters: {A=b}") {
 			t.Errorf("%s", a.body)
 		}
 		w.must(200, "", "GET", base+"/debug/plans", "", "Authorization: token="+apitest.User)
@@ -193,8 +531,8 @@ func TestPlansWhereTheSDKHasThem(t *testing.T) {
 	b.Follow(w.url, true, transport)
 	f := serve(t, b, nil)
 	f.must(202, "", "GET", "/service/hello/v1/plans/deploy", "", "Authorization: token="+apitest.User)
-	f.must(200, "", "POST", "/service/hello/v1/plans/deploy/forceComplete?phase=test-phase&step=s0", "", "Authorization: token="+apitest.User)
-	f.must(208, "", "POST", "/v1/multi/hello/plans/deploy/forceComplete?phase=test-phase&step=s0", "", "Authorization: token="+apitest.User)
+	f.must(200, "", "POST", "/service/hello/v1/plans/deploy/forceComplete?phase=test-phase&step="+url.QueryEscape(stepName("s0")), "", "Authorization: token="+apitest.User)
+	f.must(208, "", "POST", "/v1/multi/hello/plans/deploy/forceComplete?phase=test-phase&step="+url.QueryEscape(stepName("s0")), "", "Authorization: token="+apitest.User)
 	if a := f.must(404, "", "GET", "/v1/service/hello/plans/no", "", "Authorization: token="+apitest.User); a.body != "Plan no not found" {
 		t.Errorf("%q", a.body)
 	}
@@ -208,7 +546,7 @@ func TestPlansWhereTheSDKHasThem(t *testing.T) {
 	w.must(202, apitest.User, "GET", "/service/hello/v1/plan", "")
 	w.must(200, apitest.User, "POST", "/service/hello/v1/plan/interrupt", "")
 	w.must(200, apitest.User, "POST", "/v1/service/hello/plan/continue", "")
-	w.must(200, apitest.User, "POST", "/v1/multi/hello/plan/forceComplete?phase=test-phase&step=s0", "")
+	w.must(200, apitest.User, "POST", "/v1/multi/hello/plan/forceComplete?phase=test-phase&step="+url.QueryEscape(stepName("s0")), "")
 	w.must(200, apitest.User, "POST", "/v1/service/hello/plan/restart", "")
 	w.must(405, apitest.User, "DELETE", "/service/hello/v1/plans", "")
 	// The plans of another tenant cannot be seen, and a reader cannot give orders.
@@ -219,39 +557,40 @@ func TestPlansWhereTheSDKHasThem(t *testing.T) {
 // TestClusterHealth checks the cases of docs/spec/plans.md §5, "Health".
 func TestClusterHealth(t *testing.T) {
 	const pending, prepared, starting, started, done = tree.Pending, tree.Prepared, tree.Starting, tree.Started, tree.Complete
-	named := func(name string, status ...tree.Status) *tree.View {
-		v := one(status...)
-		v.Name = name
-		v.Phases[0].Strategy.Kind = tree.Parallel
-		return v
+	named := func(name string, status ...tree.Status) testPlan {
+		p := one(status...)
+		p.name, p.strategy = name, "parallel"
+		return p
 	}
+	canary := named("deploy", pending, pending)
+	canary.strategy = "parallel-canary"
 	rows := []struct {
 		name  string
-		plans []*tree.View
+		plans []testPlan
 		want  int
 	}{
-		{"error", []*tree.View{named("deploy", tree.Error)}, 500},
-		{"pending", []*tree.View{named("deploy", prepared, pending, starting, starting, starting)}, 204},
-		{"starting", []*tree.View{named("deploy", starting, started, done, done, done)}, 202},
-		{"running", []*tree.View{named("deploy", done)}, 200},
-		{"recovery pending", []*tree.View{named("deploy", done), named("recovery", pending)}, 203},
-		{"recovery starting", []*tree.View{named("deploy", done), named("recovery", starting)}, 205},
-		{"backup", []*tree.View{named("deploy", done), named("backup-s3", starting)}, 320},
-		{"restore", []*tree.View{named("deploy", done), named("restore-s3", starting)}, 321},
-		{"both", []*tree.View{named("deploy", done), named("backup-s3", starting), named("restore-s3", starting)}, 321},
-		{"waiting", []*tree.View{named("deploy", tree.Waiting, pending)}, 207},
-		{"delayed", []*tree.View{named("deploy", tree.Delayed, done)}, 208},
-		{"none", nil, 503},
+		{"error", []testPlan{named("deploy", tree.Error)}, 500},
+		{"pending", []testPlan{named("deploy", prepared, pending, starting, starting, starting)}, 204},
+		{"starting", []testPlan{named("deploy", starting, started, done, done, done)}, 202},
+		{"running", []testPlan{named("deploy", done)}, 200},
+		{"recovery pending", []testPlan{named("deploy", done), named("recovery", pending)}, 203},
+		{"recovery starting", []testPlan{named("deploy", done), named("recovery", starting)}, 205},
+		{"backup", []testPlan{named("deploy", done), named("backup-s3", starting)}, 320},
+		{"restore", []testPlan{named("deploy", done), named("restore-s3", starting)}, 321},
+		{"both", []testPlan{named("deploy", done), named("backup-s3", starting), named("restore-s3", starting)}, 321},
+		{"waiting", []testPlan{canary}, 207},
+		{"delayed", []testPlan{named("deploy", tree.Delayed, done)}, 208},
+	}
+	typeOf := map[string]model.OperationType{
+		"deploy": model.OpCreate, "recovery": model.OpRecover, "backup-s3": model.OpRun, "restore-s3": model.OpRun,
 	}
 	w := newWorld(t)
-	w.template()
-	id, _ := w.cluster("hello", "1")
-	for _, r := range rows {
-		w.DropPlans(id)
+	for i, r := range rows {
+		c := w.plannedCluster(fmt.Sprintf("hello-%d", i))
 		for _, p := range r.plans {
-			w.PutPlan(id, p)
+			c.begin(typeOf[p.name], p)
 		}
-		a := w.ask(apitest.Guest, "GET", "/service/hello/v1/health?verbose=true", "")
+		a := w.ask(apitest.Guest, "GET", "/service/"+c.name+"/v1/health?verbose=true", "")
 		if a.status != r.want {
 			t.Errorf("%s: %d, not %d: %s", r.name, a.status, r.want, a.body)
 		}
@@ -269,21 +608,20 @@ func TestClusterHealth(t *testing.T) {
 // TestDebugPlans checks the filters. The body reports a filter that matches nothing.
 func TestDebugPlans(t *testing.T) {
 	w := newWorld(t)
-	w.template()
-	id, _ := w.cluster("hello", "1")
-	w.DropPlans(id)
-	w.PutPlan(id, testPlan("deploy", phase{"a", false, []step{{"a0", tree.Complete}}}, phase{"b", false, []step{{"b0", tree.Starting}, {"b1", tree.Pending}}}))
-	w.PutPlan(id, testPlan("recovery"))
+	w.plannedCluster("hello").begin(model.OpCreate, testPlan{name: "deploy", phases: []phase{
+		{"a", false, []step{{"a0", tree.Complete}}},
+		{"b", false, []step{{"b0", tree.Starting}, {"b1", tree.Pending}}},
+	}})
 	var d tree.Debug
 	w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/debug/plans?sync=true", "").into(t, &d)
 	if d.State != "DEPLOYING" || len(d.Plans) != 2 || d.Plans[0].Total != 3 || d.Plans[0].Completed != 1 || len(d.Active) != 1 {
 		t.Errorf("%+v", d)
 	}
-	w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/debug/plans?plan=deploy&phase=b&step=b1", "").into(t, &d)
+	w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/debug/plans?plan=deploy&phase=b&step="+url.QueryEscape(stepName("b1")), "").into(t, &d)
 	if len(d.Plans) != 1 || len(d.Plans[0].Phases) != 1 || len(d.Plans[0].Phases[0].Steps) != 1 {
 		t.Errorf("%+v", d)
 	}
-	for _, q := range []string{"plan=no", "plan=deploy&phase=no", "plan=deploy&phase=a&step=b0", "step=a0"} {
+	for _, q := range []string{"plan=no", "plan=deploy&phase=no", "plan=deploy&phase=a&step=" + url.QueryEscape(stepName("b0")), "step=" + url.QueryEscape(stepName("a0"))} {
 		if a := w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/debug/plans?"+q, ""); !strings.Contains(a.body, `"invalid-input": "`) {
 			t.Errorf("%s: %s", q, a.body)
 		}
@@ -305,7 +643,8 @@ func TestPods(t *testing.T) {
 	w.template()
 	id, _ := w.cluster("hello", "2")
 	for _, base := range []string{"/v1/clusters/hello", "/v1/service/hello", "/v1/multi/" + id, "/service/hello/v1"} {
-		if a := w.must(200, "", "GET", base+"/pod", "", "Authorization: token="+apitest.Guest); compact(t, a.body) != `["hello1-1000","hello1-1001"]` {
+		a := w.must(200, "", "GET", base+"/pod", "", "Authorization: token="+apitest.Guest)
+		if compact(t, a.body) != `["hello1-1000","hello1-1001"]` {
 			t.Errorf("%s", a.body)
 		}
 		if a := w.must(404, apitest.Guest, "GET", base+"/pod/no/status", ""); a.body != "Pod no not found" {
@@ -318,10 +657,12 @@ func TestPods(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 	for state, shown := range map[string]string{"START": "RUNNING", "START?": "STARTING", "STOP": "KILLED", "STOP?": "KILLING", "CONFIGURE": ""} {
-		w.SetStates(id+"-1001", map[string]string{"php": state})
+		c := w.plannedCluster("pods-" + strings.ToLower(strings.TrimSuffix(state, "?")) + strconv.Itoa(len(state)))
+		c.state = state
+		c.begin(model.OpCreate, one(tree.Pending))
 		var p tree.Pod
-		w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/pod/hello1-1001.local/status", "").into(t, &p)
-		if len(p.Tasks) != 2 || p.Tasks[0].Status != "" || p.Tasks[1].Status != shown {
+		w.must(200, apitest.Guest, "GET", "/v1/clusters/"+c.id+"/pod/s0/status", "").into(t, &p)
+		if len(p.Tasks) != 1 || p.Tasks[0].Status != shown {
 			t.Errorf("%s: %+v", state, p)
 		}
 	}

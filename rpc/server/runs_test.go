@@ -61,16 +61,37 @@ func TestProfileRoutes(t *testing.T) {
 	w.tell(done, []asked{
 		// The original's ProfileHttpHandlerTest.
 		{admin, "PUT", "/v1/profiles/p", native, 200, []string{`"scope":"USER"`, `"status":"ENABLED"`, `"editable":false`, `"created":`}},
-		{admin, "GET", "/v1/profiles/p", "", 200, []string{`"name":"p"`, `"assigned":[]`, `"usage":{"runs":0,`, `"nodeMinutes":0`, `"failed":3600000`}},
+		{
+			admin,
+			"GET",
+			"/v1/profiles/p",
+			"",
+			200,
+			[]string{`"name":"p"`, `"assigned":[]`, `"usage":{"runs":0,`, `"nodeMinutes":0`, `"failed":3600000`},
+		},
 		{guest, "GET", "/v1/profiles/p/status", "", 200, []string{`{"status":"ENABLED"}`}},
 		{admin, "PUT", "/v1/profiles/q", `{"some":"thing"}`, 400, []string{`unknown`}},
 		{admin, "PUT", "/v1/profiles/q", `{"label":"no provisioner"}`, 400, []string{`provisioner.name`}},
 		{admin, "PUT", "/v1/profiles/q", `{"provisioner":{"name":"nobody"}}`, 400, []string{`there is no provisioner`}},
-		{admin, "PUT", "/v1/profiles/q", `{"provisioner":{"name":"native","properties":[{"name":"numMachines","value":"many"}]}}`, 400, []string{`whole number`}},
-		{admin, "PUT", "/v1/profiles/q", `{"provisioner":{"name":"cloud","properties":[{"name":"providerField.pin","value":"1234"}]}}`, 400, []string{`secure(NAME)`}},
+		{
+			admin,
+			"PUT",
+			"/v1/profiles/q",
+			`{"provisioner":{"name":"native","properties":[{"name":"numMachines","value":"many"}]}}`,
+			400,
+			[]string{`whole number`},
+		},
+		{
+			admin,
+			"PUT",
+			"/v1/profiles/q",
+			`{"provisioner":{"name":"cloud","properties":[{"name":"providerField.pin","value":"1234"}]}}`,
+			400,
+			[]string{`secure(NAME)`},
+		},
 		{admin, "PUT", "/v1/profiles/q", `{`, 400, nil},
 		{admin, "PUT", "/v1/profiles/a%20b", native, 400, nil},
-		{admin, "GET", "/v1/profiles/X:p", "", 400, []string{`no scope`}},
+		{admin, "GET", "/v1/profiles/X:p", "", 400, []string{`not a scope`}},
 		{guest, "PUT", "/v1/profiles/q", native, 403, nil},
 		{user, "PUT", "/v1/profiles/q", native, 403, nil},
 		{admin, "PUT", "/v1/profiles/SYSTEM:p", native, 403, nil},
@@ -107,17 +128,45 @@ func TestProfileRoutes(t *testing.T) {
 		{user, "PUT", "/v1/programs/job", job, 200, []string{`"version":2`, `"on":"each"`}},
 		{guest, "PUT", "/v1/programs/job", job, 403, nil},
 		{user, "PUT", "/v1/programs/job", `{"name":"other","steps":[{"command":["true"]}]}`, 422, []string{`they must be equal`}},
-		{user, "PUT", "/v1/programs/bad", `{"steps":[{"on":"all"},{"files":{"../x":""},"script":"x"}]}`, 422, []string{`steps[0]`, `steps[1].files.../x`}},
+		{
+			user,
+			"PUT",
+			"/v1/programs/bad",
+			`{"steps":[{"on":"all"},{"files":{"../x":""},"script":"x"}]}`,
+			422,
+			[]string{`steps[0]`, `steps[1].files.../x`},
+		},
 		{user, "PUT", "/v1/programs/bad", `{`, 400, nil},
 		{guest, "GET", "/v1/programs", "", 200, []string{`"name":"job"`, `"version":2`}},
 		{guest, "GET", "/v1/programs/job?version=1", "", 200, []string{`"version":1`, `"usage":{`}},
 		{guest, "GET", "/v1/programs/job?version=9", "", 404, nil},
 		{guest, "GET", "/v1/programs/nobody", "", 404, nil},
 
-		{user, "PUT", "/v1/schedules/s", `{"program":"job","cron":"30 2 * * *","timezone":"Europe/Berlin"}`, 200, []string{`"next":`, `"concurrency":"skip"`, `"status":"ENABLED"`}},
-		{user, "PUT", "/v1/schedules/s", `{"program":"job","cron":"30 2 * * *","timezone":"Europe/Berlin","version":3,"last":7,"tenant":"x","status":"DISABLED"}`, 200, []string{`"status":"ENABLED"`, `"tenant":"acme"`}}, // a client cannot set fields that belong to the state
+		{
+			user,
+			"PUT",
+			"/v1/schedules/s",
+			`{"program":"job","cron":"30 2 * * *","timezone":"Europe/Berlin"}`,
+			200,
+			[]string{`"next":`, `"concurrency":"skip"`, `"status":"ENABLED"`},
+		},
+		{
+			user,
+			"PUT",
+			"/v1/schedules/s",
+			`{"program":"job","cron":"30 2 * * *","timezone":"Europe/Berlin","version":3,"last":7,"tenant":"x","status":"DISABLED"}`,
+			200,
+			[]string{`"status":"ENABLED"`, `"tenant":"acme"`},
+		}, // a client cannot set fields that belong to the state
 		{user, "PUT", "/v1/schedules/s", `{"program":"job","cron":"@daily","version":-1}`, 422, []string{`0 or more`}},
-		{user, "PUT", "/v1/schedules/t", `{"program":"job","cron":"30 25 * * *","timezone":"Nowhere","concurrency":"x","catchup":"x"}`, 422, []string{`"path":"cron"`, `"path":"timezone"`, `"path":"concurrency"`, `"path":"catchup"`}},
+		{
+			user,
+			"PUT",
+			"/v1/schedules/t",
+			`{"program":"job","cron":"30 25 * * *","timezone":"Nowhere","concurrency":"x","catchup":"x"}`,
+			422,
+			[]string{`"path":"cron"`, `"path":"timezone"`, `"path":"concurrency"`, `"path":"catchup"`},
+		},
 		{user, "PUT", "/v1/schedules/t", `{"program":"nobody","cron":"@daily"}`, 404, nil},
 		{user, "PUT", "/v1/schedules/t", `{"program":"job","cron":"@daily","properties":{"system.profile.name":"nobody"}}`, 404, nil},
 		{guest, "PUT", "/v1/schedules/t", `{"program":"job","cron":"@daily"}`, 403, nil},
@@ -133,9 +182,16 @@ func TestProfileRoutes(t *testing.T) {
 		{user, "DELETE", "/v1/programs/nobody", "", 404, nil},
 
 		// The original's ProfileMetadataTest: the profile that a run of each would use.
-		{guest, "GET", "/v1/search?query=profile:SYSTEM:native", "", 200, []string{`"type":"program","name":"job","profile":"SYSTEM:native"`, `"type":"schedule","name":"s"`}},
+		{
+			guest,
+			"GET",
+			"/v1/search?query=profile:SYSTEM:native",
+			"",
+			200,
+			[]string{`"type":"program","name":"job","profile":"SYSTEM:native"`, `"type":"schedule","name":"s"`},
+		},
 		{guest, "GET", "/v1/search?query=nonsense", "", 400, []string{`SYSTEM:small`}},
-		{guest, "GET", "/v1/search?query=profile:X:p", "", 400, []string{`no scope`}},
+		{guest, "GET", "/v1/search?query=profile:X:p", "", 400, []string{`not a scope`}},
 		{admin, "PUT", "/v1/preferences", `{"properties":{"system.profile.name":"p"}}`, 200, nil},
 		{guest, "GET", "/v1/preferences", "", 200, []string{`"system.profile.name":"p"`}},
 		{guest, "GET", "/v1/search?query=profile:p", "", 200, []string{`"name":"job"`, `"name":"s"`}},
@@ -183,14 +239,39 @@ func TestProfileRoutes(t *testing.T) {
 		{admin, "DELETE", "/v1/profiles/p", "", 200, nil},
 	})
 	var run api.RunDetails
-	w.must(202, user, "POST", "/v1/runs", `{"inline":{"name":"wordcount","steps":[{"command":["true"]}]},"profile":"one","nodes":2,"runtime":{"system.profile.properties.x":"y"},"arguments":["a"]}`).into(t, &run)
-	if run.Status != profile.Pending || run.Cluster.Status != profile.Provisioning || run.Cluster.NumNodes != nil || run.Profile != "USER:one" || profile.Values(run.Properties)["numMachines"] != "2" {
+	w.must(
+		202,
+		user,
+		"POST",
+		"/v1/runs",
+		`{"inline":{"name":"wordcount","steps":[{"command":["true"]}]},"profile":"one","nodes":2,"runtime":{"system.profile.properties.x":"y"},"arguments":["a"]}`,
+	).into(
+		t,
+		&run,
+	)
+	if run.Status != profile.Pending || run.Cluster.Status != profile.Provisioning || run.Cluster.NumNodes != nil ||
+		run.Profile != "USER:one" ||
+		profile.Values(run.Properties)["numMachines"] != "2" {
 		t.Errorf("%+v", run)
 	}
 	one := "/v1/runs/" + run.ID
 	w.tell(done, []asked{
-		{user, "POST", "/v1/programs/job/start", `{"profile":"one"}`, 429, []string{`may have 1 run at a time`, `is rejected`, api.ProblemTooMany}},
-		{user, "GET", "/v1/runs?status=rejected", "", 200, []string{`"status":"REJECTED"`, `"cluster":{"status":"DEPROVISIONED"`, `"numNodes":null`}},
+		{
+			user,
+			"POST",
+			"/v1/programs/job/start",
+			`{"profile":"one"}`,
+			429,
+			[]string{`may have 1 run at a time`, `is rejected`, api.ProblemTooMany},
+		},
+		{
+			user,
+			"GET",
+			"/v1/runs?status=rejected",
+			"",
+			200,
+			[]string{`"status":"REJECTED"`, `"cluster":{"status":"DEPROVISIONED"`, `"numNodes":null`},
+		},
 		{guest, "GET", one, "", 200, []string{`"status":"PENDING"`, `"cluster":{"status":"PROVISIONING"`, `"end":null`}},
 		{other, "GET", one, "", 404, nil}, // the run of another user
 		{other, "POST", one + "/stop", "", 404, nil},
@@ -210,11 +291,25 @@ func TestProfileRoutes(t *testing.T) {
 		{admin, "POST", "/v1/profiles/one/enable", "", 200, nil},
 	})
 	// The run fails, and its nodes are kept.
-	w.Happen(run.ID, apitest.Up(2)...)
-	w.Writes("run", "12:00:00.000   hello\n12:00:00.100 ! oh\n")
+	w.Up(run.ID)
+	w.Writes(run.ID, "12:00:00.000   hello\n12:00:00.100 ! oh\n")
 	w.Happen(run.ID, apitest.Ended(profile.Failed, "exit status 1"))
 	w.tell(done, []asked{
-		{user, "GET", one, "", 200, []string{`"status":"FAILED"`, `"failure":"program"`, `"cluster":{"status":"WAITING"`, `"expiresAt":`, `"numNodes":2`, `"hostname":"c1-1.local"`}},
+		{
+			user,
+			"GET",
+			one,
+			"",
+			200,
+			[]string{
+				`"status":"FAILED"`,
+				`"failure":"program"`,
+				`"cluster":{"status":"WAITING"`,
+				`"expiresAt":`,
+				`"numNodes":2`,
+				`1-1000.local"`,
+			},
+		},
 		{user, "GET", one + "/logs", "", 200, []string{`"text":"hello"`, `"stderr":true,"text":"oh"`, `"end":true`}},
 		{user, "GET", "/v1/runs/nobody/logs", "", 404, nil},
 		{user, "GET", "/v1/runs?status=WAITING&profile=one&program=wordcount", "", 200, []string{run.ID}},
@@ -238,13 +333,25 @@ func TestProfileRoutes(t *testing.T) {
 	})
 	// One run is stopped and keeps its nodes. The end of another is forced.
 	w.must(202, user, "POST", "/v1/programs/job/start", `{"profile":"one"}`).into(t, &run)
-	w.Happen(run.ID, apitest.Up(1)...)
+	w.Up(run.ID)
 	one = "/v1/runs/" + run.ID
-	w.tell(done, []asked{{user, "POST", one + "/stop", `{"keepalive":true,"reason":"enough"}`, 200, []string{`"status":"STOPPING"`, `stopped by bob: enough`}}})
+	w.tell(
+		done,
+		[]asked{
+			{user, "POST", one + "/stop", `{"keepalive":true,"reason":"enough"}`, 200, []string{`"status":"STOPPING"`, `stopped by bob: enough`}},
+		},
+	)
 	w.Happen(run.ID, apitest.Ended(profile.Killed, ""))
 	w.tell(done, []asked{
 		{user, "GET", one, "", 200, []string{`"status":"KILLED"`, `"cluster":{"status":"WAITING"`}},
-		{admin, "POST", one + "/force", `{"to":"DEPROVISIONED","reason":"gone in the console"}`, 200, []string{`"status":"DEPROVISIONED"`, `by alice: gone in the console`}},
+		{
+			admin,
+			"POST",
+			one + "/force",
+			`{"to":"DEPROVISIONED","reason":"gone in the console"}`,
+			200,
+			[]string{`"status":"DEPROVISIONED"`, `by alice: gone in the console`},
+		},
 		{admin, "POST", one + "/force", `{"to":"DEPROVISIONED","reason":"again"}`, 409, nil},
 		{admin, "GET", "/v1/profiles/one", "", 200, []string{`"runs":4,"completed":0,"failed":1,"killed":1,"rejected":2`, `"provisioned":2`}},
 		{guest, "GET", "/v1/audit?type=run", "", 403, nil},

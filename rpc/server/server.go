@@ -1,158 +1,71 @@
 package server
 
 import (
+	"encoding/json"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net/http"
-	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/server/access"
+	"github.com/coopr/coopr/rpc/server/clusters"
+	"github.com/coopr/coopr/rpc/server/definitions"
+	"github.com/coopr/coopr/rpc/server/events"
+	"github.com/coopr/coopr/rpc/server/mesh"
+	"github.com/coopr/coopr/rpc/server/plans"
+	"github.com/coopr/coopr/rpc/server/resources"
+	"github.com/coopr/coopr/rpc/server/rest"
+	"github.com/coopr/coopr/rpc/server/runs"
+	"github.com/coopr/coopr/rpc/server/sites"
 )
 
 // Config configures the API. Services is required.
-type Config struct {
-	Services Services
-	Logger   *slog.Logger
-	// Registry holds the API's metrics. GET /v1/metrics shows all metrics of the registry. If
-	// it is nil, the metrics are not registered and nothing is shown.
-	Registry *prometheus.Registry
-	// Name identifies this agent in the headers of requests that it forwards.
-	Name string
-	// Patience is how long a request waits for a leader; 0 means 5 seconds.
-	Patience time.Duration
-	// Heartbeat is how often an idle event stream sends a sign of life; 0 means 15 seconds.
-	Heartbeat time.Duration
-	// MaxBody bounds a request's body in bytes; 0 means MaxBody.
-	MaxBody int64
-	// MaxWatches bounds the number of concurrent blocking reads, event streams and followed logs;
-	// 0 means no limit.
-	MaxWatches int
-	// Now is the clock for the usage of runs and for schedules. If it is nil, it is time.Now.
-	Now func() time.Time
-}
-
-type server struct {
-	Services
-	log       *slog.Logger
-	metrics   *metrics
-	name      string
-	patience  time.Duration
-	heartbeat time.Duration
-	maxBody   int64
-	clock     func() time.Time
-	watches   chan struct{} // has a free slot for each further watch; nil: no limit
-	mux       *http.ServeMux
-	api       huma.API
-}
+type Config = rest.Config
 
 // New returns the handler of the API. Serve it with NewServer, which adds limits.
 func New(cfg Config) (http.Handler, error) {
 	if cfg.Services.State == nil {
 		return nil, errors.New("HTTP API: Config.Services is required")
 	}
-	m, err := newMetrics(cfg.Registry)
+	s, err := withRoutes(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("HTTP API: metrics: %w", err)
+		return nil, err
 	}
-	s := newServer()
-	s.Services, s.metrics = cfg.Services, m
-	if cfg.Logger != nil {
-		s.log = cfg.Logger
-	}
-	if cfg.Name != "" {
-		s.name = cfg.Name
-	}
-	if cfg.Patience > 0 {
-		s.patience = cfg.Patience
-	}
-	if cfg.Heartbeat > 0 {
-		s.heartbeat = cfg.Heartbeat
-	}
-	if cfg.MaxBody > 0 {
-		s.maxBody = cfg.MaxBody
-	}
-	if cfg.Now != nil {
-		s.clock = cfg.Now
-	}
-	if cfg.MaxWatches > 0 {
-		s.watches = make(chan struct{}, cfg.MaxWatches)
-	}
-	s.serveDocument()
-	return s.observe(s.again(s.routed())), nil
+	return s.Handler(), nil
 }
 
-// newServer returns a server with all routes and without services, which is enough to write the
-// document.
-func newServer() *server {
-	s := &server{
-		log: slog.New(slog.DiscardHandler), name: "agent",
-		patience: 5 * time.Second, heartbeat: 15 * time.Second, maxBody: MaxBody,
-		mux: http.NewServeMux(), clock: time.Now,
+// withRoutes returns a server with the routes of all nouns.
+func withRoutes(cfg Config) (*rest.Server, error) {
+	s, err := rest.New(cfg)
+	if err != nil {
+		return nil, err
 	}
-	s.api = humago.New(s.mux, humaConfig())
-	s.routes()
-	return s
+	for _, register := range []func(*rest.Server){
+		access.Register,
+		clusters.Register,
+		definitions.Register,
+		events.Register,
+		mesh.Register,
+		plans.Register,
+		resources.Register,
+		runs.Register,
+		sites.Register,
+	} {
+		register(s)
+	}
+	return s, nil
 }
 
-func (s *server) routes() {
-	s.definitionRoutes()
-	s.importRoutes()
-	s.solveRoutes()
-	s.clusterRoutes()
-	s.operationRoutes()
-	s.changeRoutes()
-	s.historyRoutes()
-	s.planRoutes()
-	s.recoveryRoutes()
-	s.podRoutes()
-	s.taskRoutes()
-	s.profileRoutes()
-	s.programRoutes()
-	s.scheduleRoutes()
-	s.runRoutes()
-	s.nodeRoutes()
-	s.tenantRoutes()
-	s.tokenRoutes()
-	s.meshRoutes()
-	s.eventRoutes()
-	s.auditRoutes()
-	s.orphanRoutes()
-	s.operatorRoutes()
-	s.siteRoutes()
-	s.resourceRoutes()
-	s.settleDocument()
-}
+//go:generate go run ./writedocument ../../docs/openapi.json
 
-// routed dispatches requests to their routes. It answers requests without a route, or with an
-// unsupported method, with a problem document.
-func (s *server) routed() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = asSDK(r)
-		if _, pattern := s.mux.Handler(r); pattern == "" {
-			probe := &probe{header: http.Header{}}
-			s.mux.ServeHTTP(probe, r)
-			if allow := probe.header.Get("Allow"); allow != "" {
-				w.Header().Set("Allow", allow)
-				writeProblem(w, newProblem(problem.Method, fmt.Sprintf("%s does not support %s: use %s", r.Method, r.URL.Path, allow)))
-				return
-			}
-			writeProblem(w, notFound("there is no %s: the routes are in /v1/openapi.json", r.URL.Path))
-			return
-		}
-		s.mux.ServeHTTP(w, r)
-	})
+// Document returns the OpenAPI 3.1 document of the API as indented JSON, generated from the
+// handlers' types. docs/openapi.json has a copy.
+func Document() ([]byte, error) {
+	s, err := withRoutes(Config{})
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.MarshalIndent(s.OpenAPI(), "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(b, '\n'), nil
 }
-
-// probe is a ResponseWriter that records the headers of the mux's answer.
-type probe struct {
-	header http.Header
-}
-
-func (p *probe) Header() http.Header         { return p.header }
-func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
-func (p *probe) WriteHeader(int)             {}

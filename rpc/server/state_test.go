@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
-	"github.com/coopr/coopr/rpc/server"
 	"github.com/coopr/coopr/rpc/server/apitest"
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 const provider = `{"name":"cloud","providertype":"cloud","provisioner":{"region":"north","pin":"1234","key":"k-1","api_password":"pw",` +
@@ -105,17 +106,23 @@ func TestSecretsStayInside(t *testing.T) {
 
 func TestImportAndExport(t *testing.T) {
 	w := newWorld(t)
-	body := `{"services":[{"name":"a","icon":"old"},{"name":"b"}],"providers":[` + provider + `],"clustertemplates":[` + shop + `]}`
+	body := `{"services":[{"name":"nginx","icon":"old"},{"name":"php"}],"providers":[` + provider + `],"clustertemplates":[` + shop + `]}`
 	a := w.must(200, apitest.Admin, "POST", "/v1/import", body)
 	var done api.Imported
 	a.into(t, &done)
-	if len(done.Written) != 4 || done.Written[0].Version != 1 || len(done.Warnings) != 1 || done.Warnings[0].Subject != "services/a" {
+	if len(done.Written) != 4 || done.Written[0].Version != 1 || len(done.Warnings) != 2 || done.Warnings[0].Subject != "providers/cloud" {
 		t.Errorf("%+v", done)
 	}
 	index := w.Index()
 	exported := w.must(200, apitest.Admin, "GET", "/v1/export", "")
-	w.must(200, apitest.Super, "POST", "/v1/import?tenant=acme", exported.body).into(t, &done)
-	if done.Written[0].Version != 2 {
+	// A definition that is the same as before gets no new version.
+	changed := strings.ReplaceAll(exported.body, "old", "new")
+	w.must(200, apitest.Super, "POST", "/v1/import?tenant=acme", changed).into(t, &done)
+	versions := map[string]int{}
+	for _, d := range done.Written {
+		versions[d.Name] = d.Version
+	}
+	if versions["nginx"] != 2 || versions["php"] != 1 {
 		t.Errorf("%+v", done)
 	}
 	if w.Index() != index+1 {
@@ -134,7 +141,14 @@ func TestRepeatedRequests(t *testing.T) {
 	body := `{"name":"once","clusterTemplate":"shop","numMachines":2}`
 	first := w.must(202, apitest.User, "POST", "/v1/clusters", body, "Coopr-Request-Id: r1")
 	again := w.must(202, apitest.User, "POST", "/v1/clusters", body, "Coopr-Request-Id: r1")
-	if first.body != again.body || first.header.Get("Coopr-Index") != again.header.Get("Coopr-Index") {
+	var begun, found api.StartedBody
+	first.into(t, &begun)
+	again.into(t, &found)
+	if begun.Operation.CreatedAt == 0 || !reflect.DeepEqual(begun.Operation, found.Operation) ||
+		begun.Cluster.CreatedAt == 0 || !reflect.DeepEqual(begun.Cluster, found.Cluster) {
+		t.Errorf("%s\n%s", first.body, again.body)
+	}
+	if first.header.Get("Coopr-Index") != again.header.Get("Coopr-Index") {
 		t.Errorf("%s\n%s", first.body, again.body)
 	}
 	if first.header.Get("Coopr-Repeated") != "" || again.header.Get("Coopr-Repeated") != "true" ||
@@ -142,6 +156,7 @@ func TestRepeatedRequests(t *testing.T) {
 		t.Errorf("%v %v", first.header, again.header)
 	}
 	// The same request id of another actor is another request.
+	body = strings.Replace(body, "once", "other", 1)
 	other := w.must(202, apitest.Other, "POST", "/v1/clusters", body, "Coopr-Request-Id: r1")
 	if other.body == first.body {
 		t.Error("two actors share a request id")
@@ -154,8 +169,8 @@ func TestRepeatedRequests(t *testing.T) {
 	// The write is carried out, but its outcome is unknown. The repetition with the same
 	// id finds it, so the client receives no error.
 	w.Fail(problem.New(problem.UnknownOutcome, "lost the leader"))
-	found := w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s","label":"x"}`, "Coopr-Request-Id: r3")
-	if found.header.Get("Coopr-Repeated") != "true" {
+	kept := w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s","label":"x"}`, "Coopr-Request-Id: r3")
+	if kept.header.Get("Coopr-Repeated") != "true" {
 		t.Error("it was not repeated")
 	}
 	w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s","label":"x"}`, "Coopr-Request-Id: r3")
@@ -189,18 +204,83 @@ func TestBlockingReads(t *testing.T) {
 	a = <-got
 	var list []api.ClusterSummary
 	a.into(t, &list)
-	if len(list) != 1 || list[0].Name != "new" || list[0].NumNodes != 1 || list[0].OwnerID != "bob" || list[0].Progress.StepsTotal != 5 {
+	if len(list) != 1 || list[0].Name != "new" || list[0].NumNodes != 1 || list[0].OwnerID != "bob" || list[0].Progress.StepsTotal != 8 {
 		t.Errorf("%+v", list)
+	}
+}
+
+func TestAdministratorsRevokeNoTokenOfTheMesh(t *testing.T) {
+	w := newWorld(t)
+	issue := func(by, body, tenant string) api.IssuedToken {
+		t.Helper()
+		var token api.IssuedToken
+		w.must(201, by, "POST", "/v1/tokens?tenant="+tenant, body).into(t, &token)
+		return token
+	}
+	admin := issue(apitest.Super, `{"actor":"ann","role":"admin"}`, "main")
+	operator := issue(apitest.Super, `{"actor":"ops","role":"superadmin"}`, "acme")
+	w.must(403, admin.Secret, "DELETE", "/v1/tokens/t1", "") // root's, of the same tenant
+	w.must(403, apitest.Admin, "DELETE", "/v1/tokens/"+operator.ID, "")
+	w.must(404, apitest.Admin, "DELETE", "/v1/tokens/"+admin.ID, "")
+	for _, secret := range []string{apitest.Super, operator.Secret, admin.Secret} {
+		w.must(200, secret, "GET", "/v1/tokens", "")
+	}
+	w.must(200, apitest.Admin, "DELETE", "/v1/tokens/t3", "") // bob's, a user of the tenant
+	w.must(200, apitest.Super, "DELETE", "/v1/tokens/"+operator.ID+"?tenant=acme", "")
+}
+
+func TestNobodyGetsAnothersName(t *testing.T) {
+	w := newWorld(t)
+	w.must(201, apitest.Super, "POST", "/v1/tokens", `{"actor":"ops","role":"superadmin"}`)
+	w.must(201, apitest.Super, "POST", "/v1/tokens?tenant=acme", `{"actor":"zoe","role":"admin"}`)
+	w.must(201, apitest.Super, "POST", "/v1/tokens", `{"actor":"ann","role":"admin"}`)
+	for _, name := range []string{"root", "coopr", "system", "dev", "Root", "COOPR"} {
+		for _, by := range []string{apitest.Admin, apitest.Super} {
+			p := w.must(422, by, "POST", "/v1/tokens", `{"actor":"`+name+`"}`).problem(t)
+			if len(p.Errors) != 1 || p.Errors[0].Path != "actor" {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+	}
+	for _, name := range []string{"ops", "OPS", "zoe", "Bob", "Alice", "BOB"} {
+		w.must(409, apitest.Admin, "POST", "/v1/tokens", `{"actor":"`+name+`"}`)
+	}
+	w.must(409, apitest.Super, "POST", "/v1/tokens?tenant=acme", `{"actor":"Bob"}`)
+	// Tokens can be replaced, and the names of other tenants are free.
+	w.must(201, apitest.Admin, "POST", "/v1/tokens", `{"actor":"bob"}`)
+	w.must(201, apitest.Admin, "POST", "/v1/tokens", `{"actor":"alice","role":"admin"}`)
+	w.must(201, apitest.Super, "POST", "/v1/tokens?tenant=acme", `{"actor":"zoe","role":"admin"}`)
+	w.must(201, apitest.Admin, "POST", "/v1/tokens", `{"actor":"Ann"}`)
+}
+
+func TestTokensInURLsAreRefused(t *testing.T) {
+	leader, follower := pair(t)
+	for _, w := range []*world{leader, follower} {
+		for _, by := range []string{"", apitest.Guest} {
+			for _, path := range []string{"/v1/tenants", "/v1/members", "/v1/events"} {
+				a := w.must(422, by, "GET", path+"?token="+apitest.User, "")
+				p := a.problem(t)
+				if len(p.Errors) != 1 || p.Errors[0].Path != "query.token" || !strings.Contains(p.Errors[0].Message, "Authorization: Bearer") {
+					t.Errorf("%s: %+v", path, p)
+				}
+				if strings.Contains(a.body, apitest.User) {
+					t.Errorf("%s: the answer has the token", path)
+				}
+			}
+		}
+		if strings.Contains(w.log.String(), apitest.User) {
+			t.Error("the log has the token")
+		}
 	}
 }
 
 // slow signals the begin and the end of a blocking read.
 type slow struct {
-	server.State
+	rest.State
 	begun, ended chan struct{}
 }
 
-func (s *slow) View(ctx context.Context, c api.Consistency, after uint64) (server.View, error) {
+func (s *slow) View(ctx context.Context, c api.Consistency, after uint64) (rest.View, error) {
 	if after > 0 {
 		close(s.begun)
 		defer close(s.ended)
@@ -209,9 +289,9 @@ func (s *slow) View(ctx context.Context, c api.Consistency, after uint64) (serve
 }
 
 func TestClientThatGoesAwayEndsItsRequest(t *testing.T) {
-	a := apitest.NewAgent(apitest.NewStore(), "a")
+	a := newAgent(t)
 	b := &slow{begun: make(chan struct{}), ended: make(chan struct{})}
-	w := serve(t, a, func(s *server.Services) { b.State, s.State = s.State, b })
+	w := serve(t, a, func(s *rest.Services) { b.State, s.State = s.State, b })
 	ctx, cancel := context.WithCancel(context.Background())
 	req, _ := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/clusters?index=99&wait=10m", nil)
 	req.Header.Set("Authorization", "Bearer "+apitest.User)
@@ -232,9 +312,9 @@ func TestClusters(t *testing.T) {
 	var st api.StartedBody
 	w.must(200, apitest.User, "POST", "/v1/clusters?dryRun=true", "name: dry\nclusterTemplate: shop\nnodes: 3\n",
 		"Content-Type: application/yaml").into(t, &st)
-	if !st.DryRun || st.Operation != nil || st.Cluster != nil || st.Preview.Layout.Nodes() != 3 || st.Preview.Tasks != 15 ||
-		len(st.Preview.Stages) != 3 {
-		t.Errorf("%+v", st)
+	if !st.DryRun || st.Operation != nil || st.Cluster != nil || st.Preview.Layout.Nodes() != 3 || st.Preview.Tasks != 24 ||
+		len(st.Preview.Stages) != 6 {
+		t.Errorf("%+v", st.Preview.Stages)
 	}
 	id, op := w.cluster("shop1", "2")
 	// A user does not see the clusters of other users. An admin sees them.
@@ -255,7 +335,7 @@ func TestClusters(t *testing.T) {
 	var tasks []model.Task
 	a := w.must(200, apitest.User, "GET", "/v1/operations/"+op+"/tasks?limit=3&offset=1", "")
 	a.into(t, &tasks)
-	if len(tasks) != 3 || a.header.Get("Coopr-Total") != "10" || tasks[0].ID != op+"/1" {
+	if len(tasks) != 3 || a.header.Get("Coopr-Total") != "16" || tasks[0].ID != op+"/1" {
 		t.Errorf("%d tasks of %s", len(tasks), a.header.Get("Coopr-Total"))
 	}
 	var od api.OperationDetails
@@ -265,15 +345,13 @@ func TestClusters(t *testing.T) {
 	}
 	w.must(200, apitest.User, "POST", "/v1/operations/"+op+"/resume", "")
 	w.must(409, apitest.User, "POST", "/v1/operations/"+op+"/resume", "")
-	for _, task := range w.Tasks(op) {
-		w.Report(task.ID, model.TaskSucceeded, "")
-	}
+	w.Finish(op)
 	var details api.ClusterDetails
 	w.must(200, apitest.User, "GET", "/v1/clusters/shop1", "").into(t, &details)
 	if details.Status != model.ClusterActive || len(details.Nodes) != 2 || len(details.Links) != 1 ||
-		details.Links[0].URL != "http://shop1.example" ||
-		details.Progress.StepsCompleted != 10 || details.Progress.ActionStatus != model.OpSucceeded {
-		t.Errorf("%+v", details)
+		details.Links[0].URL != "http://shop11-1000.local/" ||
+		details.Progress.StepsCompleted != 16 || details.Progress.ActionStatus != model.OpSucceeded {
+		t.Errorf("%+v %+v", details.Links, details.Progress)
 	}
 	w.must(404, apitest.User, "POST", "/v1/clusters/shop1/services/ngin/restart", "")
 	w.must(202, apitest.User, "POST", "/v1/clusters/shop1/services/nginx/restart", "").into(t, &st)
@@ -327,7 +405,6 @@ func TestTenantsAndTokens(t *testing.T) {
 	w.must(200, apitest.Super, "DELETE", "/v1/tenants/new", "")
 	w.must(404, apitest.Super, "GET", "/v1/tenants/new", "")
 	// A request can have its token in several places.
-	w.must(200, "", "GET", "/v1/tenants?token="+apitest.Guest, "")
 	w.must(200, "", "GET", "/v1/tenants", "", "Authorization: token="+apitest.Guest)
 	w.must(200, "", "GET", "/v1/tenants", "", "Authorization: bearer "+apitest.Guest)
 	if strings.Contains(w.log.String(), apitest.Guest) {
@@ -345,13 +422,19 @@ func TestMesh(t *testing.T) {
 	w.must(200, apitest.Guest, "GET", "/v1/agents/a", "")
 	w.must(404, apitest.Guest, "GET", "/v1/agents/b", "")
 	w.must(200, apitest.Super, "POST", "/v1/join", `{"addresses":["10.0.0.1"]}`)
-	w.must(200, apitest.Super, "POST", "/v1/leave", "")
-	w.must(200, apitest.Super, "POST", "/v1/leave", `{"agent":"b"}`)
-	if joined, left := w.Joined(); len(joined) != 1 || len(left) != 2 || left[1] != "b" {
+	if err := w.StoreResources(t.TempDir(), 1, 1); err != nil { // has the agent id-blobs on record
+		t.Fatal(err)
+	}
+	w.must(200, apitest.Super, "POST", "/v1/leave", `{"agent":"id-blobs"}`)
+	w.must(404, apitest.Super, "POST", "/v1/leave", `{"agent":"id-blobs"}`)
+	if joined, left := w.Joined(); len(joined) != 1 || len(left) != 1 || left[0] != "id-blobs" {
 		t.Errorf("%v %v", joined, left)
 	}
+	follower := apitest.NewAgent(w.Store, "b")
+	follower.Follow(w.url, false, http.DefaultTransport)
+	serve(t, follower, nil).must(200, apitest.Root, "POST", "/v1/leave", "") // it has no vote
 	w.must(200, apitest.Super, "GET", "/v1/operator/raft/peers", "")
-	w.must(200, apitest.Super, "DELETE", "/v1/operator/raft/peers/id-x", "")
+	w.must(404, apitest.Super, "DELETE", "/v1/operator/raft/peers/id-x", "")
 	if a := w.must(200, apitest.Guest, "GET", "/v1/metrics", ""); !strings.Contains(a.body, "coopr_api_requests_total") ||
 		!strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") {
 		t.Errorf("%v %s", a.header, a.body)
@@ -375,13 +458,13 @@ func TestMesh(t *testing.T) {
 }
 
 // broken is a Mesh whose Members panics.
-type broken struct{ server.Mesh }
+type broken struct{ rest.Mesh }
 
 func (broken) Members() []api.Member { panic("members") }
 
 func TestPanicsAreProblems(t *testing.T) {
-	a := apitest.NewAgent(apitest.NewStore(), "a")
-	w := serve(t, a, func(s *server.Services) { s.Mesh = broken{s.Mesh} })
+	a := newAgent(t)
+	w := serve(t, a, func(s *rest.Services) { s.Mesh = broken{s.Mesh} })
 	p := w.must(500, apitest.Guest, "GET", "/v1/members", "").problem(t)
 	if p.Type != api.ProblemInternal || strings.Contains(p.Detail, "members") {
 		t.Errorf("%+v", p)

@@ -146,7 +146,7 @@ func (m *Mux) Run(ctx context.Context) error {
 			return nil
 		case isTemporary(err): // no file descriptors left, or the conn ended before it was accepted
 			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-			m.log.Warn("cannot accept a peer's conn", "addr", m.cfg.Addr, "error", err, "retry_in", delay)
+			m.log.Warn("cannot accept a peer's connection", "addr", m.cfg.Addr, "error", err, "retry_in", delay)
 			select {
 			case <-time.After(delay):
 			case <-m.life.Done():
@@ -203,7 +203,7 @@ func (m *Mux) begin(conn net.Conn) {
 		return
 	}
 	if limit := m.cfg.MaxConnsPerRemote; limit > 0 && m.counts[remote]+m.rafts[remote] >= 2*limit {
-		m.log.Warn("too many conns from one peer, refusing another", "peer", remote, "limit", 2*limit)
+		m.log.Warn("too many connections from one peer, refusing another", "peer", remote, "limit", 2*limit)
 		conn.Close()
 		return
 	}
@@ -218,7 +218,7 @@ func (m *Mux) greet(conn net.Conn, remote string) {
 	if err != nil {
 		// An empty conn is a port check and is not logged.
 		if !errors.Is(err, io.EOF) {
-			m.log.Debug("refused a peer's conn", "peer", conn.RemoteAddr().String(), "error", err)
+			m.log.Debug("refused a peer's connection", "peer", conn.RemoteAddr().String(), "error", err)
 		}
 		m.drop(conn, remote, m.counts)
 		return
@@ -235,12 +235,12 @@ func (m *Mux) greet(conn net.Conn, remote string) {
 	case ProtocolHTTP:
 		sub = m.http
 	default:
-		m.log.Debug("refused a peer's conn", "peer", conn.RemoteAddr().String(), "error", "unknown "+protocol.String())
+		m.log.Debug("refused a peer's connection", "peer", conn.RemoteAddr().String(), "error", "unknown "+protocol.String())
 		m.drop(conn, remote, m.counts)
 		return
 	}
 	if !m.admit(remote, counts) {
-		m.log.Warn("too many conns from one peer, refusing another", "peer", remote, "protocol", protocol.String(),
+		m.log.Warn("too many connections from one peer, refusing another", "peer", remote, "protocol", protocol.String(),
 			"limit", m.cfg.MaxConnsPerRemote)
 		m.drop(conn, remote, m.counts)
 		return
@@ -254,7 +254,7 @@ func (m *Mux) greet(conn net.Conn, remote string) {
 	case <-sub.done:
 	case <-m.life.Done():
 	case <-timer.C:
-		m.log.Warn("no server took a peer's conn in time", "peer", remote, "protocol", protocol.String())
+		m.log.Warn("no server took a peer's connection in time", "peer", remote, "protocol", protocol.String())
 	}
 	tracked.Close()
 }

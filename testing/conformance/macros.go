@@ -147,8 +147,8 @@ func (f *macroFile) run(report func(string, error)) {
 }
 
 // check compares the parsed expression with the case.
-func (c *macroParse) check() error {
-	e, err := macro.Parse(c.Expr)
+func (p *macroParse) check() error {
+	e, err := macro.Parse(p.Expr)
 	if err != nil {
 		return err
 	}
@@ -158,27 +158,27 @@ func (c *macroParse) check() error {
 			wrong = append(wrong, fmt.Sprintf("%s is %v, not %v", name, got, want))
 		}
 	}
-	if c.Want.Eval != "" {
-		differ("kind", e.Kind, macroKinds[c.Want.Eval])
+	if p.Want.Eval != "" {
+		differ("kind", e.Kind, macroKinds[p.Want.Eval])
 	}
-	if c.Want.Service != "" {
-		differ("service", e.Service, c.Want.Service)
+	if p.Want.Service != "" {
+		differ("service", e.Service, p.Want.Service)
 	}
-	if c.Want.Type != "" {
-		differ("type", e.IPType, c.Want.Type)
+	if p.Want.Type != "" {
+		differ("type", e.IPType, p.Want.Type)
 	}
 	index := -1
-	if c.Want.Index != nil {
-		index = *c.Want.Index
+	if p.Want.Index != nil {
+		index = *p.Want.Index
 	}
 	differ("index", e.Index, index)
-	differ("mapped", e.Mapped, c.Want.Format != nil)
-	if c.Want.Format != nil {
-		differ("format", e.Format, *c.Want.Format)
+	differ("mapped", e.Mapped, p.Want.Format != nil)
+	if p.Want.Format != nil {
+		differ("format", e.Format, *p.Want.Format)
 	}
-	differ("joined", e.Joined, c.Want.Sep != nil)
-	if c.Want.Sep != nil {
-		differ("separator", e.Separator, *c.Want.Sep)
+	differ("joined", e.Joined, p.Want.Sep != nil)
+	if p.Want.Sep != nil {
+		differ("separator", e.Separator, *p.Want.Sep)
 	}
 	if len(wrong) > 0 {
 		return fmt.Errorf("%s", strings.Join(wrong, "; "))

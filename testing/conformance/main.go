@@ -7,7 +7,7 @@
 //	go run ./testing/conformance planner FILE…           (the order of tasks)
 //	go run ./testing/conformance planner FILE… -compat   (the original's stages)
 //	go run ./testing/conformance macros FILE…
-//	go run ./testing/conformance plan-tree FILE…         (statuses and candidates; --help tells the format)
+//	go run ./testing/conformance plan-tree FILE…         (statuses and candidates; --help shows the format)
 package main
 
 import (

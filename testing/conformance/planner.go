@@ -160,8 +160,10 @@ func counted(what string, got int, want *int) error {
 	return fmt.Errorf("%s: expected %d, came %d", what, *want, got)
 }
 
-// checkDefault compares the default mode with the original's order, which is that of the compat
-// mode if the case passes there.
+// checkDefault checks that default mode plans the tasks in the original's order. Tasks whose effect
+// is already there may be missing. The original's order is that of compat mode, which is why
+// checkDefault fails if checkCompat does. If services depend on each other in a cycle, default mode
+// must refuse to plan.
 func (c *plannerCase) checkDefault(services map[string]model.Service) error {
 	if err := c.checkCompat(services); err != nil {
 		return err

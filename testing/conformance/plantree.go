@@ -12,7 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 )
 
-// planTreeHelp tells what a file of plan-tree cases may say.
+// planTreeHelp describes the format of a file of plan-tree cases.
 const planTreeHelp = `plan-tree FILE…
 
 A file is {"cases": [{"name", "element", "expect": {"status", "candidates"}}]}.
@@ -29,7 +29,7 @@ leaf {"status"}. What a case does not expect is not looked at.
                 where its status is PENDING or PREPARED. A leaf that is WAITING is
                 one that is interrupted.
   after         names or indexes of siblings that it depends on (dependency).
-  dirty         true: something else works on its asset. It is no candidate; statuses
+  dirty         true: something else works on its asset. It is not a candidate; statuses
                 do not change by it.
   canary        how many canaries a canary strategy has: 2.
   continues     how often a canary parent was continued: 0.
@@ -208,7 +208,7 @@ func (e *element) resolve() error {
 func (e *element) parent() bool { return e.seen != nil }
 
 // cage makes the canaries of a beginning plan, continues as often as the case
-// says, and returns whether the element waits for an operator.
+// requires, and reports whether the element waits for an operator.
 func (e *element) cage() bool {
 	n := e.strategy.Canary
 	if n == 0 {

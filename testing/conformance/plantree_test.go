@@ -13,7 +13,7 @@ func TestPlanTree(t *testing.T) {
 	}
 }
 
-// What is wrong in a case or a file is told.
+// The errors name the faults of a case or a file.
 func TestPlanTreeFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cases.json")
 	text := `{"cases": [

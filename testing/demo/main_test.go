@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTake: one demo at a time has the folder. What a killed one has left is removed, other folders
-// stay.
+// TestTake checks that one demo at a time has the folder, that the leftovers of a killed one are
+// removed, and that other folders stay.
 func TestTake(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "demo")
 	lock, err := take(dir)

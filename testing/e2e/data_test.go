@@ -44,7 +44,7 @@ func (s said) leftOut() []string {
 	return out
 }
 
-// says checks the number of lines, and that each has its words.
+// says checks the number of lines, and that each line has the words expected of it.
 func says(t *testing.T, what string, lines []string, want ...string) {
 	t.Helper()
 	if len(lines) != len(want) {

@@ -184,9 +184,12 @@ func TestPluginResources(t *testing.T) {
 	if m.leader() == leader { // another one was asked otherwise
 		leader.hasContent(two)
 	}
-	if b, err := os.ReadFile(worker.log()); err != nil || !bytes.Contains(b, []byte("the disk has corrupted")) {
-		t.Errorf("nobody noticed: %v", err)
-	}
+	m.await("the log to say so", func() error { // lines of an agent that starts may wait for a second
+		if b, err := os.ReadFile(worker.log()); err != nil || !bytes.Contains(b, []byte("the disk has corrupted")) {
+			return errNotYet
+		}
+		return nil
+	})
 
 	// A content that no agent has is named, and can be uploaded again.
 	worker.kill()

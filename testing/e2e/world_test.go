@@ -144,7 +144,7 @@ func (m *mesh) apply(d *site.Document) {
 	m.await("the site "+d.Name+" to be taken", func() error { _, _, err := m.api().ApplySite(m.context(), d.Name, b); return err })
 }
 
-// needs lets an object refuse to act where what it needs is not so: no
+// needs makes an action of an object fail unless another object is in the needed state: no
 // transition may run without its locks.
 func (m *mesh) needs(o *site.Object, action, other string, up bool) {
 	file := filepath.Join(m.dir, "world", other)

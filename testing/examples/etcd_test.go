@@ -16,7 +16,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// etcd asks a member by the gateway that speaks JSON.
+// etcd sends a request to a member through its JSON gateway.
 func etcd(ctx context.Context, address, what string, in any, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -42,7 +42,7 @@ func etcd(ctx context.Context, address, what string, in any, out any) error {
 }
 
 // TestEtcd: a quorum of Debian's packages; grown, restarted in turn, shrunk, and a
-// member lost and replaced, while clients write: who is not answered asks another member.
+// member lost and replaced, while clients write: a client without an answer tries another member.
 func TestEtcd(t *testing.T) {
 	whenEvery(t)
 	onEach(t, 6, func(t *testing.T, s *installation) {
@@ -87,7 +87,7 @@ func TestEtcd(t *testing.T) {
 		})
 		f.none("grow by two", func() { s.Must("cluster", "grow", "quorum", "--nodes", "2", "--yes") })
 		whole("five members")
-		// began says when each member's process began.
+		// began returns when each member's process began.
 		began := func() map[string]string {
 			at := map[string]string{}
 			for _, n := range *members.Load() {

@@ -39,7 +39,7 @@ const (
 	hbase = "60010"
 )
 
-// http asks one service of the master one thing.
+// http sends one request to a service of the master and returns the body of the answer.
 func (h *hadoop) http(ctx context.Context, method, port, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -338,8 +338,8 @@ func TestHadoop(t *testing.T) {
 	})
 }
 
-// nothingLeft sees to it that a deleted cluster has left no container, and on machines of
-// the inventory neither a claim nor a folder.
+// nothingLeft checks that a deleted cluster has left no container, and on machines of the
+// inventory neither a claim nor a folder.
 func (s *installation) nothingLeft(t *testing.T, folder string) {
 	t.Helper()
 	if s.engine != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// TestHeld makes a cluster by a plan, whose services change objects then start and
-// hold in shape: what is changed by hand is undone, in order, over both nodes.
+// TestHeld makes a cluster by a plan. Change objects then start its services and keep them as
+// described: changes by hand are undone, in order, over both nodes.
 func TestHeld(t *testing.T) {
 	whenEvery(t)
 	s := onMachines(t, 2)
@@ -79,7 +79,7 @@ func TestHeld(t *testing.T) {
 		t.Errorf("check says:\n%s", out)
 	}
 
-	// What the plan stops is let go of: the file that was there before is back.
+	// The objects release a service that the plan stops: the earlier file is back.
 	s.Must("cluster", "stop", "held", "held-front", "--yes")
 	converged(2)
 	if out := on(front, "systemctl is-active haproxy || true; cat /etc/haproxy/haproxy.cfg"); strings.Contains(out, "held") ||

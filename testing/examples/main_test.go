@@ -13,8 +13,8 @@ var programs = site.NewPrograms("./plugins/automator/...", "./plugins/provider/c
 
 func TestMain(m *testing.M) { programs.Main(m) }
 
-// every says that all examples are to be run, on all kinds of machines, and that no
-// request may fail (make test-examples): that takes longer than CI has.
+// every is true if all examples are to be run, on all kinds of machines, and no request may
+// fail (make test-examples). That takes longer than CI has.
 var every = os.Getenv("COOPR_EXAMPLES") == "all" || openstack.Wanted()
 
 // whenEvery skips what CI has no time for.

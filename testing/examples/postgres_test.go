@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestPostgres: a primary with standbys of Debian's packages; grown, its primary's part
-// given away by an operator's plan, restarted in turn, shrunk, while clients write as
-// those of PostgreSQL do: they name all servers, and try again what was broken off.
+// TestPostgres: a primary with standbys of Debian's packages; grown, the primary's role moved by
+// an operator's plan, restarted in turn, shrunk, while clients write like PostgreSQL's own: they
+// name all servers, and repeat an interrupted request.
 func TestPostgres(t *testing.T) {
 	whenEvery(t)
 	// The client is psql, on one of the machines.

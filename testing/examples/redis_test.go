@@ -91,7 +91,7 @@ func reply(r *bufio.Reader) ([]string, error) {
 
 const redisPassword = "change-me"
 
-// primary asks the sentinels of a cluster who the primary is.
+// primary returns the address of a cluster's primary, as its sentinels report it.
 func primary(ctx context.Context, nodes []model.Node) (string, error) {
 	var errs []error
 	for _, n := range nodes {
@@ -106,7 +106,7 @@ func primary(ctx context.Context, nodes []model.Node) (string, error) {
 
 // TestRedis: a primary, replicas and sentinels of Debian's packages; grown,
 // configured, restarted in turn, its primary lost and replaced, shrunk, while
-// clients write as those of sentinels do: who is refused asks for the primary again.
+// clients write like those of sentinels: a client that is refused looks up the primary again.
 func TestRedis(t *testing.T) {
 	whenEvery(t)
 	test := func(t *testing.T, s *installation) {
@@ -151,7 +151,7 @@ func TestRedis(t *testing.T) {
 			var errs []error
 			// A write that is refused, or not answered, is tried again for a while.
 			for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
-				// What counts as written is what a replica has, too.
+				// A value counts as written once a replica has it, too.
 				main, err := primary(ctx, *members.Load())
 				var copies []string
 				if err == nil {
@@ -169,7 +169,7 @@ func TestRedis(t *testing.T) {
 			}
 			return errors.Join(errs...)
 		})
-		// runs gives what each server calls its present run.
+		// runs returns the run id of each server's present process.
 		runs := func() map[string]string {
 			t.Helper()
 			ids := map[string]string{}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// traffic is clients that keep asking until they are told to stop.
+// traffic is a set of clients that send requests until they are stopped.
 type traffic struct {
 	t    *testing.T
 	stop context.CancelFunc

@@ -43,8 +43,8 @@ func TestWeb(t *testing.T) {
 			_, err := s.page(ctx, url)
 			return err
 		})
-		// all awaits pages of every web server there is, and of no other, and gives the
-		// latest of each.
+		// all waits for a page of every web server, and of no other, and returns the latest
+		// page of each.
 		all := func(when string, greeting string) map[string]page {
 			t.Helper()
 			var seen map[string]page

@@ -155,11 +155,16 @@ func arena() error {
 	}
 	cmd := again(roleInside, os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return reap(cmd)
+}
+
+// reap runs a command as the first process of a pid namespace does: it passes signals on, reaps orphans, which
+// become children of this process, and exits with the command's status. It returns only if that fails.
+func reap(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	passSignals(cmd.Process)
-	// All orphans in the arena become children of this process.
 	for {
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, 0, nil)

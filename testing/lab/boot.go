@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -27,6 +28,10 @@ type bootSpec struct {
 	Lower    string // the image's root
 	Dir      string // the machine's own folder: upper, work, merged
 	Systemd  bool
+	Program  []string // with Env, runs in the files of the test process
+	Env      []string
+	Syncs    bool   // the lab treats the program's calls of fsync
+	Root     string // the image's root, for its tools
 }
 
 // boot is the machine's first process until it executes Debian's: it runs in the machine's
@@ -59,20 +64,41 @@ func build(spec *bootSpec) error {
 	if err := unix.Sethostname([]byte(spec.Hostname)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
 	}
-	if err := enterRoot(spec); err != nil {
+	tools := "" // where the machine's tools are
+	if len(spec.Program) > 0 {
+		tools, err = spec.Root, errors.Join(mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""))
+	} else {
+		err = enterRoot(spec)
+	}
+	if err != nil {
 		return err
 	}
 	lines := append(device("eth0", spec.Address, spec.MAC), "link set lo up", "route add default via "+spec.Gateway)
 	// IPv6 is off, because neighbour discovery would only add frames to the wire.
 	_ = os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
-	if err := ip("", lines...); err != nil {
+	if err := ip(tools, lines...); err != nil {
 		return err
 	}
 	if _, err := unix.Write(bootSocket, []byte("r")); err != nil {
 		return err
 	}
+	if spec.Syncs {
+		questions, err := filterSyncs()
+		if err == nil {
+			err = errors.Join(sendFD(bootSocket, questions), unix.Close(questions))
+		}
+		if err != nil {
+			return err
+		}
+	}
 	unix.CloseOnExec(bootSocket)
 	unix.CloseOnExec(bootPlan)
+	if len(spec.Program) > 0 {
+		cmd := exec.Command(spec.Program[0], spec.Program[1:]...)
+		cmd.Env, cmd.Stdout, cmd.Stderr = spec.Env, os.Stdout, os.Stderr
+		return reap(cmd)
+	}
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "container=coopr-lab"}
 	if spec.Systemd {
 		return syscall.Exec("/lib/systemd/systemd", []string{"systemd", "--show-status=false", "--log-target=console"}, env)
@@ -81,12 +107,27 @@ func build(spec *bootSpec) error {
 	return syscall.Exec("/usr/bin/tini", []string{"tini", "--", "/bin/sh", "-c", "/usr/sbin/sshd && exec sleep infinity"}, env)
 }
 
+// overlay returns the options of a file system whose changes are in a folder. It is volatile:
+// nobody inside waits for the disk of the host, as dpkg does after every step of every
+// package. A host that loses its power loses the test, too.
+func overlay(lower, dir string) (options string, err error) {
+	work := filepath.Join(dir, "work")
+	// The kernel's mark that the folder was in use, which a machine that crashed leaves behind.
+	if err := os.RemoveAll(filepath.Join(work, "work", "incompat")); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,volatile", lower, filepath.Join(dir, "upper"), work), nil
+}
+
 // enterRoot assembles the machine's root file system and makes it the root.
 func enterRoot(spec *bootSpec) error {
 	root := filepath.Join(spec.Dir, "merged")
 	at := func(name string) string { return filepath.Join(root, name) }
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	layers := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", spec.Lower, filepath.Join(spec.Dir, "upper"), filepath.Join(spec.Dir, "work"))
+	layers, err := overlay(spec.Lower, spec.Dir)
+	if err != nil {
+		return err
+	}
 	if err := errors.Join(
 		mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 		mount("overlay", root, "overlay", 0, layers),

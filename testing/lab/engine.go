@@ -201,8 +201,10 @@ func becomeEngine() error {
 	dir := os.Getenv(engineVar)
 	root := filepath.Join(dir, "merged")
 	at := func(name string) string { return filepath.Join(root, name) }
-	layers := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", image.engine(), image.root(), filepath.Join(dir, "upper"),
-		filepath.Join(dir, "work"))
+	layers, err := overlay(image.engine()+":"+image.root(), dir)
+	if err != nil {
+		return err
+	}
 	if err := errors.Join(
 		mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 		mount("overlay", root, "overlay", 0, layers),

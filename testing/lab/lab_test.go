@@ -263,7 +263,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// reachFrom says "out" when one machine can reach another's sshd.
+// reachFrom returns "out" if one machine can reach another, else "none".
 func reachFrom(t testing.TB, from, to *Machine) string {
 	t.Helper()
 	return must(t, from, "sh", "-c", "ping -c 1 -W 1 "+to.Addr.String()+" >/dev/null && echo out || echo none")

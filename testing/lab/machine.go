@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -33,6 +34,13 @@ type Spec struct {
 	Files map[string]string
 	// Layers are folders of files over the image's root, the first on top.
 	Layers []string
+	// Program is a program with its arguments that runs on the machine instead of sshd, as a child of the
+	// first process. Such a machine has the files of the test process instead of a disk and an image of its
+	// own, so only Name and Addr count beside Program and Env. When the program ends, the machine crashes.
+	Program []string
+	Env     []string // the program's environment
+	// Syncs lets SetSync treat what the program writes to its disk.
+	Syncs bool
 }
 
 // Machine is one light machine. Its disk, address and host key exist until it is destroyed; its
@@ -46,6 +54,7 @@ type Machine struct {
 	dir    string
 	spec   Spec
 	freeze string // file that freezes its group; "" if it cannot be frozen
+	syncs  syncs
 
 	mu  sync.Mutex
 	cmd *exec.Cmd // nil: not running
@@ -69,7 +78,7 @@ func (l *Lab) Start(ctx context.Context, spec Spec) (*Machine, error) {
 
 // format writes the machine's own files to its disk.
 func (m *Machine) format() error {
-	if err := os.MkdirAll(m.dir, 0o755); err != nil {
+	if err := os.MkdirAll(m.dir, 0o755); err != nil || len(m.spec.Program) > 0 {
 		return err
 	}
 	if m.spec.Disk > 0 {
@@ -160,14 +169,15 @@ func (m *Machine) spawn(socket *os.File) (*exec.Cmd, error) {
 	defer plan.Close()
 	if err := json.NewEncoder(plan).Encode(bootSpec{
 		Hostname: m.Name, Address: netip.PrefixFrom(m.Addr, prefix.Bits()).String(), Gateway: m.lab.Gateway.String(), MAC: macOf(m.Addr),
-		Lower: m.lower(), Dir: m.dir, Systemd: m.spec.Systemd,
+		Lower: m.lower(), Dir: m.dir, Systemd: m.spec.Systemd, Program: m.spec.Program, Env: m.spec.Env, Syncs: m.spec.Syncs,
+		Root: m.lab.image.root(),
 	}); err != nil {
 		return nil, err
 	}
 	if _, err := plan.Seek(0, 0); err != nil {
 		return nil, err
 	}
-	console, err := os.OpenFile(filepath.Join(m.lab.dir, m.Name+".console"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	console, err := os.OpenFile(m.console(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +228,13 @@ func (m *Machine) attach(socket *os.File, pid int) error {
 	if string(answer[:n]) != "r" {
 		return errors.New(string(answer[:n]))
 	}
+	if m.spec.Syncs {
+		fd, err := receiveFD(socket)
+		if err != nil {
+			return err
+		}
+		m.syncs.serve(os.NewFile(uintptr(fd), "syncs"))
+	}
 	return nil
 }
 
@@ -235,6 +252,7 @@ func (m *Machine) Crash() error {
 	}
 	_ = m.cmd.Wait()
 	m.cmd = nil
+	m.syncs.wait()
 	m.lab.Net.Detach(m.Addr)
 	for _, kind := range []string{"cgroup2", "systemd"} {
 		if top, ok := hierarchy(kind); ok {
@@ -251,7 +269,7 @@ func (m *Machine) Destroy() error {
 		err = errors.Join(err, unix.Unmount(m.dir, unix.MNT_DETACH))
 	}
 	m.lab.forget(m)
-	return errors.Join(err, os.RemoveAll(m.dir))
+	return errors.Join(err, os.RemoveAll(m.dir), os.RemoveAll(m.console()))
 }
 
 // Freeze stops the machine like a stalled hypervisor: no process runs and nothing answers, but
@@ -271,6 +289,38 @@ func (m *Machine) setFrozen(frozen bool) error {
 	}
 	m.lab.Net.setDown(m.Addr, frozen)
 	return os.WriteFile(m.freeze, []byte(value), 0)
+}
+
+// Processes returns the pids of the processes of a running machine, its first process included.
+func (m *Machine) Processes() ([]int, error) {
+	if m.freeze == "" {
+		return nil, errors.New("the processes of a machine are not known here: no control groups of version 2 are mounted")
+	}
+	list, err := os.ReadFile(filepath.Join(filepath.Dir(m.freeze), "cgroup.procs"))
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for f := range strings.FieldsSeq(string(list)) {
+		pid, err := strconv.Atoi(f)
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return pids, nil
+}
+
+// Running reports whether the first process of the machine runs. It ends with the program of Spec.Program.
+func (m *Machine) Running() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cmd == nil {
+		return false
+	}
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, m.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo == 0
 }
 
 // WaitSSH waits until the machine's sshd answers.
@@ -326,9 +376,11 @@ func (m *Machine) PID() int {
 
 // Console returns the output of the machine's first process.
 func (m *Machine) Console() string {
-	b, _ := os.ReadFile(filepath.Join(m.lab.dir, m.Name+".console"))
+	b, _ := os.ReadFile(m.console())
 	return string(b)
 }
+
+func (m *Machine) console() string { return filepath.Join(m.lab.dir, m.Name+".console") }
 
 // socketPair returns two connected sockets that preserve message boundaries.
 func socketPair() (ours, theirs *os.File, err error) {

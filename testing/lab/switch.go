@@ -19,7 +19,7 @@ type Fault struct {
 	Jitter time.Duration // maximum of a random additional delay
 }
 
-// pair is a direction: from one address to another. The zero address stands for every address
+// pair is a direction: from one address to another. The zero address means every address
 // without a rule of its own.
 type pair struct{ from, to netip.Addr }
 
@@ -105,10 +105,9 @@ func (s *Switch) Close() {
 	s.late.stop()
 }
 
-// Set says what happens to frames from one address to another, in this
-// direction only; the zero Fault heals. An address that is not valid stands for every
-// address; where several rules match, the one that names both ends counts,
-// then the one that names where a frame comes from.
+// Set sets the fault of frames from one address to another, in this direction only; the zero
+// Fault heals. An invalid address means every address. If several rules match, a rule that
+// names both ends takes precedence, then a rule that names the sender.
 func (s *Switch) Set(from, to netip.Addr, f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// wire is a device in memory: what it is given to read are frames from its
-// port, what is written are frames to it.
+// wire is a device in memory. Frames from its port are read from it, frames to its port are
+// written to it.
 type wire struct {
 	in   chan []byte
 	out  chan []byte
@@ -65,8 +65,8 @@ func frame(to netip.Addr, mark byte) []byte {
 	return append(append(mac[:], make([]byte, 8)...), mark)
 }
 
-// TestSwitch: frames go where they belong, faults touch the directions they
-// name, and what is late comes in order.
+// TestSwitch checks that frames reach their destination, that faults apply to the directions they
+// name, and that delayed frames arrive in order.
 func TestSwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSwitch(1)

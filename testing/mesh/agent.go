@@ -14,11 +14,11 @@ import (
 
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/config"
-	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/testing/doubles/fabric"
 	"github.com/coopr/coopr/testing/doubles/faultystore"
+	"github.com/coopr/coopr/testing/doubles/memjournal"
 )
 
 // Agent is a simulated agent with its host and the data that outlives it.
@@ -32,7 +32,7 @@ type Agent struct {
 	host    *fabric.Host
 	log     *raft.InmemStore
 	snaps   *raft.InmemSnapshotStore
-	journal *worker.Memory
+	journal *memjournal.Journal
 
 	life   *life
 	agent  *agent.Agent
@@ -45,7 +45,7 @@ func (m *Mesh) newAgent(i int) *Agent {
 	ip := fmt.Sprintf("10.0.%d.%d", i/200, i%200+1)
 	return &Agent{
 		Name: fmt.Sprintf("agent-%02d", i), ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i), Disk: &faultystore.Disk{},
-		m: m, ip: ip, host: m.Fabric.Host(ip), log: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore(), journal: worker.NewMemory(),
+		m: m, ip: ip, host: m.Fabric.Host(ip), log: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore(), journal: memjournal.New(),
 	}
 }
 
@@ -73,7 +73,7 @@ func (a *Agent) Start() {
 	cfg := agent.Config{
 		Config: config.Config{
 			Name: a.Name, Dev: true, BootstrapExpect: a.m.opts.Expect, Eligible: true,
-			Peer: config.Peer{Addr: a.ip + peerPort}, Worker: config.Worker{Slots: a.m.opts.Slots},
+			Peer: config.Peer{Addr: a.ip + peerPort}, Worker: config.Worker{Slots: a.m.opts.Slots}, Retention: a.m.opts.Retention,
 		},
 		Build: "simulation", Logger: slog.New(tracer{m: a.m, life: l, name: a.Name, level: level}), ID: a.ID, Token: Token,
 		Network: network{a.host, l}, Gossip: gossip{g, l}, Journal: journal{a.journal, l},

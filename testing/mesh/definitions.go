@@ -8,7 +8,8 @@ const definitions = `{
  "imagetypes": [{"name": "linux", "providermap": {"cloud": {"image": "l"}}}],
  "services": [
   {"name": "db", "provisioner": {"actions": {
-    "install": {"type": "sim"}, "configure": {"type": "sim"}, "initialize": {"type": "sim"}, "start": {"type": "sim"}, "stop": {"type": "sim"}}}},
+    "install": {"type": "sim"}, "configure": {"type": "sim"}, "initialize": {"type": "sim"}, "start": {"type": "sim"},
+    "stop": {"type": "sim"}}}},
   {"name": "app", "dependencies": {"runtime": {"requires": ["db"]}}, "provisioner": {"actions": {
     "install": {"type": "sim"}, "configure": {"type": "sim"}, "start": {"type": "sim"}, "stop": {"type": "sim"}}}},
   {"name": "lb", "dependencies": {"runtime": {"requires": ["app"]}}, "provisioner": {"actions": {

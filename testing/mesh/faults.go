@@ -16,21 +16,21 @@ type fault struct {
 }
 
 // someone chooses an agent that is up, or nil.
-func (m *Mesh) someone(rng *rand.Rand) *Agent {
+func someone(m *Mesh, rng *rand.Rand) *Agent {
 	if up := m.Up(); len(up) > 0 {
 		return up[rng.IntN(len(up))]
 	}
 	return nil
 }
 
-func (m *Mesh) leaderOr(rng *rand.Rand) *Agent {
+func leaderOr(m *Mesh, rng *rand.Rand) *Agent {
 	if l := m.Leader(); l != nil {
 		return l
 	}
-	return m.someone(rng)
+	return someone(m, rng)
 }
 
-func (m *Mesh) follower(rng *rand.Rand) *Agent {
+func follower(m *Mesh, rng *rand.Rand) *Agent {
 	l := m.Leader()
 	up := slices.DeleteFunc(m.Up(), func(a *Agent) bool { return a == l })
 	if len(up) == 0 {
@@ -39,10 +39,10 @@ func (m *Mesh) follower(rng *rand.Rand) *Agent {
 	return up[rng.IntN(len(up))]
 }
 
-func (m *Mesh) busy(rng *rand.Rand) *Agent {
+func busy(m *Mesh, rng *rand.Rand) *Agent {
 	up := slices.DeleteFunc(m.Up(), func(a *Agent) bool { return a.Busy() == 0 })
 	if len(up) == 0 {
-		return m.someone(rng)
+		return someone(m, rng)
 	}
 	return up[rng.IntN(len(up))]
 }
@@ -71,9 +71,9 @@ func freeze(who func(*Mesh, *rand.Rand) *Agent) func(*Mesh, *rand.Rand) func() {
 
 // faults holds all faults.
 var faults = []fault{
-	{"the leader is killed", kill((*Mesh).leaderOr)},
-	{"a follower is killed", kill((*Mesh).follower)},
-	{"an agent at work is killed", kill((*Mesh).busy)},
+	{"the leader is killed", kill(leaderOr)},
+	{"a follower is killed", kill(follower)},
+	{"an agent at work is killed", kill(busy)},
 	{"all are killed", func(m *Mesh, rng *rand.Rand) func() {
 		down := m.Up()
 		for _, a := range down {
@@ -85,10 +85,10 @@ var faults = []fault{
 			}
 		}
 	}},
-	{"the leader freezes", freeze((*Mesh).leaderOr)},
-	{"an agent at work freezes", freeze((*Mesh).busy)},
+	{"the leader freezes", freeze(leaderOr)},
+	{"an agent at work freezes", freeze(busy)},
 	{"an agent stops in order", func(m *Mesh, rng *rand.Rand) func() {
-		a := m.someone(rng)
+		a := someone(m, rng)
 		if a == nil {
 			return nil
 		}
@@ -96,7 +96,7 @@ var faults = []fault{
 		return a.Start
 	}},
 	{"a disk is full", func(m *Mesh, rng *rand.Rand) func() {
-		a := m.someone(rng)
+		a := someone(m, rng)
 		if a == nil {
 			return nil
 		}
@@ -104,9 +104,9 @@ var faults = []fault{
 		return a.FreeDisk
 	}},
 	{"one is cut off", func(m *Mesh, rng *rand.Rand) func() {
-		a := m.leaderOr(rng)
+		a := leaderOr(m, rng)
 		if rng.IntN(2) == 0 {
-			a = m.someone(rng)
+			a = someone(m, rng)
 		}
 		if a == nil {
 			return nil

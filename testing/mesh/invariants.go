@@ -67,7 +67,7 @@ func (m *Mesh) checkEqual() *state.View {
 			m.T.Errorf("seed %d: the states of %s and %s differ at index %d", m.opts.Seed, names[0], names[i], v.Index())
 		}
 	}
-	// Equal bytes are equal heads; that the chain is what was written is more.
+	// Equal bytes prove equal heads. Verify also proves that no record was changed.
 	if rep := views[0].Audit().Verify(); !rep.OK {
 		m.T.Errorf("seed %d: the audit log's record %d: %s", m.opts.Seed, rep.Bad.Seq, rep.Bad.Reason)
 	}

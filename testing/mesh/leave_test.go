@@ -62,7 +62,7 @@ func TestForgetAtAFollower(t *testing.T) {
 		forget(t, m, rest[1], rest[0])
 		r := leader.Records()
 		if len(r) != 2 || r[rest[0].ID] {
-			t.Errorf("the list of record: %v", r)
+			t.Errorf("the agents on record: %v", r)
 		}
 		time.Sleep(time.Minute)
 		if r := leader.Records(); len(r) != 2 {
@@ -72,7 +72,7 @@ func TestForgetAtAFollower(t *testing.T) {
 }
 
 // TestRecoveredQuorumDoesNotCountOnTheDead: a recovered mesh whose records still have the dead
-// agents gives them no vote; a voter must have been heard of.
+// agents makes none of them a voter, because only an agent that is alive becomes one.
 func TestRecoveredQuorumDoesNotCountOnTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mesh.New(t, mesh.Options{Agents: 3, Seed: 1, Verbose: testing.Verbose()})
@@ -81,7 +81,7 @@ func TestRecoveredQuorumDoesNotCountOnTheDead(t *testing.T) {
 		for _, a := range m.Agents() {
 			a.Crash()
 		}
-		time.Sleep(time.Second) // what the dead have said has arrived
+		time.Sleep(time.Second) // the last messages of the dead agents have arrived
 		leader.Recover()
 		leader.Start()
 		start := time.Now()

@@ -13,6 +13,7 @@ import (
 	"github.com/coopr/coopr/agent/worker"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
+	"github.com/coopr/coopr/testing/doubles/memjournal"
 )
 
 // life is one run of an agent, between a start and a crash. Its goroutines exist for a moment after
@@ -198,7 +199,7 @@ func (s snapshots) Create(version raft.SnapshotVersion, index, term uint64, c ra
 
 // journal is the worker's journal as this life has it.
 type journal struct {
-	*worker.Memory
+	*memjournal.Journal
 	life *life
 }
 
@@ -206,12 +207,12 @@ func (j journal) Put(held ...*pb.Held) error {
 	if j.life.isDead() {
 		return errDead
 	}
-	return j.Memory.Put(held...)
+	return j.Journal.Put(held...)
 }
 
 func (j journal) Forget(keys ...worker.Key) error {
 	if j.life.isDead() {
 		return errDead
 	}
-	return j.Memory.Forget(keys...)
+	return j.Journal.Forget(keys...)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/testing/doubles/fabric"
 )
@@ -29,6 +30,8 @@ type Options struct {
 	TTL time.Duration
 	// Slots of each agent; 0 means 4.
 	Slots int
+	// Retention of the agents; zero: that of an agent.
+	Retention config.Retention
 	// Verbose writes the trace as it comes.
 	Verbose bool
 }
@@ -195,7 +198,7 @@ func (m *Mesh) Servers() []raftgroup.Server {
 }
 
 // Voters returns the voters that are up, as the leader has them; nil while there
-// is no leader.
+// is not a leader.
 func (m *Mesh) Voters() []*Agent {
 	l := m.Leader()
 	if l == nil {

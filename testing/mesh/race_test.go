@@ -2,5 +2,5 @@
 
 package mesh_test
 
-// raced says that the race detector slows everything down.
+// raced is true if the race detector slows everything down.
 const raced = true

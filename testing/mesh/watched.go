@@ -68,3 +68,28 @@ func (w *World) Checks() int {
 	defer w.mu.Unlock()
 	return w.checks
 }
+
+// DefineUnrecovered is like Mesh.DefineWatched, but leaves recovery to people.
+func DefineUnrecovered(m *Mesh) {
+	m.T.Helper()
+	m.DefineWatched()
+	var tpl map[string]any
+	m.must("GET", "/v1/clustertemplates/trio", nil, &tpl)
+	tpl["recovery"] = map[string]any{"off": true}
+	m.must("PUT", "/v1/clustertemplates/trio", tpl, nil)
+}
+
+// Cluster returns a cluster.
+func Cluster(m *Mesh, cluster string) (cl model.Cluster) {
+	m.T.Helper()
+	m.must("GET", "/v1/clusters/"+cluster, nil, &cl)
+	return cl
+}
+
+// Operate asks for an operation on a cluster and returns its id.
+func Operate(m *Mesh, cluster string, op model.OperationType, body any) (operation string) {
+	m.T.Helper()
+	var s started
+	m.must("POST", "/v1/clusters/"+cluster+"/"+string(op), body, &s)
+	return s.Operation.ID
+}

@@ -18,14 +18,14 @@ import (
 	"github.com/coopr/coopr/testing/lab"
 )
 
-// cacheVar names the folder of layers: OpenStack's packages, what was set up, and
-// what servers boot from.
+// cacheVar is the environment variable with the folder of layers: OpenStack's packages, the
+// installations that setup.sh made, and the system that servers boot from.
 const cacheVar = "COOPR_TEST_OPENSTACK"
 
-// Wanted says that this run is one with a real OpenStack.
+// Wanted reports whether tests run with a real OpenStack.
 func Wanted() bool { return os.Getenv(cacheVar) != "" }
 
-// Need skips a test where no OpenStack is wanted.
+// Need skips a test unless tests run with a real OpenStack.
 func Need(t testing.TB) {
 	t.Helper()
 	if !Wanted() {
@@ -33,7 +33,7 @@ func Need(t testing.TB) {
 	}
 }
 
-// Cloud is an OpenStack, with a project of one user and what servers are made of.
+// Cloud is an OpenStack with one project, its user, and the image, flavor and network for servers.
 type Cloud struct {
 	Lab      *lab.Lab
 	Keystone string // its URL
@@ -46,15 +46,15 @@ type Cloud struct {
 	machine *lab.Machine
 	booted  time.Time
 
-	// As the administrator.
+	// Clients that are logged in as the administrator.
 	nova, neutron, identity, glance *gophercloud.ServiceClient
 }
 
 //go:embed setup.sh
 var setup string
 
-// Start starts an OpenStack, which ends with the test. It skips the test where none
-// is wanted. Servers get addresses of pool, a part of network.
+// Start starts an OpenStack, which ends with the test. It skips the test unless tests run with a
+// real OpenStack. Servers get addresses of pool, a part of network.
 func Start(t testing.TB, l *lab.Lab, network, pool netip.Prefix) *Cloud {
 	t.Helper()
 	Need(t)
@@ -101,10 +101,10 @@ func Start(t testing.TB, l *lab.Lab, network, pool netip.Prefix) *Cloud {
 	return c
 }
 
-// units are what setup.sh sets up; not all of them start by themselves.
+// units are the services that setup.sh sets up. Not all of them start by themselves.
 const units = "keystone glance-api placement-api neutron-api neutron-rpc-server nova-api nova-conductor nova-scheduler nova-compute"
 
-// setUp makes an OpenStack of the packages, keeps it, and goes on with it.
+// setUp sets OpenStack up from its packages, saves the result as a layer, and boots it again.
 func (c *Cloud) setUp(ctx context.Context, ready string) {
 	c.t.Helper()
 	c.await(ctx, "systemd", c.systemd)
@@ -121,8 +121,8 @@ func (c *Cloud) setUp(ctx context.Context, ready string) {
 	}
 }
 
-// systemd reports whether it takes orders. More does not come at first: services that
-// are not set up fail and begin again.
+// systemd returns nil once systemd accepts commands. It does not wait for the whole boot, because
+// services that are not set up yet fail and restart.
 func (c *Cloud) systemd(ctx context.Context) error {
 	_, err := c.machine.Run(ctx, "systemctl", "is-active", "basic.target")
 	return err
@@ -151,10 +151,10 @@ func (c *Cloud) await(ctx context.Context, what string, ask func(context.Context
 	}
 }
 
-// plain keeps no connections: tests look for what is left of them.
+// plain keeps no connections, because tests check that none are left.
 var plain = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// answers reports whether a service answers, whatever it says.
+// answers returns nil if a service answers with any status below 500.
 func answers(ctx context.Context, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/coopr/coopr/plugins/provider/providertest"
 )
 
-// Troubled makes trouble with requests for new servers: from now on it stands before
-// Nova where the catalogue's interface "internal" leads. The public one leads past it.
+// Troubled returns a proxy before Nova that causes faults in requests for new servers. The
+// catalogue's interface "internal" then leads to the proxy, and "public" still leads to Nova.
 func (c *Cloud) Troubled() *providertest.Troubled {
 	c.t.Helper()
 	nova, err := url.Parse("http://" + c.Host + ":8774")

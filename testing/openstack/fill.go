@@ -20,11 +20,11 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
 )
 
-// What there is in a new cloud.
+// The contents of a new cloud.
 const (
 	Project  = "web"    // a project, where User has the role member and no other
-	User     = "coopr"  // with Password
-	Password = "secret" // the administrator's too
+	User     = "coopr"  // its password is Password
+	Password = "secret" // of User and of the administrator
 	Region   = "regionOne"
 	Zone     = "nova"
 	Flavor   = "small"
@@ -32,7 +32,7 @@ const (
 	Network  = "nodes" // the project's only one
 )
 
-// login logs somebody in, with a client that keeps no connections.
+// login logs a user in, with a client that keeps no connections.
 func (c *Cloud) login(ctx context.Context, auth gophercloud.AuthOptions) (*gophercloud.ProviderClient, error) {
 	p, err := gophercloudstack.NewClient(c.Keystone)
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *Cloud) must(what string, err error) {
 	}
 }
 
-// fill creates in a new cloud what the constants above name.
+// fill creates everything that the constants above name in a new cloud.
 func (c *Cloud) fill(ctx context.Context, network, pool netip.Prefix) {
 	var admin *gophercloud.ProviderClient
 	c.await(ctx, "a login", func(ctx context.Context) (err error) {
@@ -61,7 +61,7 @@ func (c *Cloud) fill(ctx context.Context, network, pool netip.Prefix) {
 	var err error
 	c.nova, err = gophercloudstack.NewComputeV2(admin, where)
 	c.must("nova", err)
-	c.nova.Microversion = "2.3" // from where on administrators see user data
+	c.nova.Microversion = "2.3" // the first in which administrators see user data
 	c.glance, err = gophercloudstack.NewImageV2(admin, where)
 	c.must("glance", err)
 	c.neutron, err = gophercloudstack.NewNetworkV2(admin, where)
@@ -99,7 +99,7 @@ func (c *Cloud) fill(ctx context.Context, network, pool netip.Prefix) {
 	}).Extract()
 	c.must("subnet", err)
 
-	// A server that is asked for before both are there again fails.
+	// A server that is requested before both have reported since the boot fails.
 	for what, query := range map[string]string{
 		"nova-compute":      "select count(*) from nova.services where `binary`='nova-compute' and unix_timestamp(last_seen_up) > %d",
 		"Neutron's bridges": "select count(*) from neutron.agents where `binary`='neutron-linuxbridge-agent' and unix_timestamp(started_at) > %d",
@@ -114,8 +114,8 @@ func (c *Cloud) fill(ctx context.Context, network, pool netip.Prefix) {
 	}
 }
 
-// Credential returns the id and secret of an application credential of User's that is
-// limited to rules, each "SERVICE METHOD PATH".
+// Credential creates an application credential of User and returns its id and secret. The
+// credential is limited to rules, each "SERVICE METHOD PATH".
 func (c *Cloud) Credential(rules []string) (id, secret string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)

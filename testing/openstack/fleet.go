@@ -11,12 +11,12 @@ import (
 	"github.com/coopr/coopr/plugins/provider/providertest"
 )
 
-// Fleet runs servers as SSH servers of the test's own, at addresses that are the
-// test's. They let in who has the key of the user data.
+// Fleet runs each server as an SSH server within the test's process, at the server's address. It
+// accepts the key in the server's user data.
 type Fleet struct {
 	*providertest.Fleet
 	mu sync.Mutex
-	at map[string]string // addresses, by server; of all there ever were
+	at map[string]string // the addresses of all servers ever booted, by server id
 }
 
 // NewFleet returns a fleet that ends with the test.
@@ -34,7 +34,7 @@ func (f *Fleet) Boot(_ context.Context, s Server) error {
 	}
 	err := yaml.Unmarshal(s.UserData, &d)
 	if err == nil && len(d.Users) > 0 {
-		// The last one: "default" may stand before it.
+		// The last user has the key: "default" may come before it.
 		var b []byte
 		if b, err = yaml.Marshal(d.Users[len(d.Users)-1]); err == nil {
 			err = yaml.Unmarshal(b, &user)
@@ -49,7 +49,7 @@ func (f *Fleet) Boot(_ context.Context, s Server) error {
 	return nil
 }
 
-// Stop ends it.
+// Stop ends a server's SSH server.
 func (f *Fleet) Stop(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,10 +57,10 @@ func (f *Fleet) Stop(id string) error {
 	return nil
 }
 
-// Delete ends it.
+// Delete ends a server's SSH server.
 func (f *Fleet) Delete(id string) error { return f.Stop(id) }
 
-// Ever returns how many servers there have been.
+// Ever returns the number of servers that were ever booted.
 func (f *Fleet) Ever() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

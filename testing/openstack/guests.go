@@ -10,9 +10,9 @@ import (
 	"github.com/coopr/coopr/testing/lab"
 )
 
-// Guests are light machines for servers. They boot as a cloud's images do: cloud-init,
-// Debian's own, reads the configuration drive and makes users, keys and the host name.
-// No other key opens them.
+// Guests runs servers as light machines of the lab. They boot like the images of a cloud: Debian's
+// cloud-init reads the configuration drive and sets users, keys and the host name. They accept no
+// other keys.
 type Guests struct {
 	lab   *lab.Lab
 	layer string
@@ -21,13 +21,13 @@ type Guests struct {
 	by map[string]*lab.Machine
 }
 
-// Guests returns machines of the cloud's lab, none at first.
+// Guests returns a Guests without machines, in the cloud's lab.
 func (c *Cloud) Guests() *Guests {
 	return &Guests{lab: c.Lab, layer: filepath.Join(c.cache, "guest"), by: map[string]*lab.Machine{}}
 }
 
-// cloudInit are the settings of a cloud's image: where its data is, and what it is not
-// to touch in a machine without a disk and a way out.
+// cloudInit is the configuration of cloud-init: the source of its data, and the modules that are
+// switched off, because a light machine has no disk of its own and no route out of the lab.
 const cloudInit = `datasource_list: [ConfigDrive]
 network: {config: disabled}
 apt: {preserve_sources_list: true}
@@ -36,7 +36,7 @@ resize_rootfs: false
 locale: false
 `
 
-// drive is the folder that cloud-init takes for a drive.
+// drive is the folder that cloud-init reads as a configuration drive.
 const drive = "var/lib/cloud/seed/config_drive/openstack/latest/"
 
 // Boot starts a server's machine.
@@ -67,7 +67,7 @@ func (g *Guests) Boot(ctx context.Context, s Server) error {
 	return nil
 }
 
-// Stop is a power cut.
+// Stop stops a server's machine like a power cut.
 func (g *Guests) Stop(id string) error {
 	if m := g.machine(id); m != nil {
 		return m.Crash()
@@ -75,7 +75,7 @@ func (g *Guests) Stop(id string) error {
 	return nil
 }
 
-// Delete takes a server's machine away.
+// Delete removes a server's machine.
 func (g *Guests) Delete(id string) error {
 	m := g.machine(id)
 	if m == nil {
@@ -87,8 +87,8 @@ func (g *Guests) Delete(id string) error {
 	return m.Destroy()
 }
 
-// Lose takes a server's machine away without a word to Nova, which goes on to say
-// that it is ACTIVE.
+// Lose removes a server's machine without Nova's knowledge, so that Nova still reports the server
+// as ACTIVE.
 func (g *Guests) Lose(id string) error {
 	if g.machine(id) == nil {
 		return fmt.Errorf("server %s has no machine", id)
@@ -96,7 +96,7 @@ func (g *Guests) Lose(id string) error {
 	return g.Delete(id)
 }
 
-// Running is how many machines there are.
+// Running returns the number of machines.
 func (g *Guests) Running() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

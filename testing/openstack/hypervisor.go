@@ -11,8 +11,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 )
 
-// Server is what a hypervisor learns of a server that it is to run: of the network,
-// and what a real one puts on the server's configuration drive.
+// Server is what a hypervisor knows about a server: its address, and the data for the server's
+// configuration drive.
 type Server struct {
 	ID       string
 	Address  netip.Addr
@@ -20,7 +20,7 @@ type Server struct {
 	Metadata ConfigDrive
 }
 
-// ConfigDrive is a drive's meta_data.json.
+// ConfigDrive is the content of meta_data.json on a configuration drive.
 type ConfigDrive struct {
 	UUID       string            `json:"uuid"`
 	Name       string            `json:"name"`
@@ -30,13 +30,13 @@ type ConfigDrive struct {
 	PublicKeys map[string]string `json:"public_keys,omitempty"`
 }
 
-// Machines are what servers really run on. One caller uses them at a time.
+// Machines runs the servers. Its methods are never called concurrently.
 type Machines interface {
-	// Boot starts a server's machine; one that was stopped with the disk it has.
+	// Boot starts a server's machine. A stopped machine keeps its disk.
 	Boot(context.Context, Server) error
-	// Stop is a power cut.
+	// Stop stops a server's machine like a power cut.
 	Stop(id string) error
-	// Delete takes a server's machine away, which may be stopped.
+	// Delete removes a server's machine, which may be stopped.
 	Delete(id string) error
 }
 
@@ -61,7 +61,7 @@ func (c *Cloud) Hypervisor(m Machines) {
 type hypervisor struct {
 	cloud    *Cloud
 	machines Machines
-	on       map[string]bool // whether it is on, by server
+	on       map[string]bool // whether a server's machine runs, by server id
 }
 
 func (h *hypervisor) run(ctx context.Context) {
@@ -69,7 +69,7 @@ func (h *hypervisor) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		list, err := h.cloud.servers(ctx)
-		if err == nil { // else it is asked again
+		if err == nil { // otherwise the next tick tries again
 			h.follow(ctx, list)
 		}
 		select {
@@ -80,7 +80,7 @@ func (h *hypervisor) run(ctx context.Context) {
 	}
 }
 
-// server is one as Nova shows it to administrators.
+// server is a server as Nova shows it to administrators.
 type server struct {
 	ID, Name, Status string
 	Metadata         map[string]string
@@ -95,7 +95,7 @@ type server struct {
 	}
 }
 
-// address returns the server's first, of any of its networks.
+// address returns the server's IPv4 address, or the zero address if it has none yet.
 func (s *server) address() (a netip.Addr) {
 	for _, list := range s.Addresses {
 		for _, x := range list {
@@ -107,7 +107,7 @@ func (s *server) address() (a netip.Addr) {
 	return a
 }
 
-// servers returns those of all projects.
+// servers returns the servers of all projects.
 func (c *Cloud) servers(ctx context.Context) (list []server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -118,13 +118,13 @@ func (c *Cloud) servers(ctx context.Context) (list []server, err error) {
 	return list, err
 }
 
-// follow does what Nova's list says.
+// follow starts, stops and deletes machines according to Nova's list of servers.
 func (h *hypervisor) follow(ctx context.Context, list []server) {
 	there := map[string]bool{}
 	for _, s := range list {
 		there[s.ID] = true
 	}
-	// First what is gone: its address may be another's by now.
+	// Deleted servers come first, because a new server may have the address of one of them.
 	for id := range h.on {
 		if !there[id] {
 			delete(h.on, id)
@@ -157,7 +157,7 @@ func (h *hypervisor) boot(ctx context.Context, s *server) error {
 	drive := ConfigDrive{UUID: s.ID, Name: s.Name, Hostname: s.Hostname, Zone: s.Zone, Meta: s.Metadata}
 	if s.KeyName != "" {
 		of := *h.cloud.nova
-		of.Microversion = "2.10" // from where on administrators see others' keys
+		of.Microversion = "2.10" // the first in which administrators see the keys of others
 		key, err := keypairs.Get(ctx, &of, s.KeyName, keypairs.GetOpts{UserID: s.UserID}).Extract()
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ func (c *Cloud) context() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 5*time.Minute)
 }
 
-// Quota limits how many servers the project may have.
+// Quota sets the number of servers that the project may have.
 func (c *Cloud) Quota(instances int) {
 	c.t.Helper()
 	ctx, cancel := c.context()
@@ -24,14 +24,14 @@ func (c *Cloud) Quota(instances int) {
 	c.must("quota", err)
 }
 
-// Hosts reports whether there is a host for new servers. Without one they end in the
+// Hosts enables or disables all compute hosts. While they are disabled, new servers end in the
 // state ERROR.
 func (c *Cloud) Hosts(enabled bool) {
 	c.t.Helper()
 	ctx, cancel := c.context()
 	defer cancel()
 	of := *c.nova
-	of.Microversion = "2.53" // from where on services have ids
+	of.Microversion = "2.53" // the first in which services have ids
 	pages, err := services.List(&of, services.ListOpts{Binary: "nova-compute"}).AllPages(ctx)
 	c.must("hosts", err)
 	list, err := services.ExtractServices(pages)
@@ -46,8 +46,7 @@ func (c *Cloud) Hosts(enabled bool) {
 	}
 }
 
-// Servers returns the addresses of all servers by their ids; an error where one is not
-// ACTIVE.
+// Servers returns the addresses of all servers by server id. It fails if a server is not ACTIVE.
 func (c *Cloud) Servers() (map[string]string, error) {
 	ctx, cancel := c.context()
 	defer cancel()
@@ -62,7 +61,7 @@ func (c *Cloud) Servers() (map[string]string, error) {
 	return all, err
 }
 
-// Empty awaits that there is no server, no port, and no key pair of User's.
+// Empty waits until there are no servers, no ports and no key pairs of User.
 func (c *Cloud) Empty() {
 	c.t.Helper()
 	ctx, cancel := c.context()
@@ -81,7 +80,7 @@ func (c *Cloud) Empty() {
 			return err
 		}
 		of := *c.nova
-		of.Microversion = "2.10" // from where on administrators see others' keys
+		of.Microversion = "2.10" // the first in which administrators see the keys of others
 		if pages, err = keypairs.List(&of, keypairs.ListOpts{UserID: c.user}).AllPages(ctx); err != nil {
 			return err
 		}

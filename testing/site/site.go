@@ -224,8 +224,8 @@ func (s *Site) Coopr(args ...string) (string, error) {
 	return both.String(), err
 }
 
-// Must is Coopr for commands that succeed. If an operation does not, it shows the output of its
-// tasks.
+// Must is Coopr for commands that succeed. If an operation does not, it shows the output of the
+// tasks that failed, what the others wait for, and what runs on the machines.
 func (s *Site) Must(args ...string) string {
 	s.T.Helper()
 	out, err := s.Coopr(args...)
@@ -233,7 +233,9 @@ func (s *Site) Must(args ...string) string {
 		if len(args) > 2 && args[0] == "cluster" {
 			if cl, _, err := s.API.Cluster(s.Context(), args[2], client.Read{}); err == nil {
 				log, _ := s.Coopr("operation", "log", cl.Operation, "--status", "failed")
-				s.T.Logf("---- tasks that failed:\n%s", log)
+				waits, _ := s.Coopr("operation", "explain", cl.Operation)
+				processes, _ := exec.Command("ps", "-e", "--forest", "-o", "pid,stat,wchan:20,etime,cputime,args").CombinedOutput()
+				s.T.Logf("---- tasks that failed:\n%s\n---- what the others wait for:\n%s\n---- processes:\n%s", log, waits, processes)
 			}
 		}
 		s.T.Fatalf("coopr %s: %v\n%s", strings.Join(args, " "), err, out)

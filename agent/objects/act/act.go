@@ -3,11 +3,11 @@
 package act
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -210,7 +210,7 @@ func (o *object) stamp(ctx context.Context, inPlace bool) error {
 }
 
 // told returns the state of an object that was found up: outdated if the content in place is
-// an older one. Content without a stamp was put there by somebody else, and is adopted.
+// an older one. Content without a stamp does not come from Coopr, and is adopted.
 func (o *object) told(ctx context.Context) (string, error) {
 	s, err := o.stamped(ctx)
 	switch {
@@ -278,7 +278,7 @@ func (o *object) sh(ctx context.Context, body, dir string, env map[string]string
 }
 
 // exec runs a command on the object's machine.
-func (o *object) exec(ctx context.Context, args []string, dir string, env map[string]string, stdout *bytes.Buffer) (int, string, error) {
+func (o *object) exec(ctx context.Context, args []string, dir string, env map[string]string, stdout io.Writer) (int, string, error) {
 	out := &tail{}
 	c := remote.Command{Args: args, Dir: dir, Env: o.env(env), Stdout: out, Stderr: out, Grace: grace}
 	if stdout != nil {

@@ -87,7 +87,7 @@ func (b *bench) job() *objects.Job {
 	return &objects.Job{Tenant: "t", Site: "s", Object: &b.o, Content: h.Sum64(), Generation: b.n}
 }
 
-// is checks that the object is found in a state, and gives what was said.
+// is checks that the object is found in a state, and returns the check's note.
 func (b *bench) is(want string) string {
 	b.t.Helper()
 	got, note, err := b.p.Check(b.t.Context(), b.job())
@@ -104,7 +104,7 @@ func (b *bench) run(action string) {
 	}
 }
 
-// change gives the object another content.
+// change changes one key of the object's content.
 func (b *bench) change(key string, value any) {
 	c := map[string]any{}
 	for k, v := range b.o.Content {
@@ -179,8 +179,8 @@ func TestScriptWithoutCheck(t *testing.T) {
 	b.is("down")
 }
 
-// A script that was told to end is gone with its children, and what a killed
-// agent left at work is ended by the next one.
+// A script that is stopped ends with its children, and the next agent ends the scripts that a
+// killed agent left running.
 func TestScriptsEnd(t *testing.T) {
 	dir := t.TempDir()
 	begun := filepath.Join(dir, "begun")
@@ -305,7 +305,7 @@ func TestFileTree(t *testing.T) {
 			if got := read(t, conf); !strings.Contains(got, "# mine") {
 				t.Errorf("the edit is lost: %q", got)
 			}
-			// What the site changes is merged with it.
+			// The site's change is merged with it.
 			b.files("app.conf", "a = 10\n\nb = 2\n\nc = 3\n")
 			b.is("outdated")
 			b.run("restart")

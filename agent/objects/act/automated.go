@@ -14,9 +14,9 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// handover is how long the plugin of another agent may still be at work on a node after
-// that agent has lost the node's objects: the plugin host's grace, and some more. The
-// scripts of other types end within the margin of the lease.
+// handover is how long a plugin of another agent may continue to work on a node after that agent
+// has lost the node's objects: the plugin host's grace and a reserve. Objects of other types do not
+// wait for it, because their scripts end within the margin of the agent's lease.
 const handover = 12 * time.Second
 
 // automated is an object whose check and actions an automator carries out.
@@ -26,7 +26,7 @@ type automated struct {
 	content *builtin.Automated
 }
 
-// verbs are the actions that automators know, by those of change objects.
+// verbs maps the actions of change objects to those of automators.
 var verbs = map[string]model.Action{"start": model.Start, "stop": model.Stop, "restart": model.Start, "cleanup": model.Stop}
 
 func (a *automated) check(ctx context.Context) (string, string, error) {
@@ -56,7 +56,7 @@ func (a *automated) run(ctx context.Context, action string) error {
 	fields := map[string]map[string]any{"start": a.content.Start, "stop": a.content.Stop, "restart": a.content.Restart,
 		"cleanup": a.content.Cleanup}[action]
 	if len(fields) == 0 && (action == "restart" || action == "cleanup") {
-		// The content in place is stopped by its own definition.
+		// Stop what is in place with the stop action of its own content.
 		was, err := inPlace(ctx, a.object, a.content)
 		if err != nil {
 			return err
@@ -74,8 +74,8 @@ func (a *automated) run(ctx context.Context, action string) error {
 	return a.stamp(ctx, action == "start" || action == "restart")
 }
 
-// must lets the automator do something that has to succeed; without fields there is
-// nothing to do.
+// must has the automator carry out an action, and fails if the action does not succeed. Without
+// fields it does nothing.
 func (a *automated) must(ctx context.Context, action string, fields map[string]any) error {
 	if len(fields) == 0 {
 		return nil
@@ -113,7 +113,7 @@ func (a *automated) do(ctx context.Context, verb model.Action, fields map[string
 		in.Config.Results = map[string]any{"transport": "local", "providerid": a.m.Dir()}
 	}
 	in.Config.Service = &model.TaskService{Name: a.job.Object.Name, Action: model.TaskAction{Type: a.plugin, Fields: fields}}
-	// Nobody asks later whether this very task was done: it has an id of its own.
+	// The id is random, because nothing asks later whether this task was done.
 	t := &pb.Task{
 		Id: "change/" + a.job.Site + "/" + a.job.Object.Name + "/" + rand.Text(), Fence: uint64(time.Now().UnixMicro()), Attempt: 1,
 		Tenant: a.job.Tenant, Cluster: in.Config.ClusterName, Node: host, Action: verb.String(), Service: a.job.Object.Name, Plugin: a.plugin,
@@ -132,11 +132,11 @@ func (a *automated) do(ctx context.Context, verb model.Action, fields map[string
 	return res, out.last(), nil
 }
 
-// said keeps the end of the log of a task.
+// said keeps the end of a task's log.
 type said struct{ tail }
 
-// Log takes a line.
+// Log adds a line.
 func (s *said) Log(l *pb.LogLine) { _, _ = s.Write([]byte(l.Text + "\n")) }
 
-// Save drops a value: change objects keep none.
+// Save discards the value, because change objects save none.
 func (*said) Save(*pb.SaveState) {}

@@ -19,8 +19,8 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// TestAutomated: the shell automator carries out what an object of its type wants, and
-// what it could not look at is not taken for down.
+// TestAutomated checks that the shell automator carries out the transitions of an object of its
+// type, and that an object whose check failed does not count as down.
 func TestAutomated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "it")
 	do := func(script string) map[string]any { return map[string]any{"script": script + "\n"} }

@@ -70,7 +70,7 @@ func (l *localFiles) stat(_ context.Context, names []string, _ bool) (map[string
 			}
 			s.Sum = sum(s.content)
 		default:
-			return nil, fmt.Errorf("%s is neither a file, a link nor a directory: it is left alone", l.full(name))
+			return nil, fmt.Errorf("%s is neither a file, a link nor a directory, so it is not changed", l.full(name))
 		}
 		if s.Kind != "link" {
 			s.Mode = fi.Mode().Perm()

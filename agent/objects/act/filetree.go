@@ -68,7 +68,23 @@ func (t *filetree) open(ctx context.Context) (*treeState, error) {
 	if err == nil {
 		err = json.Unmarshal(b, st)
 	}
+	if err == nil {
+		err = st.check()
+	}
 	return st, err
+}
+
+// check refuses a state that names files outside the tree: a node may have written it.
+func (st *treeState) check() error {
+	if st.Content != 0 && (!path.IsAbs(st.Root) || path.Clean(st.Root) != st.Root || st.Root == "/") {
+		return fmt.Errorf("the tree's state has %q as its root", st.Root)
+	}
+	for _, name := range append(paths(st.Files), st.Made...) {
+		if !filepath.IsLocal(name) || path.Clean(name) != name || strings.ContainsRune(name, 0) {
+			return fmt.Errorf("the tree's state has %q, which is not a path within the tree", name)
+		}
+	}
+	return nil
 }
 
 func (t *filetree) check(ctx context.Context) (string, string, error) {

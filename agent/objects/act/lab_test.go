@@ -42,7 +42,7 @@ func boot(t *testing.T, l *lab.Lab, spec lab.Spec) *far {
 	}})}
 }
 
-// must runs a script on the machine, not over SSH, and gives what it said.
+// must runs a script on the machine, not over SSH, and returns its output.
 func (f *far) must(script string) string {
 	f.t.Helper()
 	out, err := f.Run(f.t.Context(), "/bin/sh", "-c", script)
@@ -52,7 +52,7 @@ func (f *far) must(script string) string {
 	return strings.TrimSpace(out)
 }
 
-// says waits until a script says something.
+// says waits until a script prints want.
 func (f *far) says(script, want string) {
 	f.t.Helper()
 	got := ""
@@ -63,7 +63,7 @@ func (f *far) says(script, want string) {
 	})
 }
 
-// bench gives a performer for an object of the machine.
+// bench returns a bench with a performer for an object of the machine.
 func (f *far) bench(t *testing.T, o site.Object) *bench {
 	t.Helper()
 	p, err := New(Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
@@ -134,7 +134,7 @@ func services(t *testing.T, l *lab.Lab, systemd bool) {
 	} else {
 		f.must("cat >/etc/init.d/ticker <<'END'\n" + initScript + "END\nchmod +x /etc/init.d/ticker")
 	}
-	// Nobody says who manages it: whoever has it.
+	// Without the field manager, the service manager that has the unit is used.
 	b := f.bench(t, site.Object{Type: "service",
 		Content: map[string]any{"unit": "ticker", "timeout": "3m", "ready": "pgrep -x -f '/bin/sleep 10000[12]'"}})
 	b.is("down")
@@ -179,7 +179,7 @@ func services(t *testing.T, l *lab.Lab, systemd bool) {
 	f.says(runs, "0")
 	f.says("pgrep -f '[l]oop.sh' | wc -l", "0")
 
-	// The power fails: what it leaves is not taken for a process.
+	// The power fails: a process id in a leftover file does not count as a process.
 	p.run("start")
 	dir := strings.TrimSpace(f.must("dirname $(find / -xdev -name loop.sh)"))
 	if err := f.Crash(); err != nil {
@@ -277,9 +277,9 @@ func files(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// corosync is the configuration of a cluster of two that takes no offence at a slow
-// machine, cib what it begins with: it has
-// no fencing, and does not wait long for others before it elects.
+// corosync is the configuration of a cluster of two that tolerates a slow machine. cib is
+// the cluster's initial configuration: it has no fencing, and a short wait for other
+// members before an election.
 const (
 	corosync = `totem {
  version: 2

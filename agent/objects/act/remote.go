@@ -33,17 +33,16 @@ func (r *remoteFiles) stat(ctx context.Context, names []string, _ bool) (map[str
 	for i, n := range names {
 		words[i] = quote("./" + n)
 	}
-	var b bytes.Buffer
 	// Names that there are not are left out first: tar would fail for them.
-	code, said, err := r.exec(ctx, []string{"/bin/sh", "-c", "cd " + quote(r.root) + " 2>/dev/null || exit 0\nset --  " +
+	b, err := r.answer(ctx, "read "+r.root, []string{"/bin/sh", "-c", "cd " + quote(r.root) + " 2>/dev/null || exit 0\nset --  " +
 		strings.Join(words, " ") + `
 for f; do shift; if [ -e "$f" ] || [ -L "$f" ]; then set -- "$@" "$f"; fi; done
 [ $# -eq 0 ] && exit 0
-tar --no-recursion -cf - "$@" | base64`}, "/", nil, &b)
-	if err := failed("read "+r.root, code, said, err); err != nil {
+tar --no-recursion -cf - "$@" | base64`})
+	if err != nil {
 		return nil, err
 	}
-	raw, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(b.String()), ""))
+	raw, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(b), ""))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", r.root, err)
 	}
@@ -55,6 +54,10 @@ tar --no-recursion -cf - "$@" | base64`}, "/", nil, &b)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", r.root, err)
 		}
+		name := path.Clean(strings.TrimPrefix(h.Name, "./"))
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("read %s: the answer names %q, which was not asked for", r.root, h.Name)
+		}
 		s := seen{fileState: fileState{Kind: "file", Mode: h.FileInfo().Mode().Perm(), Owner: strconv.Itoa(h.Uid), Group: strconv.Itoa(h.Gid)}}
 		switch h.Typeflag {
 		case tar.TypeDir:
@@ -62,16 +65,50 @@ tar --no-recursion -cf - "$@" | base64`}, "/", nil, &b)
 		case tar.TypeSymlink:
 			s.Kind, s.Link, s.Mode = "link", h.Linkname, 0
 		case tar.TypeReg:
-			if s.content, err = io.ReadAll(t); err != nil {
+			// A sparse file may claim any size.
+			if s.content, err = io.ReadAll(io.LimitReader(t, maxAnswer)); err != nil {
 				return nil, err
+			}
+			if int64(len(s.content)) != h.Size {
+				return nil, fmt.Errorf("read %s: %s is too large", r.root, name)
 			}
 			s.Sum = sum(s.content)
 		default:
-			return nil, fmt.Errorf("%s is neither a file, a link nor a directory: it is left alone", path.Join(r.root, h.Name))
+			return nil, fmt.Errorf("%s is neither a file, a link nor a directory, so it is not changed", path.Join(r.root, h.Name))
 		}
-		out[path.Clean(strings.TrimPrefix(h.Name, "./"))] = s
+		out[name] = s
 	}
 	return out, nil
+}
+
+// maxAnswer bounds what a machine may answer to one question.
+const maxAnswer = 128 << 20
+
+// limited keeps what is written to it, and ends the command that writes too much.
+type limited struct {
+	kept bytes.Buffer
+	end  context.CancelCauseFunc
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.kept.Len()+len(p) > maxAnswer {
+		err := fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+		l.end(err)
+		return 0, err
+	}
+	return l.kept.Write(p)
+}
+
+// answer returns what a command that has to end with 0 writes to its standard output.
+func (r *remoteFiles) answer(ctx context.Context, what string, args []string) (string, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	out := &limited{end: end}
+	code, said, err := r.exec(ctx, args, "/", nil, out)
+	if cause := context.Cause(ctx); err == nil && cause != nil {
+		err = cause
+	}
+	return out.kept.String(), failed(what, code, said, err)
 }
 
 func (r *remoteFiles) put(ctx context.Context, e builtin.Entry) error {
@@ -143,9 +180,7 @@ func (r *remoteFiles) program(ctx context.Context, what, text string) (string, e
 	if err := r.m.Put(ctx, name, 0o700, []byte(text)); err != nil {
 		return "", err
 	}
-	var b bytes.Buffer
-	code, said, err := r.exec(ctx, []string{"/bin/sh", path.Join(r.m.Dir(), name)}, "/", nil, &b)
-	return b.String(), failed(what, code, said, err)
+	return r.answer(ctx, what, []string{"/bin/sh", path.Join(r.m.Dir(), name)})
 }
 
 func (r *remoteFiles) remove(ctx context.Context, name string) error {
@@ -156,24 +191,27 @@ func (r *remoteFiles) rmdir(ctx context.Context, name string) error {
 	return r.must(ctx, "remove "+name, "rmdir "+quote(path.Join(r.root, name))+" 2>/dev/null || :", "/", nil)
 }
 
+// recordName is the file of a tree's record.
+const recordName = "tree.record"
+
 // fetch brings the tree's repository from its machine, where it is kept too: the
 // home may be another than last time.
 func (t *filetree) fetch(ctx context.Context) error {
-	b, err := t.m.Read(ctx, t.file("tree.tar"))
+	b, err := t.m.Read(ctx, t.file(recordName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return t.repo.clear()
 	}
 	if err != nil {
 		return err
 	}
-	return t.repo.unpack(b)
+	return t.repo.unpack(ctx, b)
 }
 
 // store brings it back.
 func (t *filetree) store(ctx context.Context) error {
-	b, err := t.repo.pack()
-	if err != nil {
+	b, err := t.repo.pack(ctx)
+	if err != nil || b == nil {
 		return err
 	}
-	return t.m.Put(ctx, t.file("tree.tar"), 0o600, b)
+	return t.m.Put(ctx, t.file(recordName), 0o600, b)
 }

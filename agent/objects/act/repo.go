@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,13 +14,22 @@ import (
 	"strings"
 )
 
-// repo is the git repository of one tree, on the agent's machine. Its files are
-// kept plain, with their modes in a file beside them: git knows only one bit of them.
+// repo is the git repository of one file tree, on the agent's machine. Each folder has the contents
+// of the tree's files. A second folder, with the suffix ".modes", has their modes and owners as
+// JSON, because git records only the executable bit.
 type repo struct{ dir string }
 
+// configuration is the whole of a repository's configuration.
+const configuration = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\thooksPath = /dev/null\n\tbigFileThreshold = 16m\n"
+
 func (r *repo) git(ctx context.Context, args ...string) ([]byte, error) {
+	return r.feed(ctx, nil, args...)
+}
+
+// feed runs git with the given standard input.
+func (r *repo) feed(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir = r.dir
+	cmd.Dir, cmd.Stdin = r.dir, stdin
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "LANG=C",
 		"GIT_AUTHOR_NAME=Coopr", "GIT_AUTHOR_EMAIL=coopr@localhost", "GIT_COMMITTER_NAME=Coopr", "GIT_COMMITTER_EMAIL=coopr@localhost"}
 	out, err := cmd.Output()
@@ -48,18 +58,24 @@ func (r *repo) init(ctx context.Context) error {
 		}
 		return nil
 	}
-	_, err := r.git(ctx, "init", "-q", "-b", "main")
-	return err
+	if _, err := r.git(ctx, "init", "-q", "-b", "main", "--template="); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.dir, ".git", "config"), []byte(configuration), 0o600)
 }
 
 // put writes a file into one of the folders.
 func (r *repo) put(folder, name string, s seen) error {
-	file := filepath.Join(r.dir, folder, filepath.FromSlash(name))
+	at, err := kept(name)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(r.dir, folder, at)
 	meta, err := json.Marshal(s.fileState)
 	if err != nil {
 		return err
 	}
-	side := filepath.Join(r.dir, folder+".modes", filepath.FromSlash(name))
+	side := filepath.Join(r.dir, folder+".modes", at)
 	for _, f := range []struct {
 		path string
 		data []byte
@@ -71,10 +87,14 @@ func (r *repo) put(folder, name string, s seen) error {
 	return nil
 }
 
-// get reads a file of one of the folders; false where there is none.
+// get reads a file from one of the folders. It returns false if there is no such file.
 func (r *repo) get(folder, name string) (seen, bool, error) {
 	var s seen
-	b, err := os.ReadFile(filepath.Join(r.dir, folder+".modes", filepath.FromSlash(name)))
+	at, err := kept(name)
+	if err != nil {
+		return s, false, err
+	}
+	b, err := os.ReadFile(filepath.Join(r.dir, folder+".modes", at))
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
 	}
@@ -84,20 +104,24 @@ func (r *repo) get(folder, name string) (seen, bool, error) {
 	if err != nil {
 		return s, false, err
 	}
-	s.content, err = os.ReadFile(filepath.Join(r.dir, folder, filepath.FromSlash(name)))
+	s.content, err = os.ReadFile(filepath.Join(r.dir, folder, at))
 	return s, err == nil, err
 }
 
 func (r *repo) drop(folder, name string) error {
+	at, err := kept(name)
+	if err != nil {
+		return err
+	}
 	for _, f := range []string{folder, folder + ".modes"} {
-		if err := os.Remove(filepath.Join(r.dir, f, filepath.FromSlash(name))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(r.dir, f, at)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-// state writes state.json, whole or not at all.
+// state writes state.json atomically.
 func (r *repo) state(st *treeState) error {
 	b, err := json.Marshal(st)
 	if err != nil {

@@ -42,7 +42,7 @@ func (r *resource) tool(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("neither pcs nor crm is there: install the tools of Pacemaker on %s", r.job.Object.Host)
 }
 
-// Exit codes of the look at a resource.
+// Exit codes of the script that observes a resource.
 const (
 	haRuns    = 0
 	haStopped = 3

@@ -275,6 +275,8 @@ while :; do
 done
 END-OF-LOOP
 setsid nohup /bin/sh loop.sh >/dev/null 2>&1 </dev/null &
-for i in 1 2 3 4 5 6 7 8 9 10; do [ -s pid ] && exit 0; sleep 0.1; done
+i=0
+while [ $i -lt 300 ]; do [ -s pid ] && exit 0; sleep 0.1; i=$((i+1)); done
+echo 'the loop that starts the command did not begin within 30 seconds'
 exit 1`, "/", s.content.Env)
 }

@@ -64,7 +64,15 @@ type Dispatcher struct {
 	mail   loop.Mailbox[func()] // calls for the owner
 	notify chan struct{}        // one slot: there is mail
 
-	// Owned by Run's goroutine, or by Restore before it.
+	book  // owned by Run's goroutine, or by Restore before it
+	work  sync.WaitGroup
+	ctx   context.Context
+	ended chan struct{} // closed when Run has returned
+}
+
+// book has the sessions, and the tasks that are leased to them or wait for a lease. It follows
+// the state, and commits and sends nothing but cancels.
+type book struct {
 	sessions map[string]*session
 	queues   map[string]*queue
 	ending   map[string][]ending // by node: attempts that workers were told to end
@@ -72,9 +80,6 @@ type Dispatcher struct {
 	limits   map[string]int      // tasks that run under a provider's limit
 	delayed  delays
 	again    bool // something may be grantable
-	work     sync.WaitGroup
-	ctx      context.Context
-	ended    chan struct{} // closed when Run has returned
 }
 
 // ErrOver means that the term of this dispatcher has ended.
@@ -92,8 +97,8 @@ func New(cfg Config) *Dispatcher {
 		cfg.Backoff = 500 * time.Millisecond
 	}
 	return &Dispatcher{
-		cfg: cfg, notify: make(chan struct{}, 1), sessions: map[string]*session{}, queues: map[string]*queue{}, ending: map[string][]ending{},
-		limits: map[string]int{}, ended: make(chan struct{}),
+		cfg: cfg, notify: make(chan struct{}, 1), ended: make(chan struct{}),
+		book: book{sessions: map[string]*session{}, queues: map[string]*queue{}, ending: map[string][]ending{}, limits: map[string]int{}},
 	}
 }
 
@@ -123,13 +128,30 @@ func (d *Dispatcher) Restore(context.Context) error {
 	return nil
 }
 
-// expect adds the sessions that the state has and this dispatcher does not know. Their
-// agents return in time, or lose them.
+// expect adds the sessions of earlier terms. Their workers send nothing in these sessions any more:
+// a worker returns in time with a new session, or loses the old one. The silence of a session began
+// when its term ended, whatever terms have followed: otherwise a dead agent's leases would live for
+// ever where terms are short. A machine that has not seen that moment counts from now.
 func (d *Dispatcher) expect(v *state.View) {
-	heard := time.Now().Add(d.cfg.Grace)
-	for id, agent := range v.Sessions() {
-		if d.sessions[id] == nil {
-			d.sessions[id] = &session{id: id, agent: agent, heard: heard}
+	now := time.Now()
+	for id, in := range v.Sessions() {
+		if d.sessions[id] != nil {
+			continue
+		}
+		ended, ok := d.cfg.Machine.TermEnded(in.Epoch)
+		if !ok {
+			ended = now
+		}
+		d.sessions[id] = &session{id: id, agent: in.Agent, heard: ended.Add(d.cfg.Grace), missed: checks}
+	}
+}
+
+// meet adds the sessions of this term that are in the state but not in the book: an agent
+// may die while its session is being committed.
+func (b *book) meet(v *state.View) {
+	for id, in := range v.Sessions() {
+		if b.sessions[id] == nil {
+			b.sessions[id] = &session{id: id, agent: in.Agent, heard: time.Now()}
 		}
 	}
 }
@@ -146,7 +168,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		d.refresh(v, op.ID, nil, true)
 	}
 	d.again = true
-	check := time.NewTicker(d.cfg.TTL / 4)
+	silence := true // is due to be looked at
+	check := time.NewTicker(d.cfg.TTL / checks)
 	defer check.Stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -155,6 +178,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			for _, fn := range mail {
 				fn()
 			}
+		}
+		if silence { // after all that has arrived
+			silence = false
+			d.expire(time.Now())
 		}
 		d.due(time.Now())
 		if d.again {
@@ -168,7 +195,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		case <-d.notify:
 		case <-timer.C:
 		case <-check.C:
-			d.expire(time.Now())
+			silence = true
 		}
 	}
 }
@@ -194,6 +221,12 @@ func (d *Dispatcher) changed(b state.Batch) {
 		clear(d.limits)
 		for _, s := range d.sessions {
 			s.held = 0
+			// The snapshot may have leases that the worker ended since, or never got. The
+			// worker's next hello lists those that it holds.
+			if s.conn != nil {
+				s.conn.Close()
+				s.conn = nil
+			}
 		}
 		// A snapshot has the sessions of the moment at which it was taken, also of agents
 		// that do not exist any more. Only this dispatcher ends those.
@@ -203,12 +236,15 @@ func (d *Dispatcher) changed(b state.Batch) {
 		}
 	}
 	if b.Agents || b.Restored {
+		d.meet(v)
 		d.forget(v)
 	}
 	d.revoked(b.Revoked)
+	d.over(b.Ended)
 	for op, ready := range b.Operations {
 		d.refresh(v, op, ready, false)
 	}
+	d.leased(v, b.Leases)
 	d.again = true
 }
 

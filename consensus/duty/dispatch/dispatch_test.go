@@ -2,10 +2,10 @@ package dispatch_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,13 +25,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// log is a log of one: what is proposed is applied at once.
+// log is a log with one member: it applies a proposal at once.
 type log struct {
 	t       *testing.T
 	machine *state.Machine
 
 	mu     sync.Mutex
 	index  uint64
+	term   uint64
 	leases int   // entries with leases
 	broken error // what every proposal gets
 	asked  int
@@ -71,7 +72,7 @@ func (l *log) propose(ctx context.Context, cs ...*pb.Command) ([]state.Answer, e
 	if err != nil {
 		return nil, err
 	}
-	return l.machine.Apply(&raft.Log{Type: raft.LogCommand, Index: l.index, Data: b}).([][]state.Answer)[0], nil
+	return l.machine.Apply(&raft.Log{Type: raft.LogCommand, Index: l.index, Term: l.term, Data: b}).([][]state.Answer)[0], nil
 }
 
 func (l *log) must(cs ...*pb.Command) {
@@ -83,14 +84,6 @@ func (l *log) must(cs ...*pb.Command) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-}
-
-func js(x any) []byte {
-	b, err := json.Marshal(x)
-	if err != nil {
-		panic(err)
-	}
-	return b
 }
 
 // begin starts an operation of so many independent tasks on one node.
@@ -140,10 +133,11 @@ func (works) Needs(*state.View, *model.Operation, *plan.Graph, uint32) dispatch.
 	return dispatch.Needs{}
 }
 
-// conn is a worker's end: it keeps what it is told.
+// conn is a worker's end of a connection: it keeps the messages that it receives.
 type conn struct {
 	mu     sync.Mutex
 	tasks  []*pb.Task
+	saved  uint64
 	closed bool
 }
 
@@ -151,6 +145,7 @@ func (c *conn) Send(m *pb.LeaderMessage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tasks = append(c.tasks, m.Tasks...)
+	c.saved = max(c.saved, m.Saved)
 	return !c.closed
 }
 
@@ -158,6 +153,20 @@ func (c *conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
+}
+
+// all returns the tasks that were sent.
+func (c *conn) all() []*pb.Task {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.tasks)
+}
+
+// stored returns the number up to which values are stored.
+func (c *conn) stored() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.saved
 }
 
 func (c *conn) got() int {
@@ -168,8 +177,14 @@ func (c *conn) got() int {
 
 func (l *log) dispatcher() (d *dispatch.Dispatcher, end func()) {
 	l.t.Helper()
-	d = dispatch.New(dispatch.Config{Machine: l.machine, Propose: l.propose, Tasks: works{}, Logger: slog.New(slog.DiscardHandler),
-		Jitter: func() float64 { return 0 }})
+	return l.dispatcherOf(dispatch.Config{Propose: l.propose, Tasks: works{}})
+}
+
+// dispatcherOf runs a dispatcher with the configuration's own tasks and way to the log.
+func (l *log) dispatcherOf(cfg dispatch.Config) (d *dispatch.Dispatcher, end func()) {
+	l.t.Helper()
+	cfg.Machine, cfg.Logger, cfg.Jitter = l.machine, slog.New(slog.DiscardHandler), func() float64 { return 0 }
+	d = dispatch.New(cfg)
 	if err := d.Restore(l.t.Context()); err != nil {
 		l.t.Fatal(err)
 	}
@@ -267,7 +282,7 @@ func TestRefusalsDoNotSpin(t *testing.T) {
 	})
 }
 
-// Who says hello to a leader whose term ends is told so.
+// A worker whose hello arrives at the end of a term gets an error.
 func TestHelloAtTheEndOfATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t)

@@ -56,8 +56,8 @@ func (d *Dispatcher) follow(session string, list []*pb.Report) *round {
 }
 
 // inLine reports whether a task waits for a slot.
-func (d *Dispatcher) inLine() bool {
-	for _, q := range d.queues {
+func (b *book) inLine() bool {
+	for _, q := range b.queues {
 		if q.open && q.ready.Len() > 0 {
 			return true
 		}

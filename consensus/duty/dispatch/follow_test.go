@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,36 @@ func TestNextTaskTravelsWithTheReport(t *testing.T) {
 	})
 }
 
+// A node's output led the agents elsewhere: what an automator's task may not set fails the task, even
+// if the agent that reports it does not check.
+func TestForbiddenOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.begin(1)
+		d, end := l.dispatcher()
+		defer end()
+		c := &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 8}, c); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r := succeeded(c.tasks[0])
+		r.Output = []byte(`{"ipaddresses":{"access_v4":"127.0.0.1"},"result":{"transport":"local","providerid":"/"}}`)
+		d.ReportSoon("s", []*pb.Result{r})
+		synctest.Wait()
+		v := l.machine.View()
+		if n, _ := v.Node("one", "00000001-1000"); len(n.Results)+len(n.IPAddresses) > 0 {
+			t.Errorf("the node has %v and %v", n.Results, n.IPAddresses)
+		}
+		p, _ := v.Plan("00000001-001")
+		n := p.Note(0)
+		if p.Status(0) != model.TaskFailed || n == nil ||
+			!strings.Contains(n.History[len(n.History)-1].Message, "only the provider") {
+			t.Errorf("the task is %s: %+v", p.Status(0), n)
+		}
+	})
+}
+
 // A report that is lost takes the next task's lease with it, and frees nothing:
 // the node stays its task's until the report has come again.
 func TestLostReportFreesNothing(t *testing.T) {
@@ -73,7 +104,7 @@ func TestLostReportFreesNothing(t *testing.T) {
 		if l.leases != leases || c.got() != 1 {
 			t.Fatalf("%d entries with leases more, %d tasks sent, while the first task has not ended", l.leases-leases, c.got())
 		}
-		// The worker comes back with what it holds.
+		// The worker comes back with the leases that it holds.
 		first := c.tasks[0]
 		if err := d.Open(t.Context(), "again", &pb.Hello{Agent: "a", Slots: 4,
 			Held: []*pb.Held{{Task: first.Id, Fence: first.Fence, Result: succeeded(first)}}}, c); err != nil {

@@ -9,17 +9,16 @@ import (
 // ordered is the reason that workers get for cancelling a task that an order took back.
 const ordered = "an operator's order took the task back"
 
-// revoked cancels tasks whose leases were revoked. If a lease is still being committed,
-// unwanted cancels it.
-func (d *Dispatcher) revoked(list map[string][]plan.Revoked) {
+// revoked cancels tasks whose leases were revoked.
+func (b *book) revoked(list map[string][]plan.Revoked) {
 	for op, leases := range list {
-		q := d.queues[op]
+		q := b.queues[op]
 		if q == nil {
 			continue
 		}
 		for _, r := range leases {
 			if h := q.held[r.Vertex]; h != nil && h.granted && h.fence == r.Fence {
-				d.takeBack(q, r.Vertex, h)
+				b.takeBack(q, r.Vertex, h)
 			}
 		}
 	}
@@ -27,38 +26,38 @@ func (d *Dispatcher) revoked(list map[string][]plan.Revoked) {
 
 // takeBack cancels a task that an order took back. No other task of any operation begins on
 // the node until the worker reports the end, or its session is over.
-func (d *Dispatcher) takeBack(q *queue, u uint32, h *holding) {
-	d.cancel(q.op.ID, u, h.fence, h.session, ordered)
-	d.ends(q.op.ID, q.graph, u, h.fence, h.session)
-	d.release(q, u)
+func (b *book) takeBack(q *queue, u uint32, h *holding) {
+	h.session.cancel(q.op.ID, u, h.fence, ordered)
+	b.ends(q.op.ID, q.graph, u, h.fence, h.session)
+	b.release(q, u)
 }
 
 // ends notes that a worker is ending a cancelled attempt.
-func (d *Dispatcher) ends(op string, g *plan.Graph, u uint32, fence uint64, s *session) {
+func (b *book) ends(op string, g *plan.Graph, u uint32, fence uint64, s *session) {
 	if g.Node[u] < 0 || s == nil {
 		return
 	}
 	node := g.NodeID(int(u))
-	if !slices.ContainsFunc(d.ending[node], func(e ending) bool { return e.lease == lease{op, u} && e.fence == fence }) {
-		d.ending[node] = append(d.ending[node], ending{lease{op, u}, g.Name(int(u)), fence, s})
+	if !slices.ContainsFunc(b.ending[node], func(e ending) bool { return e.lease == lease{op, u} && e.fence == fence }) {
+		b.ending[node] = append(b.ending[node], ending{lease{op, u}, g.Name(int(u)), fence, s})
 	}
 }
 
 // hasEnded notes the ends of all cancelled attempts that match.
-func (d *Dispatcher) hasEnded(is func(ending) bool) {
-	for node, list := range d.ending {
+func (b *book) hasEnded(is func(ending) bool) {
+	for node, list := range b.ending {
 		if list = slices.DeleteFunc(list, is); len(list) > 0 {
-			d.ending[node] = list
+			b.ending[node] = list
 			continue
 		}
-		delete(d.ending, node)
-		for _, q := range d.queues {
+		delete(b.ending, node)
+		for _, q := range b.queues {
 			for at := range q.parked {
 				if q.graph.Nodes[at] == node {
-					d.unpark(q, at)
+					b.unpark(q, at)
 				}
 			}
 		}
-		d.again = true
+		b.again = true
 	}
 }

@@ -8,8 +8,8 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// What an order takes from a worker is not begun again, nor is anything else on
-// its node, before the worker has ended it or is gone.
+// A task that an order takes from a worker is not begun again, nor is another task on its node,
+// before the worker has ended it or is gone.
 func TestTakenBackEndsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t)
@@ -70,8 +70,8 @@ func TestTakenBackEndsFirst(t *testing.T) {
 	})
 }
 
-// What an order took from a worker is ended there first, also where the worker's
-// connection broke, under the same leader or another.
+// A task that an order took from a worker first ends there, even if the worker's connection
+// broke, under the same leader or another.
 func TestTakenBackOverSessions(t *testing.T) {
 	for name, elected := range map[string]bool{"the same leader": false, "another leader": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { takenBack(t, elected) }) })

@@ -107,9 +107,9 @@ func TestCrashAtEveryEntry(t *testing.T) {
 	}
 }
 
-// TestPlansShareNodes lets plans of the template's own run beside an operation and
-// beside each other, on the same nodes in opposite orders: a node has one task at a
-// time, whoever's it is, and all come to their end.
+// TestPlansShareNodes runs custom plans concurrently with an operation and with each other, on
+// the same nodes in opposite orders: a node has one task of all of them at a time, and all of
+// them end.
 func TestPlansShareNodes(t *testing.T) {
 	succeeded := 0
 	for seed := range 40 {

@@ -42,7 +42,7 @@ type play struct {
 	mu      sync.Mutex
 	machine *state.Machine
 	entries [][]byte
-	// faults let the log refuse sometimes, or take what it does not confirm; nil: never.
+	// faults lets the log sometimes refuse a proposal, or accept one without confirming it; nil: never.
 	faults  *rand.Rand
 	ordered int
 
@@ -129,7 +129,7 @@ func (p *play) must(cs ...*pb.Command) {
 
 var errLog = errors.New("the log does not answer")
 
-// propose commits an entry, if the log is in the mood, and checks what it did.
+// propose commits an entry, unless faults refuses it, and checks its effects.
 func (p *play) propose(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,7 +223,7 @@ func (p *play) check(before *plan.State, cs []*pb.Command) {
 			case s.HeldBack(v):
 				p.t.Errorf("%s began behind a gate", p.base.Name(i))
 			case !slices.Contains(may, s.Graph.StepOf(v)):
-				p.t.Errorf("%s began, and its step is no candidate of\n%s", p.base.Name(i), view.Info().Text("deploy"))
+				p.t.Errorf("%s began, and its step is not a candidate of\n%s", p.base.Name(i), view.Info().Text("deploy"))
 			case was.Status == model.TaskSucceeded && !order:
 				p.t.Errorf("%s is done once more", p.base.Name(i))
 			}
@@ -284,7 +284,7 @@ func (p *play) dispatcher() *dispatch.Dispatcher {
 	return p.d
 }
 
-// hand is an agent: it does what it is given, and says so until it is heard.
+// hand is an agent: it runs its tasks, and repeats a result until it is confirmed.
 type hand struct {
 	p    *play
 	name string
@@ -403,7 +403,7 @@ func (h *hand) work(ctx context.Context) {
 	}
 }
 
-// die forgets everything, as an agent does that is killed and started again.
+// die drops all state in memory, like an agent that is killed and started again.
 func (h *hand) die() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -427,14 +427,14 @@ func (p *play) enter(agents, fail int) (leave func()) {
 		wg.Wait()
 		p.over()
 		for _, h := range p.hands {
-			h.die() // what it was at ends without a word
+			h.die() // its tasks end without a report
 		}
 		p.hands = nil
 		time.Sleep(time.Minute)
 	}
 }
 
-// order gives a random order about a random part.
+// order sends a random order about a random part.
 func (p *play) order() {
 	commands := []string{"interrupt", "continue", "continue", "continue", "restart", "forceComplete", "stop", "start"}
 	command := commands[p.r.IntN(len(commands))]

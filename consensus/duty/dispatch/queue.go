@@ -26,19 +26,22 @@ type queue struct {
 	held  map[uint32]*holding
 	open  bool // may be leased: the operation runs
 	asked bool // cancels were sent
-	of    *tenant
+	// unread reports that the queue was made before the state had the operation.
+	unread bool
+	of     *tenant
 }
 
 // taken reports whether a task of the operation holds the node, or a worker is still ending
 // a cancelled attempt of any operation there.
-func (d *Dispatcher) taken(q *queue, node int32) bool {
-	return node >= 0 && (q.busy[node] > 0 || len(d.ending[q.graph.Nodes[node]]) > 0)
+func (b *book) taken(q *queue, node int32) bool {
+	return node >= 0 && (q.busy[node] > 0 || len(b.ending[q.graph.Nodes[node]]) > 0)
 }
 
 // holding is a task that is leased, or is being leased.
 type holding struct {
 	session *session // nil if its session is over
 	limit   string   // the limit that it counts against
+	round   *round   // whose proposal brings the lease
 	granted bool     // the lease is committed, with this fence
 	fence   uint64
 	// before is the task that held the node when this one was leased to follow it, plus
@@ -92,15 +95,15 @@ func (r *ranks) Pop() any {
 }
 
 // open adds an empty queue for an operation.
-func (d *Dispatcher) open(v *state.View, op *model.Operation, g *plan.Graph) *queue {
+func (b *book) open(v *state.View, op *model.Operation, g *plan.Graph) *queue {
 	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: make([]uint32, len(g.Nodes)),
 		known: make([]bool, g.Len()), held: map[uint32]*holding{}}
-	d.queues[op.ID] = q
-	at, found := slices.BinarySearchFunc(d.tenants, op.Tenant, func(t *tenant, name string) int { return strings.Compare(t.name, name) })
+	b.queues[op.ID] = q
+	at, found := slices.BinarySearchFunc(b.tenants, op.Tenant, func(t *tenant, name string) int { return strings.Compare(t.name, name) })
 	if !found {
-		d.tenants = slices.Insert(d.tenants, at, &tenant{name: op.Tenant, weight: 1})
+		b.tenants = slices.Insert(b.tenants, at, &tenant{name: op.Tenant, weight: 1})
 	}
-	t := d.tenants[at]
+	t := b.tenants[at]
 	q.of = t
 	if row, ok := v.Tenant(op.Tenant); ok && row.Weight > 0 {
 		t.weight = row.Weight
@@ -128,6 +131,7 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 	}
 	q.op = op
 	q.open = op.Status == model.OpRunning
+	all, q.unread = all || q.unread, false
 	if all {
 		for _, u := range s.Leased("") {
 			if _, ok := q.held[u]; !ok {
@@ -149,48 +153,48 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 	if op.Status == model.OpAborting && !q.asked {
 		q.asked = true
 		for u, h := range q.held {
-			d.cancel(id, u, s.Fence(u), h.session, op.Message)
+			h.session.cancel(id, u, s.Fence(u), op.Message)
 		}
 	}
 }
 
-func (d *Dispatcher) drop(id string) {
-	q := d.queues[id]
+func (b *book) drop(id string) {
+	q := b.queues[id]
 	if q == nil {
 		return
 	}
 	for u := range q.held {
-		d.release(q, u)
+		b.release(q, u)
 	}
-	delete(d.queues, id)
+	delete(b.queues, id)
 	t := q.of
 	t.turn = slices.DeleteFunc(t.turn, func(other *queue) bool { return other == q })
 	if len(t.turn) == 0 {
-		d.tenants = slices.DeleteFunc(d.tenants, func(other *tenant) bool { return other == t })
+		b.tenants = slices.DeleteFunc(b.tenants, func(other *tenant) bool { return other == t })
 	}
 }
 
 // offer queues a leasable task: it waits for its time, its node or a slot.
-func (d *Dispatcher) offer(q *queue, u uint32, n *plan.Note) {
+func (b *book) offer(q *queue, u uint32, n *plan.Note) {
 	if q.known[u] {
 		return
 	}
 	q.known[u] = true
 	if n != nil && n.RetryAt > time.Now().UnixMilli() {
-		heap.Push(&d.delayed, delay{time.UnixMilli(n.RetryAt), lease{q.op.ID, u}})
+		heap.Push(&b.delayed, delay{time.UnixMilli(n.RetryAt), lease{q.op.ID, u}})
 		return
 	}
-	d.line(q, u)
+	b.line(q, u)
 }
 
 // line queues a task that is due for its node or a slot.
-func (d *Dispatcher) line(q *queue, u uint32) {
-	if d.taken(q, q.graph.Node[u]) {
+func (b *book) line(q *queue, u uint32) {
+	if b.taken(q, q.graph.Node[u]) {
 		q.park(u)
 		return
 	}
 	heap.Push(&q.ready, u)
-	d.again = true
+	b.again = true
 }
 
 // park queues a task behind the one that holds its node.
@@ -207,7 +211,7 @@ func (q *queue) park(u uint32) {
 func (h *holding) grant(fence uint64) { h.granted, h.fence = true, fence }
 
 // hold notes that a task is being leased.
-func (d *Dispatcher) hold(q *queue, u uint32, s *session, limit string) *holding {
+func (b *book) hold(q *queue, u uint32, s *session, limit string) *holding {
 	h := &holding{session: s, limit: limit}
 	q.held[u] = h
 	q.known[u] = true
@@ -219,13 +223,13 @@ func (d *Dispatcher) hold(q *queue, u uint32, s *session, limit string) *holding
 		s.held++
 	}
 	if h.limit != "" {
-		d.limits[h.limit]++
+		b.limits[h.limit]++
 	}
 	return h
 }
 
 // release undoes hold. The state may offer the task again.
-func (d *Dispatcher) release(q *queue, u uint32) {
+func (b *book) release(q *queue, u uint32) {
 	h := q.held[u]
 	if h == nil {
 		return
@@ -237,25 +241,25 @@ func (d *Dispatcher) release(q *queue, u uint32) {
 		h.session.held--
 	}
 	if h.limit != "" {
-		if d.limits[h.limit]--; d.limits[h.limit] <= 0 {
-			delete(d.limits, h.limit)
+		if b.limits[h.limit]--; b.limits[h.limit] <= 0 {
+			delete(b.limits, h.limit)
 		}
 	}
-	d.again = true
+	b.again = true
 	if node := q.graph.Node[u]; node >= 0 && q.busy[node] == u+1 {
 		if q.busy[node] = 0; h.before > 0 && q.held[h.before-1] != nil {
 			q.busy[node] = h.before // its result was refused, or is not known here yet
 			return
 		}
-		d.unpark(q, node)
+		b.unpark(q, node)
 	}
 }
 
 // unpark makes all tasks ready that wait for a free node: the first one may find no agent,
 // and the others must not wait for it. Once one of them holds the node, the others are
 // parked again.
-func (d *Dispatcher) unpark(q *queue, node int32) {
-	if p := q.parked[node]; p != nil && !d.taken(q, node) {
+func (b *book) unpark(q *queue, node int32) {
+	if p := q.parked[node]; p != nil && !b.taken(q, node) {
 		for _, next := range p.vs {
 			heap.Push(&q.ready, next)
 		}
@@ -291,12 +295,12 @@ func (h *delays) wait(now time.Time) time.Duration {
 }
 
 // due queues the delayed tasks whose time has come.
-func (d *Dispatcher) due(now time.Time) {
-	for len(d.delayed.list) > 0 && !d.delayed.list[0].at.After(now) {
-		x := heap.Pop(&d.delayed).(delay)
+func (b *book) due(now time.Time) {
+	for len(b.delayed.list) > 0 && !b.delayed.list[0].at.After(now) {
+		x := heap.Pop(&b.delayed).(delay)
 		// The queue may be another than the one the task was delayed in.
-		if q := d.queues[x.op]; q != nil && q.held[x.v] == nil {
-			d.line(q, x.v)
+		if q := b.queues[x.op]; q != nil && q.held[x.v] == nil {
+			b.line(q, x.v)
 		}
 	}
 }

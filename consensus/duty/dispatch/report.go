@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/coopr/coopr/consensus/state"
@@ -15,7 +17,7 @@ func (d *Dispatcher) ReportSoon(session string, results []*pb.Result) {
 	d.post(func() {
 		rs := d.reports(results)
 		next := d.follow(session, rs.list)
-		d.async(func(ctx context.Context) { d.propose(ctx, session, rs, next) })
+		d.async(func(ctx context.Context) { _ = d.propose(ctx, session, rs, next) }) // the worker repeats what is lost
 	})
 }
 
@@ -24,7 +26,7 @@ func (d *Dispatcher) ReportSoon(session string, results []*pb.Result) {
 // accepted. Report blocks until the commit.
 func (d *Dispatcher) Report(ctx context.Context, session string, results []*pb.Result) {
 	if len(results) > 0 {
-		d.propose(ctx, session, d.reports(results), &round{})
+		_ = d.propose(ctx, session, d.reports(results), &round{}) // the worker repeats what is lost
 	}
 }
 
@@ -57,11 +59,12 @@ func (d *Dispatcher) reports(results []*pb.Result) reports {
 			continue
 		}
 		rep := rs.of(string(op), &pb.Report{})
+		r = checked(v, string(op), u, r)
 		if r.Outcome != pb.Outcome_OUTCOME_SUCCEEDED || len(r.Output) > 0 || r.Adopted {
 			o := &pb.Outputs{At: uint32(len(rep.Tasks)), Outcome: r.Outcome, Message: r.Message, Output: r.Output, LogTail: r.LogTail,
 				Adopted: r.Adopted}
 			if r.Outcome != pb.Outcome_OUTCOME_SUCCEEDED {
-				o.RetryAtMs = d.backoff(failures(v, string(op), u), now)
+				o.RetryAtMs = d.cfg.backoff(failures(v, string(op), u), now)
 			}
 			rep.Outputs = append(rep.Outputs, o)
 		}
@@ -69,6 +72,23 @@ func (d *Dispatcher) reports(results []*pb.Result) reports {
 		rep.Fences = append(rep.Fences, r.Fence)
 	}
 	return rs
+}
+
+// checked returns the result, or a failure in its place if its output is forbidden or malformed. The
+// agent that reports it checked it, too, but it is not trusted with more than its task.
+func checked(v *state.View, op string, u uint32, r *pb.Result) *pb.Result {
+	p, ok := v.Plan(op)
+	if !ok || int(u) >= p.Graph.Len() {
+		return r // the state refuses the report
+	}
+	if err := p.Graph.Action[u].CheckOutput(r.Output); err != nil {
+		outcome := pb.Outcome_OUTCOME_FATAL
+		if errors.Is(err, model.ErrMalformedOutput) {
+			outcome = pb.Outcome_OUTCOME_UNKNOWN
+		}
+		return &pb.Result{Task: r.Task, Fence: r.Fence, Outcome: outcome, Message: err.Error(), LogTail: r.LogTail}
+	}
+	return r
 }
 
 func failures(v *state.View, op string, u uint32) int {
@@ -104,19 +124,20 @@ func (d *Dispatcher) marks(ctx context.Context, session string, list []*pb.Start
 			rs.verdicts = append(rs.verdicts, &pb.Verdict{Task: s.Task, Fence: s.Fence, Keep: true})
 		}
 	}
-	d.propose(ctx, session, rs, &round{})
+	_ = d.propose(ctx, session, rs, &round{}) // the next hello shows what the worker holds
 }
 
-// propose commits reports, and in the same entry the leases that follow them.
-func (d *Dispatcher) propose(ctx context.Context, session string, rs reports, next *round) {
+// propose commits reports, and in the same entry the leases that follow them. It returns an
+// error if nobody knows whether they were committed.
+func (d *Dispatcher) propose(ctx context.Context, session string, rs reports, next *round) error {
 	if len(rs.list) == 0 {
-		return
+		return nil
 	}
 	commands := make([]*pb.Command, 0, len(rs.list)+len(next.parts))
 	for _, rep := range rs.list {
 		commands = append(commands, &pb.Command{Change: &pb.Command_Report{Report: rep}})
 	}
-	answers, err := d.cfg.Propose(ctx, next.commands(commands)...)
+	_, err := d.cfg.Propose(ctx, next.commands(commands)...)
 	if err != nil {
 		// The worker keeps its results until they are confirmed and reports
 		// them again in its next session.
@@ -126,52 +147,79 @@ func (d *Dispatcher) propose(ctx context.Context, session string, rs reports, ne
 				s.conn.Close()
 			}
 		})
-		if next.count > 0 {
-			d.lost(ctx, next)
+		if next.count > 0 && pause(ctx) {
+			d.post(func() { d.giveUp(next) })
 		}
-		return
+		return err
 	}
 	d.post(func() {
-		for _, rep := range rs.list {
-			if rep.Started {
-				continue
-			}
-			q := d.queues[rep.Operation] // nil once the operation is over
-			for i, u := range rep.Tasks {
-				d.hasEnded(func(e ending) bool { return e.lease == lease{rep.Operation, u} && e.fence == rep.Fences[i] })
-				if q == nil {
-					continue
-				}
-				// A result of an old lease was refused, and frees nothing.
-				if h := q.held[u]; h != nil && h.granted && h.fence == rep.Fences[i] {
-					d.release(q, u)
-				}
-			}
-		}
-		if s := d.sessions[session]; s != nil {
-			d.send(s, &pb.LeaderMessage{Confirmed: rs.verdicts})
-		}
+		d.sessions[session].send(&pb.LeaderMessage{Confirmed: rs.verdicts})
+		d.giveUp(next)
 	})
-	if next.count > 0 {
-		d.deliver(ctx, next, answers[len(rs.list):])
+	return nil
+}
+
+// over releases the tasks whose attempts a batch ended. An attempt under an old lease frees nothing.
+func (b *book) over(list []state.Lease) {
+	for _, l := range list {
+		at := lease{l.Operation, l.Vertex}
+		b.hasEnded(func(e ending) bool { return e.lease == at && e.fence == l.Fence })
+		q := b.queues[l.Operation] // nil once the operation is over
+		if q == nil {
+			continue
+		}
+		if h := q.held[l.Vertex]; h != nil && h.granted && h.fence == l.Fence {
+			b.release(q, l.Vertex)
+		}
 	}
 }
 
-// Save stores values for plugins in the replicated state.
-func (d *Dispatcher) Save(ctx context.Context, saves []*pb.SaveState) {
+// savePortion is how many bytes of values go into one entry, as the size of an entry is bounded.
+const savePortion = 256 << 10
+
+// Save stores values of plugins in the replicated state, and confirms them to the worker up to the
+// number last. Values that the state refuses are confirmed, too, as they will never be accepted. After
+// an error nobody knows which values were stored; the worker has to send them again, and before the
+// results of their tasks.
+func (d *Dispatcher) Save(ctx context.Context, session string, saves []*pb.SaveState, last uint64) error {
+	if len(saves) == 0 {
+		return nil
+	}
 	var commands []*pb.Command
+	size := 0
+	commit := func() error {
+		answers, err := d.cfg.Propose(ctx, commands...)
+		if err != nil {
+			return fmt.Errorf("values of a plugin were not stored: %w", err)
+		}
+		for _, a := range answers {
+			if a.Err != nil {
+				d.cfg.Logger.Warn("a value of a plugin was refused", "error", a.Err)
+			}
+		}
+		commands, size = nil, 0
+		return nil
+	}
 	for _, s := range saves {
 		op, u, err := model.TaskID(s.Task).Split()
 		if err != nil {
 			continue
 		}
+		n := len(s.Key) + len(s.Value)
+		if size+n > savePortion && len(commands) > 0 {
+			if err := commit(); err != nil {
+				return err
+			}
+		}
+		size += n
 		commands = append(commands, &pb.Command{Change: &pb.Command_SaveValue{SaveValue: &pb.SaveValue{Operation: string(op), Task: u,
 			Fence: s.Fence, Key: s.Key, Value: s.Value}}})
 	}
-	if len(commands) == 0 {
-		return
+	if len(commands) > 0 {
+		if err := commit(); err != nil {
+			return err
+		}
 	}
-	if _, err := d.cfg.Propose(ctx, commands...); err != nil {
-		d.cfg.Logger.Warn("values of a plugin were not stored", "error", err)
-	}
+	d.post(func() { d.sessions[session].send(&pb.LeaderMessage{Saved: last}) })
+	return nil
 }

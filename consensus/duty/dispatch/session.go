@@ -19,6 +19,7 @@ type session struct {
 	slots              int
 	plugins            map[string]bool
 	heard              time.Time
+	missed             int // checks since it was heard
 	leaving            bool
 	held               int  // tasks that are leased to it, or are being leased
 	ending             bool // its end is being committed
@@ -31,7 +32,21 @@ func (s *session) free() int {
 	return s.slots - s.held
 }
 
-// Open begins the session of a worker. The agent's record, its plugins and its leases go to
+// send sends a message to the worker, if it is connected. Any goroutine may call it, as a Conn
+// has its own lock.
+func (s *session) send(m *pb.LeaderMessage) {
+	if s != nil && s.conn != nil {
+		s.conn.Send(m)
+	}
+}
+
+// cancel tells the worker to end an attempt.
+func (s *session) cancel(op string, u uint32, fence uint64, reason string) {
+	s.send(&pb.LeaderMessage{Cancels: []*pb.Cancel{{Task: string(model.OperationID(op).Task(u)), Fence: fence, Reason: reason}}})
+}
+
+// Open begins the session of a worker. If the agent leaves in between, the session may still be
+// committed; it lives until its TTL ends then. The agent's record, its plugins and its leases go to
 // the log in one entry. id is the id of the new session. The first message that conn gets
 // is the welcome. Open blocks until the session is committed.
 func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn) error {
@@ -84,7 +99,13 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 	case <-d.ended:
 		return ErrOver // there will be no welcome
 	case <-ctx.Done():
+		d.Gone(id, conn)
 		return ctx.Err()
+	}
+	// Before the results: a value is refused once its task has ended.
+	if err := d.Save(ctx, id, h.Saves, h.LastSave); err != nil {
+		d.Gone(id, conn)
+		return err
 	}
 	var results []*pb.Result
 	for _, held := range h.Held {
@@ -96,10 +117,14 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 	return nil
 }
 
-// opened adds a session, tells the worker which leases it keeps, and sends the leased tasks
-// again that the worker never got.
+// opened ties a connection to a session of the state, sends the worker the list of the leases that it keeps, and sends
+// again the leased tasks that the worker never got.
 func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, conn Conn, epoch uint64) {
 	v := d.cfg.Machine.View()
+	if _, ok := v.Session(id); !ok {
+		conn.Close() // it has ended, or the agent has a newer one
+		return
+	}
 	for old, s := range d.sessions {
 		if s.agent == h.Agent && old != id {
 			if s.conn != nil {
@@ -109,8 +134,12 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 			delete(d.sessions, old)
 		}
 	}
-	s := &session{id: id, agent: h.Agent, machine: h.Machine, conn: conn, slots: int(h.Slots), plugins: plugins, heard: time.Now()}
-	d.sessions[id] = s
+	s := d.sessions[id]
+	if s == nil { // its batch has not been read yet
+		s = &session{id: id, agent: h.Agent}
+		d.sessions[id] = s
+	}
+	s.machine, s.conn, s.slots, s.plugins, s.heard, s.missed = h.Machine, conn, int(h.Slots), plugins, time.Now(), 0
 	w := &pb.Welcome{Session: id, Epoch: epoch, TtlMs: d.cfg.TTL.Milliseconds(), HeartbeatMs: (d.cfg.TTL / 5).Milliseconds()}
 	known := map[lease]bool{}
 	for _, held := range h.Held {
@@ -127,7 +156,8 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 		}
 		w.Verdicts = append(w.Verdicts, &pb.Verdict{Task: held.Task, Fence: held.Fence, Keep: keep})
 	}
-	d.send(s, &pb.LeaderMessage{Welcome: w})
+	s.send(&pb.LeaderMessage{Welcome: w})
+	var unsent []parcel
 	for _, op := range v.ActiveOperations() {
 		p, ok := v.Plan(op.ID)
 		q := d.queues[op.ID]
@@ -138,14 +168,15 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 			d.release(q, u)
 			d.hold(q, u, s, d.cfg.Tasks.Needs(v, op, p.Graph, u).Limit).grant(p.Fence(u))
 			if !known[lease{op.ID, u}] {
-				d.resend(v, p, lease{op.ID, u}, s)
+				unsent = append(unsent, parcel{lease: lease{op.ID, u}, fence: p.Fence(u), to: s})
 			}
 			if op.Status == model.OpAborting {
-				d.cancel(op.ID, u, p.Fence(u), s, op.Message)
+				s.cancel(op.ID, u, p.Fence(u), op.Message)
 			}
 		}
 		d.refresh(v, op.ID, nil, true)
 	}
+	d.deliver(unsent)
 	d.again = true
 }
 
@@ -189,10 +220,10 @@ func (d *Dispatcher) Hear(id string, beat uint64, leaving bool) {
 		if s == nil {
 			return
 		}
-		s.heard = time.Now()
+		s.heard, s.missed = time.Now(), 0
 		s.leaving = s.leaving || leaving
 		if beat > 0 {
-			d.send(s, &pb.LeaderMessage{Heartbeat: beat})
+			s.send(&pb.LeaderMessage{Heartbeat: beat})
 		}
 		if s.leaving && s.held == 0 {
 			d.finish(s, "the agent is leaving")
@@ -237,48 +268,31 @@ func (d *Dispatcher) Live() map[string]int {
 	}
 }
 
-// Staying returns the agents whose workers are connected and are not leaving.
-func (d *Dispatcher) Staying() map[string]bool {
-	out := make(chan map[string]bool, 1)
-	ok := d.post(func() {
-		m := map[string]bool{}
-		for _, s := range d.sessions {
-			if s.conn != nil && !s.leaving {
-				m[s.agent] = true
-			}
-		}
-		out <- m
-	})
-	if !ok {
-		return nil
-	}
-	select {
-	case m := <-out:
-		return m
-	case <-d.ended:
-		return nil
-	}
-}
-
 // Tell sends the agent registry to every worker.
 func (d *Dispatcher) Tell(records []byte) {
 	d.post(func() {
 		for _, s := range d.sessions {
-			d.send(s, &pb.LeaderMessage{Records: records})
+			s.send(&pb.LeaderMessage{Records: records})
 		}
 	})
 }
 
-// expire ends the sessions that were silent for too long.
+// checks is how often in a TTL the leader looks for silent sessions.
+const checks = 4
+
+// expire ends the sessions that were silent for too long, and in as many checks. The clock alone
+// does not count: when a leader was asleep, the heartbeats of its workers wait for it.
 func (d *Dispatcher) expire(now time.Time) {
 	for _, s := range d.sessions {
-		if silent := now.Sub(s.heard); silent > d.cfg.TTL {
+		s.missed++
+		if silent := now.Sub(s.heard); silent > d.cfg.TTL && s.missed >= checks {
 			d.finish(s, fmt.Sprintf("its agent was silent for %s", silent.Round(time.Millisecond)))
 		}
 	}
 }
 
-// finish ends a session, first in the log and then here.
+// finish ends a session in the log. It is forgotten here when the state has it ended, whatever the answer
+// is.
 func (d *Dispatcher) finish(s *session, reason string) {
 	if s.ending {
 		return
@@ -289,26 +303,10 @@ func (d *Dispatcher) finish(s *session, reason string) {
 		_, err := d.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_EndSession{EndSession: &pb.EndSession{Session: s.id, Reason: reason}}})
 		d.post(func() {
 			s.ending = false
-			if err != nil {
-				return // the next check tries again, or the next leader
+			if err == nil { // else the next check tries again, or the next leader
+				d.forget(d.cfg.Machine.View())
+				d.again = true
 			}
-			if s.conn != nil {
-				s.conn.Close()
-			}
-			delete(d.sessions, s.id)
-			d.vacate(s, d.cfg.Machine.View())
-			d.again = true
 		})
 	})
-}
-
-// send sends a message to a session. Any goroutine may call it, as a Conn has its own lock.
-func (d *Dispatcher) send(s *session, m *pb.LeaderMessage) {
-	if s != nil && s.conn != nil {
-		s.conn.Send(m)
-	}
-}
-
-func (d *Dispatcher) cancel(op string, u uint32, fence uint64, s *session, reason string) {
-	d.send(s, &pb.LeaderMessage{Cancels: []*pb.Cancel{{Task: string(model.OperationID(op).Task(u)), Fence: fence, Reason: reason}}})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
-// TestAuditRetention: what is too old or too much goes, not in every round,
-// and the rest is a chain still.
+// TestAuditRetention checks that records beyond the limits are removed, though not in every
+// round, and that the rest is still a chain.
 func TestAuditRetention(t *testing.T) {
 	m, err := state.New(state.Config{})
 	if err != nil {
@@ -43,7 +43,8 @@ func TestAuditRetention(t *testing.T) {
 		}
 	}
 	j := janitor.New(janitor.Config{
-		Machine: m, Logger: slog.New(slog.DiscardHandler), Audit: 100 * time.Hour, AuditRecords: 50, AuditMemory: 1 << 20,
+		Machine: m, Logger: slog.New(slog.DiscardHandler),
+		Retention: janitor.Retention{Audit: 100 * time.Hour, AuditRecords: 50, AuditMemory: 1 << 20},
 		Propose: func(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
 			prunes++
 			apply(cs...)

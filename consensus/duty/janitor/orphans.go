@@ -20,9 +20,9 @@ import (
 
 // Finder lists and removes the machines of providers.
 type Finder interface {
-	// List returns the machines that a provider has for one tenant of this mesh. A provider
-	// that lives on agents' machines is asked on each of them: asked are those that
-	// answered, and whole reports whether all did. found is valid with an error, too.
+	// List returns the machines that a provider has for one tenant of this mesh. If the
+	// provider's machines are on the agents' hosts, each host is asked: asked has the hosts
+	// that answered, and whole reports whether all did. found is valid with an error, too.
 	List(ctx context.Context, p *model.Provider, tenant string) (found []*pb.Resource, asked map[string]bool, whole bool, err error)
 	// Remove removes a machine. The fence of r is that of the removal.
 	Remove(ctx context.Context, p *model.Provider, tenant string, r *pb.Resource) error
@@ -107,7 +107,7 @@ func (o *Orphans) Run(ctx context.Context) error {
 		for _, x := range r.Orphans {
 			if x.DeleteAt > 0 && x.DeleteAt <= time.Now().UnixMilli() {
 				if _, err := o.Remove(ctx, model.Caller{Tenant: x.Tenant, Actor: model.Self, Role: model.RoleAdmin}, x.ID,
-					"the policy: it is no node's ("+string(x.Why)+")"); err != nil && ctx.Err() == nil {
+					"the policy: it belongs to no node ("+string(x.Why)+")"); err != nil && ctx.Err() == nil {
 					o.cfg.Logger.Warn("an orphan could not be removed", "machine", x.ID, "cluster", x.Cluster, "node", x.Node, "error", err)
 				}
 			}
@@ -115,7 +115,7 @@ func (o *Orphans) Run(ctx context.Context) error {
 	}
 }
 
-// Report returns what was found last.
+// Report returns the report of the last search.
 func (o *Orphans) Report() model.OrphanReport {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -155,6 +155,13 @@ func (o *Orphans) Find(ctx context.Context) (model.OrphanReport, error) {
 		}
 		still := keysOf(again)
 		maps.DeleteFunc(suspects, func(k orphanKey, _ *orphan) bool { return !still[k] })
+		// A provider that went away between the two was not heard: keep leaves its orphans as they were.
+		for _, a := range again {
+			i := slices.IndexFunc(lists, func(l listed) bool { return l.provider == a.provider && l.tenant == a.tenant })
+			if i >= 0 && a.err != nil {
+				lists[i].err = a.err
+			}
+		}
 	}
 	return o.keep(lists, suspects), nil
 }
@@ -290,8 +297,8 @@ func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.Orphan
 		if was := o.found[k]; was != nil {
 			x.Since = was.Since
 		} else {
-			o.cfg.Logger.Warn("a provider has a machine that is no node's", "provider", x.Provider, "machine", x.ID, "cluster", x.Cluster, "node",
-				x.Node, "why", string(x.Why))
+			o.cfg.Logger.Warn("a provider has a machine that belongs to no node", "provider", x.Provider, "machine", x.ID,
+				"cluster", x.Cluster, "node", x.Node, "why", string(x.Why))
 		}
 		if x.DeleteAt = 0; o.cfg.Delete && x.Why != model.OrphanUnknown {
 			x.DeleteAt = x.Since + o.cfg.Grace.Milliseconds()
@@ -379,8 +386,8 @@ func (o *Orphans) Remove(ctx context.Context, who model.Caller, id, reason strin
 		o.faults[key] = err.Error()
 		return 0, fmt.Errorf("machine %s: %w: %w", id, ErrNotRemoved, err)
 	}
-	o.cfg.Logger.Info("removed a machine that was no node's", "provider", x.Provider, "machine", x.ID, "cluster", x.Cluster, "node", x.Node,
-		"reason", reason)
+	o.cfg.Logger.Info("removed a machine that belonged to no node", "provider", x.Provider, "machine", x.ID,
+		"cluster", x.Cluster, "node", x.Node, "reason", reason)
 	delete(o.found, key)
 	delete(o.faults, key)
 	o.last.Orphans = slices.DeleteFunc(slices.Clone(o.last.Orphans), func(y model.Orphan) bool { return y.ID == x.ID && y.Tenant == x.Tenant })

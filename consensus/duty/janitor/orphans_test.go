@@ -27,7 +27,7 @@ type clouds struct {
 	machines []*pb.Resource
 	lists    int
 	fault    error
-	// between is called after the first list of a search: it may change what there is.
+	// between is called once, before the second list of a search. It may change what there is.
 	between func()
 	removed []string
 }
@@ -37,6 +37,7 @@ func (c *clouds) List(context.Context, *model.Provider, string) ([]*pb.Resource,
 	defer c.mu.Unlock()
 	if c.lists++; c.lists == 2 && c.between != nil {
 		c.between()
+		c.between = nil
 	}
 	return slices.Clone(c.machines), map[string]bool{"": true}, c.fault == nil, c.fault
 }
@@ -52,6 +53,13 @@ func (c *clouds) Remove(_ context.Context, _ *model.Provider, _ string, r *pb.Re
 	return nil
 }
 
+// midway has f called between the two lists of the next search.
+func (c *clouds) midway(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lists, c.between = 0, f
+}
+
 // be makes the cloud fail, or have these machines.
 func (c *clouds) be(fault error, machines ...*pb.Resource) {
 	c.mu.Lock()
@@ -59,7 +67,7 @@ func (c *clouds) be(fault error, machines ...*pb.Resource) {
 	c.fault, c.machines = fault, machines
 }
 
-// removals gives what was removed so far.
+// removals returns the machines that were removed so far.
 func (c *clouds) removals() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,16 +126,17 @@ func TestOrphans(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- o.Run(ctx) }()
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour + 30*time.Second) // never at the moment of a search
 		if removed := c.removals(); len(removed) > 0 {
 			t.Errorf("the policy removed %v", removed)
 		}
 		if r := o.Report(); len(r.Orphans) != 1 || r.Orphans[0].Since >= r.At {
 			t.Errorf("%+v", r)
 		}
-		// A provider that cannot be asked is told of, and forgets nothing.
+		// A provider that cannot be asked is told of, and forgets nothing. It goes away between
+		// the two lists of a search.
 		away := errors.New("it is away")
-		c.be(away)
+		c.midway(func() { c.fault, c.machines = away, nil })
 		time.Sleep(2 * time.Minute)
 		if r := o.Report(); len(r.Orphans) != 1 || r.Providers[0].Fault != "it is away" {
 			t.Errorf("%+v", r)

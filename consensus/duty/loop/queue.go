@@ -28,8 +28,8 @@ type Config[K comparable] struct {
 	// Backoff is the pause after the first error of a key; it doubles with every
 	// further error up to MaxBackoff. 0 means 1 s, and 32 times Backoff.
 	Backoff, MaxBackoff time.Duration
-	// Failed is told of each error, and after which pause the key is tried again; may
-	// be nil. It is not called for errors that come after the end of Run's context.
+	// Failed is called with each error, and with the pause before the key is tried again;
+	// may be nil. It is not called for errors that come after the end of Run's context.
 	Failed func(key K, err error, pause time.Duration)
 }
 
@@ -45,7 +45,7 @@ type Config[K comparable] struct {
 // those that are added after its end are dropped.
 type Queue[K comparable] struct {
 	cfg Config[K]
-	// notify tells Run that a key is due before the armed time.
+	// notify has a value while a key is due before the armed time.
 	notify chan struct{}
 	work   sync.WaitGroup
 
@@ -61,8 +61,8 @@ type Queue[K comparable] struct {
 	fault   *PanicError
 }
 
-// entry is what the queue knows of one key. An entry exists while its key waits, is
-// busy, or has failed.
+// entry is the queue's record of one key. An entry exists while its key waits, is busy, or
+// has failed.
 type entry[K comparable] struct {
 	key K
 	// at is when the key is due; zero if it does not wait. The entry of a busy key
@@ -138,7 +138,7 @@ func (q *Queue[K]) AddAt(key K, at time.Time) {
 
 // Run reconciles keys until ctx ends, and returns ctx's error once no reconcile
 // function runs any more. A panic of a reconcile function ends the queue; Run raises
-// it again, so that it reaches whoever guards Run. Run must be called once.
+// it again, so that it reaches the caller of Run. Run must be called once.
 func (q *Queue[K]) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -196,8 +196,8 @@ func (q *Queue[K]) add(key K, at time.Time) {
 	q.wait(e)
 }
 
-// wait puts an entry in its place among those that wait, unless it is busy. The
-// caller holds q.mu.
+// wait puts an entry into q.waiting, or moves it there after its time has changed. A
+// busy entry is left out; done adds it. The caller holds q.mu.
 func (q *Queue[K]) wait(e *entry[K]) {
 	switch {
 	case e.busy:
@@ -219,9 +219,10 @@ func (q *Queue[K]) proceed(now time.Time) {
 	}
 }
 
-// start starts goroutines for due keys as far as Config.Parallel allows. It returns
-// when the next key is due; the zero time if none waits, or if a due key waits for a
-// goroutine, which takes it when it has finished another one. The caller holds q.mu.
+// start starts goroutines for due keys as far as Config.Parallel allows. It returns the
+// time at which the next key is due, or the zero time if no timer is needed: no key
+// waits, or all goroutines are busy and the first that is free takes the due key. The
+// caller holds q.mu.
 func (q *Queue[K]) start(now time.Time) time.Time {
 	if q.ctx == nil || q.over {
 		return time.Time{}
@@ -240,8 +241,8 @@ func (q *Queue[K]) start(now time.Time) time.Time {
 	return q.waiting[0].at
 }
 
-// take removes the first due key from those that wait, and marks it busy; nil if
-// none is due. The caller holds q.mu.
+// take removes the entry of the first due key from q.waiting and marks it busy. It
+// returns nil if no key is due. The caller holds q.mu.
 func (q *Queue[K]) take(now time.Time) *entry[K] {
 	if q.over || q.ctx.Err() != nil || len(q.waiting) == 0 || q.waiting[0].at.After(now) {
 		return nil

@@ -2,6 +2,7 @@ package orchestrate
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -35,6 +36,35 @@ func retryOf(v *state.View, op *model.Operation) (operation.Request, bool) {
 // deleted.
 func mustDelete(op *model.Operation) bool {
 	return op.Type == model.OpCreate && !op.Done && op.OnFailure == "delete" && (op.Status == model.OpFailed || op.Status == model.OpAborted)
+}
+
+// gone returns the nodes of a cluster whose machines no longer exist, by id.
+func gone(v *state.View, cl *model.Cluster) map[string]bool {
+	out := map[string]bool{}
+	for id, h := range v.ClusterHealth(cl.Tenant, cl.ID) {
+		if h.Machine == model.MachineGone {
+			out[id] = true
+		}
+	}
+	return out
+}
+
+// metGone reports whether an operation is a rollback that failed on a machine of which it became
+// known only afterwards that it is gone. The next rollback leaves that node out.
+func metGone(v *state.View, op *model.Operation) bool {
+	s, ok := v.Plan(op.ID)
+	cl, known := v.Cluster(op.Tenant, op.Cluster)
+	if op.Type != model.OpRollback || op.Status != model.OpFailed || !ok || !known {
+		return false
+	}
+	gone := gone(v, cl)
+	for u := range s.Graph.Len() {
+		id := s.Graph.NodeID(u)
+		if s.Status(uint32(u)) == model.TaskFailed && gone[id] && !slices.Contains(op.Skipped, id) {
+			return true
+		}
+	}
+	return false
 }
 
 // hopeless reports whether planning the same again would fail in the same way.

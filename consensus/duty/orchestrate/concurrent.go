@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// stale is how often an operation is planned again because its cluster changed while
-// it was planned.
+// stale is how many times an operation is planned, at most, if its cluster changes during each
+// attempt to plan it.
 const stale = 5
 
 // StartConcurrent prepares and starts an operation that runs concurrently with the cluster's
@@ -20,8 +20,8 @@ func (o *Orchestrator) StartConcurrent(ctx context.Context, who model.Caller, cl
 	units []operation.Unit) (*operation.Prepared, state.Answer, error) {
 	for try := 1; ; try++ {
 		v := o.cfg.Machine.View()
-		if id, ok := v.Request(who); ok {
-			return repeated(v, who, id)
+		if p, ans, ok, err := Repeated(v, who); ok {
+			return p, ans, err
 		}
 		p, err := o.PrepareConcurrent(who, cluster, op, units)
 		if err != nil {

@@ -24,40 +24,7 @@ import (
 func TestCrashAtEveryEntry(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {
-		var log []*raft.Log
-		l := newLab(t, func(e *raft.Log) { log = append(log, e) })
-		l.define(1, "hello")
-		never := func() bool { return false }
-		nodes := rapid.IntRange(3, 4).Draw(t, "nodes")
-		p, _, err := l.o.Create(context.Background(), who,
-			model.CreateCluster{Name: "c", ClusterTemplate: "shop", NumMachines: model.Int(nodes)}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.run(p.Operation.ID, never, never)
-		fails := func() bool { return rapid.IntRange(0, 11).Draw(t, "fails") == 0 }
-		for range rapid.IntRange(1, 2).Draw(t, "operations") {
-			req := rapid.SampledFrom([]operation.Request{
-				{Type: model.OpGrow, Nodes: 1}, {Type: model.OpRestart},
-				{Type: model.OpReplaceNode, Victims: []string{"1000"}, Forced: true, OnFailure: "leave"},
-				{Type: model.OpConfigure, Config: map[string]any{"greeting": "bye"}, Restart: true},
-			}).Draw(t, "request")
-			p, _, err := l.o.Operate(context.Background(), who, p.Cluster.ID, req)
-			if err != nil {
-				break // the last one left the cluster as it does not take another
-			}
-			op := l.run(p.Operation.ID, fails, never)
-			if op.Status == model.OpRollingBack {
-				if err := l.o.follow(context.Background(), op.ID); err != nil {
-					t.Fatal(err)
-				}
-				cl, _ := l.m.View().Cluster("t", op.Cluster)
-				op = l.run(cl.Operation, never, never)
-			}
-			if op.Status != model.OpSucceeded {
-				break
-			}
-		}
+		l, log := history(t)
 		want := snapshot(t, l.m)
 		// Every 20th entry in each run, others in other runs: all are met.
 		first := rapid.IntRange(0, 19).Draw(t, "first")
@@ -87,16 +54,74 @@ func TestCrashAtEveryEntry(t *testing.T) {
 	})
 }
 
-// fewer makes a property's check have 25 cases: each is many operations, under the
-// race detector above all.
-func fewer(t *testing.T) {
+// history carries out a random history of one cluster. It returns the lab, which knows what was done, and the log.
+func history(t *rapid.T) (l *lab, log []*raft.Log) {
+	l = newLab(t, func(e *raft.Log) { log = append(log, e) })
+	l.did = map[model.TaskID]bool{}
+	l.define(1, "hello")
+	never := func() bool { return false }
+	nodes := rapid.IntRange(3, 4).Draw(t, "nodes")
+	p, _, err := l.o.Create(context.Background(), who,
+		model.CreateCluster{Name: "c", ClusterTemplate: "shop", NumMachines: model.Int(nodes)}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.run(p.Operation.ID, never, never)
+	fails := func() bool { return rapid.IntRange(0, 11).Draw(t, "fails") == 0 }
+	for range rapid.IntRange(1, 2).Draw(t, "operations") {
+		req := rapid.SampledFrom([]operation.Request{
+			{Type: model.OpGrow, Nodes: 1}, {Type: model.OpRestart},
+			{Type: model.OpReplaceNode, Victims: []string{"1000"}, Forced: true, OnFailure: "leave"},
+			{Type: model.OpConfigure, Config: map[string]any{"greeting": "bye"}, Restart: true},
+		}).Draw(t, "request")
+		p, _, err := l.o.Operate(context.Background(), who, p.Cluster.ID, req)
+		if err != nil {
+			break // the last one left the cluster as it does not take another
+		}
+		op := l.run(p.Operation.ID, fails, never)
+		if op.Status == model.OpRollingBack {
+			if err := l.o.follow(context.Background(), op.ID); err != nil {
+				t.Fatal(err)
+			}
+			cl, _ := l.m.View().Cluster("t", op.Cluster)
+			op = l.run(cl.Operation, never, never)
+		}
+		if op.Status != model.OpSucceeded {
+			break
+		}
+	}
+	return l, log
+}
+
+// fewer makes a property's check play the same 25 cases each time: each case is many operations,
+// which take long under the race detector.
+func fewer(t *testing.T) { t.Helper(); seeded(t, "25") }
+
+// seeded makes a property's check play the same n cases each time.
+func seeded(t *testing.T, n string) {
 	t.Helper()
-	f := flag.Lookup("rapid.checks")
+	seed(t, "1")
+	rapidly(t, "rapid.checks", n)
+}
+
+// seed sets the seed of a property's check, unless the command line has a number of cases or a
+// seed: `-rapid.checks 5000` searches among new cases.
+func seed(t *testing.T, s string) {
+	t.Helper()
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		rapidly(t, "rapid.seed", s)
+	}
+}
+
+// rapidly sets an option of rapid for one test, unless the command line has it.
+func rapidly(t *testing.T, option, n string) {
+	t.Helper()
+	f := flag.Lookup(option)
 	was := f.Value.String()
 	if was != f.DefValue {
 		return // whoever runs it knows what he wants
 	}
-	if err := f.Value.Set("25"); err != nil {
+	if err := f.Value.Set(n); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.Value.Set(was) })
@@ -118,12 +143,12 @@ func snapshot(t *rapid.T, m *state.Machine) []byte {
 	return b.Bytes()
 }
 
-// copied gives an entry of its own: machines may keep what they read.
+// copied returns a copy of an entry, because machines may keep the data that they read.
 func copied(e *raft.Log) *raft.Log {
 	return &raft.Log{Type: e.Type, Index: e.Index, Data: bytes.Clone(e.Data)}
 }
 
-// differs says where two states begin to differ.
+// differs describes the place at which two states begin to differ.
 func differs(a, b []byte) string {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {

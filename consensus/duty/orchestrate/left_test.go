@@ -15,10 +15,11 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// really gives what the services on all machines are: built from what, configured with
-// what, running or not. Those of which nobody knows, since something was tried with
-// them and not seen to succeed, are left out, unless known names them; it says whether
-// their configuration counts: one that was not configured since its INSTALL has none.
+// really returns the real state of the services on all machines: the definition that they were
+// built from, their configuration, and whether they run. It leaves out services whose state is
+// uncertain, because the last action on them was not seen to succeed, unless they are in known.
+// The keys of these are the services in out, "node/service". Its values report whether the
+// service has a configuration: a service that was not configured since its INSTALL has none.
 func (l *lab) really(cluster string, known map[string]bool) (out string, these map[string]bool) {
 	type service struct {
 		Version int
@@ -47,9 +48,9 @@ func (l *lab) really(cluster string, known map[string]bool) (out string, these m
 	return string(js(all)), these
 }
 
-// again asks for what an operation left undone once more. If that fails, and is rolled
-// back, the machines are what they were; if it succeeds, all is as was asked for, and
-// what ran before runs.
+// again requests once more the changes that an operation left undone. If that fails and is rolled
+// back, the machines are as they were before. If it succeeds, all changes are done, and every
+// service that ran before runs.
 func (l *lab) again(id string, req operation.Request, before string) {
 	ctx := context.Background()
 	never := func() bool { return false }
@@ -76,7 +77,7 @@ func (l *lab) again(id string, req operation.Request, before string) {
 		if is, _ := l.really(id, known); is != was {
 			l.t.Fatalf("another try of what was left, rolled back:\nbefore %s\nafter  %s", was, is)
 		}
-		// What was but installed may have come further: nothing undoes that.
+		// A service that was only installed may have come further: nothing undoes that.
 		further := strings.NewReplacer(`"INSTALL"`, `"STOP"`, `"CONFIGURE?"`, `"STOP"`, `"INITIALIZE?"`, `"STOP"`)
 		if is := l.essence(id); !strings.Contains(essence, "?") && further.Replace(is) != further.Replace(essence) {
 			l.t.Fatalf("another try of what was left, rolled back:\nbefore %s\nafter  %s", essence, is)
@@ -102,7 +103,7 @@ func (l *lab) again(id string, req operation.Request, before string) {
 	}
 }
 
-// order gives an order about the plan of an operation.
+// order sends an order about the plan of an operation.
 func (l *lab) order(op, order, phase string) {
 	l.must(&pb.Command{Tenant: "t", Actor: "ann",
 		Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: logformat.PlanOrders.Number(order), Phase: phase}}})
@@ -125,8 +126,8 @@ func (l *lab) restart(cluster, node, service string) (stopped, started int) {
 	return r.by["stop"], r.by["start"]
 }
 
-// told gives the version and the configuration that something about a service on a
-// node is told which is not of the operation under way, as a health check is.
+// told returns the version and the configuration in the input of a task about a service on a
+// node that is not of the running operation, such as a health check.
 func (l *lab) told(cluster, node, service string) (version int, greeting string) {
 	v := l.m.View()
 	cl, _ := v.Cluster("t", cluster)
@@ -143,10 +144,10 @@ func (l *lab) told(cluster, node, service string) (version int, greeting string)
 	return versionOf(in), config.Greeting
 }
 
-// TestFailureDuringDeployment: what fails while a deployment is under way, and has not
-// been reached by it, is recovered as it was built, before and after others were
-// deployed; what was deployed is recovered as it is now. Then all of it is deployed,
-// or rolled back (docs/spec/plans.md §8, testFailureDuringDeployment).
+// TestFailureDuringDeployment: services fail during a deployment. A service that the deployment
+// has not reached is recovered as it was built, before and after others were deployed. A deployed
+// service is recovered as it is now. Then the deployment is completed or rolled back
+// (docs/spec/plans.md §8, testFailureDuringDeployment).
 func TestFailureDuringDeployment(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -231,8 +232,8 @@ func TestFailureDuringDeployment(t *testing.T) {
 			}
 			return
 		}
-		// What an aborted operation left stays what it is, whatever else is done that is
-		// not about it, until the same is asked for again.
+		// The leftovers of an aborted operation stay as they are during operations on other
+		// things, until the same change is requested again.
 		l.must(&pb.Command{Tenant: "t", Actor: "ann",
 			Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op,
 				Order: pb.OperationOrder_OPERATION_ORDER_ABORT}}})

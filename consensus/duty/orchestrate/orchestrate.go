@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +32,7 @@ type Config struct {
 	Rank func(context.Context, model.RankingQuestion) (*model.Ranking, error)
 	// First chooses workers for the first tasks of an operation, so that their leases
 	// are committed with its start; may be nil. See dispatch.Dispatcher.First.
-	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error))
+	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func())
 }
 
 // parallel is how many clusters the orchestrator plans follow-up operations for at a
@@ -60,23 +62,28 @@ func New(cfg Config) *Orchestrator {
 // Name returns the name of the duty.
 func (o *Orchestrator) Name() string { return "orchestrator" }
 
-// Restore learns which numbers of clusters are taken. It runs after the barrier, so that
-// no number of an earlier leader is used twice.
+// Restore finds the highest number that a cluster has or had. It runs after the barrier, so
+// that no number of an earlier leader is used twice.
 func (o *Orchestrator) Restore(context.Context) error {
-	for _, c := range o.cfg.Machine.View().Clusters("") {
-		if n, ok := model.ClusterID(c.ID).Number(); ok {
-			o.last = max(o.last, n)
-		}
-	}
+	o.learn()
 	return nil
+}
+
+func (o *Orchestrator) learn() {
+	last := o.cfg.Machine.View().LastCluster()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = max(o.last, last)
 }
 
 // Run starts follow-up and queued operations until ctx ends.
 func (o *Orchestrator) Run(ctx context.Context) error {
 	stop := o.cfg.Machine.Watch(func(b state.Batch) {
 		if b.Restored {
+			o.learn() // the snapshot may have higher numbers
 			o.addAll()
 		}
+		o.queue.Add(b.Health...) // a machine may be gone on which a rollback failed
 		for op := range b.Operations {
 			o.queue.Add(string(model.OperationID(op).Cluster()))
 		}
@@ -131,6 +138,8 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 		req.Type = model.OpDelete
 	case op.Status == model.OpRollingBack:
 		req.Type, req.To = model.OpRollback, op.Before
+	case cl.Status == model.ClusterFailed && metGone(v, op):
+		req.Type, req.To, req.Follows = model.OpRollback, op.To, op.Follows
 	default:
 		return nil
 	}
@@ -153,6 +162,10 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 	case err == nil, errors.Is(err, problem.Conflict), errors.Is(err, problem.Stale), errors.Is(err, problem.NotFound),
 		errors.Is(err, operation.ErrState):
 		return nil // another operation was faster
+	}
+	if op.Type == model.OpRollback && op.Status == model.OpFailed && hopeless(err) {
+		o.cfg.Logger.Warn("a rollback cannot be repeated without the machines that are gone", "cluster", cl.ID, "operation", op.ID, "error", err)
+		return nil
 	}
 	if op.Status == model.OpRollingBack && hopeless(err) {
 		// Another attempt would fail in the same way: a person has to intervene.
@@ -212,26 +225,69 @@ func (o *Orchestrator) lookup(v *state.View, tenant string) model.Lookup {
 	return model.WithRanker(Lookup(v, tenant), o.cfg.Rank)
 }
 
-// Create prepares and starts the creation of a cluster. With dryRun it only prepares it.
+// Create prepares and starts the creation of a cluster. With dryRun it prepares the creation and
+// finds out whether it would be refused now.
 func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (*operation.Prepared,
 	state.Answer, error) {
-	v := o.cfg.Machine.View()
-	if id, ok := v.Request(who); ok && !dryRun {
-		return repeated(v, who, id)
+	for try := 1; ; try++ {
+		v := o.cfg.Machine.View()
+		if !dryRun {
+			if p, ans, ok, err := Repeated(v, who); ok {
+				return p, ans, err
+			}
+		}
+		id := o.nextCluster(!dryRun)
+		p, err := operation.Create(ctx, who, req, o.lookup(v, who.Tenant), operation.IDs{Cluster: string(id), Operation: string(id.Operation(1))})
+		if err != nil {
+			return nil, state.Answer{}, err
+		}
+		if dryRun {
+			return p, state.Answer{}, o.try(who, p)
+		}
+		ans, err := o.start(ctx, who, p, madeFrom(v, p, nil)...)
+		if errors.Is(err, problem.Stale) && try < stale {
+			continue // a definition was deleted while this cluster was planned
+		}
+		return o.outcome(who, p, ans, err)
 	}
-	id := model.NewClusterID(0)
-	if !dryRun {
-		o.mu.Lock()
-		o.last++
-		id = model.NewClusterID(o.last)
-		o.mu.Unlock()
+}
+
+// nextCluster returns the id of the next cluster. With take, no other cluster gets it.
+func (o *Orchestrator) nextCluster(take bool) model.ClusterID {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := o.last + 1
+	if take {
+		o.last = n
 	}
-	p, err := operation.Create(ctx, who, req, o.lookup(v, who.Tenant), operation.IDs{Cluster: string(id), Operation: string(id.Operation(1))})
-	if err != nil || dryRun {
-		return p, state.Answer{}, err
+	return model.NewClusterID(n)
+}
+
+// madeFrom returns the definitions that a new cluster was planned from and that the state had, except
+// those of own. The cluster is refused if one of them is deleted before it begins.
+func madeFrom(v *state.View, p *operation.Prepared, own model.Set) []*pb.DefinitionVersion {
+	var out []*pb.DefinitionVersion
+	seen := map[[2]string]bool{}
+	add := func(kind model.Kind, name string) {
+		key := [2]string{string(kind), name}
+		if _, ok := own.Definition(kind, name); ok || seen[key] {
+			return
+		}
+		seen[key] = true
+		if _, ok := v.Definition(p.Cluster.Tenant, kind, name, 0); ok {
+			out = append(out, &pb.DefinitionVersion{Kind: string(kind), Name: name})
+		}
 	}
-	ans, err := o.start(ctx, who, p)
-	return o.outcome(who, p, ans, err)
+	add(model.KindClusterTemplate, p.Cluster.Template.Name)
+	add(model.KindProvider, p.Cluster.Provider.Name)
+	for _, name := range slices.Sorted(maps.Keys(p.Cluster.Definitions)) {
+		add(model.KindService, name)
+	}
+	for i := range p.Write {
+		add(model.KindHardwareType, p.Write[i].HardwareType)
+		add(model.KindImageType, p.Write[i].ImageType)
+	}
+	return out
 }
 
 // Operate prepares and starts an operation on a cluster.
@@ -245,8 +301,8 @@ func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster st
 	id string) (*operation.Prepared, state.Answer, error) {
 	for try := 1; ; try++ {
 		if v := o.cfg.Machine.View(); req.Queue {
-			if id, ok := v.Request(who); ok {
-				return repeated(v, who, id)
+			if p, ans, ok, err := Repeated(v, who); ok {
+				return p, ans, err
 			}
 			if cl, ok := v.Cluster(who.Tenant, cluster); ok && mustWait(v, cl) {
 				p, ans, err := o.enqueue(ctx, who, cl, req)
@@ -259,8 +315,8 @@ func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster st
 		p, err := o.prepare(ctx, who, cluster, req, id)
 		if err != nil {
 			v := o.cfg.Machine.View()
-			if id, ok := v.Request(who); ok {
-				return repeated(v, who, id)
+			if p, ans, ok, err := Repeated(v, who); ok {
+				return p, ans, err
 			}
 			return nil, state.Answer{}, err
 		}
@@ -277,6 +333,60 @@ func (o *Orchestrator) Prepare(ctx context.Context, who model.Caller, cluster st
 	return o.prepare(ctx, who, cluster, req, "")
 }
 
+// Preview prepares an operation on a cluster, and finds out whether its start would be refused now.
+func (o *Orchestrator) Preview(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, error) {
+	for try := 1; ; try++ {
+		v := o.cfg.Machine.View()
+		if cl, ok := v.Cluster(who.Tenant, cluster); ok && req.Queue && mustWait(v, cl) {
+			p, c, err := queued(who, cl, req)
+			if err == nil {
+				err = o.tryCommand(c)
+			}
+			if errors.Is(err, problem.Stale) && try < stale {
+				continue
+			}
+			return p, err
+		}
+		p, err := o.prepare(ctx, who, cluster, req, "")
+		if err != nil {
+			return nil, err
+		}
+		if err = o.try(who, p); errors.Is(err, problem.Stale) && try < stale {
+			continue
+		}
+		return p, err
+	}
+}
+
+// PreviewConcurrent is Preview for an operation that runs concurrently with the others of its cluster.
+func (o *Orchestrator) PreviewConcurrent(who model.Caller, cluster string, op model.OperationType,
+	units []operation.Unit) (*operation.Prepared, error) {
+	for try := 1; ; try++ {
+		p, err := o.PrepareConcurrent(who, cluster, op, units)
+		if err != nil {
+			return nil, err
+		}
+		if err = o.try(who, p); errors.Is(err, problem.Stale) && try < stale {
+			continue
+		}
+		return p, err
+	}
+}
+
+// try returns the error with which the start of a prepared operation would be refused now, or nil.
+func (o *Orchestrator) try(who model.Caller, p *operation.Prepared) error {
+	s, err := startOf(p)
+	if err != nil {
+		return err
+	}
+	return o.tryCommand(&pb.Command{Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_StartOperation{StartOperation: s}})
+}
+
+func (o *Orchestrator) tryCommand(c *pb.Command) error {
+	c.RequestId = "" // a preview is no request
+	return o.cfg.Machine.Try(c, time.Now().UnixMilli()).Err
+}
+
 func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster string, req operation.Request,
 	id string) (*operation.Prepared, error) {
 	v := o.cfg.Machine.View()
@@ -284,13 +394,7 @@ func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster st
 	if !ok {
 		return nil, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 	}
-	gone := map[string]bool{}
-	for id, h := range v.ClusterHealth(cl.Tenant, cl.ID) {
-		if h.Machine == model.MachineGone {
-			gone[id] = true
-		}
-	}
-	at := operation.Input{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Gone: gone, Snapshot: func(n int) (*model.Snapshot, bool) {
+	at := operation.Input{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Gone: gone(v, cl), Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)
 	}}
 	return operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), cmp.Or(id, nextID(cl)))
@@ -302,32 +406,72 @@ func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans stat
 		return nil, ans, err
 	}
 	if ans.Repeated {
-		return repeated(o.cfg.Machine.View(), who, ans.Subject)
+		return repeated(o.cfg.Machine.View(), who, ans)
+	}
+	if e := ans.Effect; e != nil && e.Operation != nil && e.Begun != nil {
+		p.Operation, p.Cluster = *e.Operation, *e.Begun
 	}
 	return p, ans, ans.Err
 }
 
-// repeated returns the outcome of a request that was carried out before.
-func repeated(v *state.View, who model.Caller, id string) (*operation.Prepared, state.Answer, error) {
-	op, ok := v.Operation(who.Tenant, id)
+// Repeated returns the outcome of the caller's request if it was carried out before.
+func Repeated(v *state.View, who model.Caller) (p *operation.Prepared, ans state.Answer, ok bool, err error) {
+	r, ok := v.Answered(who)
 	if !ok {
-		return nil, state.Answer{}, problem.New(problem.Conflict, "request %q was used for something else", who.Request)
+		return nil, state.Answer{}, false, nil
 	}
-	p := &operation.Prepared{Operation: *op}
-	if cl, ok := v.Cluster(op.Tenant, op.Cluster); ok {
-		p.Cluster = *cl
-	}
-	for _, n := range v.Nodes(op.Tenant, op.Cluster) {
-		p.Nodes = append(p.Nodes, *n)
-	}
-	if s, ok := v.Plan(op.ID); ok {
-		p.Graph = s.Graph
-	}
-	return p, state.Answer{Index: v.Index(), Subject: id, Repeated: true}, nil
+	p, ans, err = repeated(v, who, state.Answer{Index: r.Index, Subject: r.Subject, Repeated: true, Effect: r.Effect})
+	return p, ans, true, err
 }
 
-// start proposes the start of a prepared operation.
-func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation.Prepared) (state.Answer, error) {
+// repeated returns the outcome of a request that was carried out before. The operation is as it was
+// then. Its cluster is as it is now, and has only an id if it is gone.
+func repeated(v *state.View, who model.Caller, ans state.Answer) (*operation.Prepared, state.Answer, error) {
+	p := &operation.Prepared{}
+	if ans.Effect != nil && ans.Effect.Operation != nil {
+		p.Operation = *ans.Effect.Operation
+	} else if op, ok := v.Operation(who.Tenant, ans.Subject); ok {
+		p.Operation = *op
+	} else {
+		return nil, state.Answer{}, problem.New(problem.Conflict, "request %q was used for something else", who.Request)
+	}
+	p.Cluster.ID = p.Operation.Cluster
+	if cl, ok := v.Cluster(p.Operation.Tenant, p.Operation.Cluster); ok {
+		p.Cluster = *cl
+	}
+	for _, n := range v.Nodes(p.Operation.Tenant, p.Operation.Cluster) {
+		p.Nodes = append(p.Nodes, *n)
+	}
+	if s, ok := v.Plan(p.Operation.ID); ok {
+		p.Graph = s.Graph
+	}
+	return p, ans, nil
+}
+
+// start proposes the start of a prepared operation. It is refused if one of the definitions is deleted
+// first.
+func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation.Prepared,
+	madeFrom ...*pb.DefinitionVersion) (state.Answer, error) {
+	s, err := startOf(p)
+	if err != nil {
+		return state.Answer{}, err
+	}
+	s.MadeFrom = madeFrom
+	done := func() {}
+	if o.cfg.First != nil && p.Operation.Status == model.OpRunning {
+		s.Lease, done = o.cfg.First(ctx, p)
+	}
+	defer func() { done() }()
+	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor, KeepAnswer: true,
+		Change: &pb.Command_StartOperation{StartOperation: s}})
+	if err != nil {
+		return state.Answer{}, err
+	}
+	return answers[0], answers[0].Err
+}
+
+// startOf returns the message that starts a prepared operation.
+func startOf(p *operation.Prepared) (*pb.StartOperation, error) {
 	s := &pb.StartOperation{ClusterVersion: p.Version, Graph: p.Graph.Encode()}
 	cl := p.Cluster
 	if p.Version == 0 { // the time of its creation is known when the entry is applied
@@ -343,19 +487,5 @@ func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation
 		n, err := logformat.EncodeNode(&p.Write[i])
 		s.Nodes, errs[3] = append(s.Nodes, n), errors.Join(errs[3], err)
 	}
-	if err := errors.Join(errs[:]...); err != nil {
-		return state.Answer{}, err
-	}
-	done := func(context.Context, state.Answer, error) {}
-	if o.cfg.First != nil && p.Operation.Status == model.OpRunning {
-		s.Lease, done = o.cfg.First(ctx, p)
-	}
-	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor,
-		Change: &pb.Command_StartOperation{StartOperation: s}})
-	if err != nil {
-		done(ctx, state.Answer{}, err)
-		return state.Answer{}, err
-	}
-	done(ctx, answers[0], nil)
-	return answers[0], answers[0].Err
+	return s, errors.Join(errs[:]...)
 }

@@ -26,6 +26,22 @@ func mustWait(v *state.View, cl *model.Cluster) bool {
 // enqueue queues a request behind the operations of its cluster (docs/spec/planner.md, "Transactions" 12).
 func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.Cluster, req operation.Request) (*operation.Prepared,
 	state.Answer, error) {
+	p, c, err := queued(who, cl, req)
+	if err != nil {
+		return nil, state.Answer{}, err
+	}
+	answers, err := o.cfg.Propose(ctx, c)
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return nil, state.Answer{}, err
+	}
+	return p, answers[0], nil
+}
+
+// queued returns the operation of a request that has to wait, and the command that queues it.
+func queued(who model.Caller, cl *model.Cluster, req operation.Request) (*operation.Prepared, *pb.Command, error) {
 	op := model.Operation{
 		ID: nextID(cl), Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpAccepted, Actor: who.Actor, Request: who.Request,
 		Services: req.Services, OnFailure: req.OnFailure, Message: "it waits for its turn",
@@ -34,18 +50,8 @@ func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.
 	var e1, e2 error
 	q.Operation, e1 = logformat.EncodeOperation(&op)
 	q.Request, e2 = logformat.EncodeOperationRequest(&req)
-	if err := errors.Join(e1, e2); err != nil {
-		return nil, state.Answer{}, err
-	}
-	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor,
-		Change: &pb.Command_QueueOperation{QueueOperation: q}})
-	if err == nil {
-		err = answers[0].Err
-	}
-	if err != nil {
-		return nil, state.Answer{}, err
-	}
-	return &operation.Prepared{Operation: op, Cluster: *cl}, answers[0], nil
+	return &operation.Prepared{Operation: op, Cluster: *cl}, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor,
+		KeepAnswer: true, Change: &pb.Command_QueueOperation{QueueOperation: q}}, errors.Join(e1, e2)
 }
 
 // dequeue starts the first queued operation of a cluster if the operation with the id

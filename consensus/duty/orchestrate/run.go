@@ -24,24 +24,26 @@ func DeprovisionPlan(run string) string { return "deprovision:" + run }
 // the name already.
 func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run string, req model.CreateCluster,
 	own model.Set) (*operation.Prepared, error) {
-	v := o.cfg.Machine.View()
-	o.mu.Lock()
-	o.last++
-	id := model.NewClusterID(o.last)
-	o.mu.Unlock()
-	known := o.lookup(v, who.Tenant)
-	if own != nil {
-		known = model.Over(own, known)
+	for try := 1; ; try++ {
+		v := o.cfg.Machine.View()
+		id := o.nextCluster(true)
+		known := o.lookup(v, who.Tenant)
+		if own != nil {
+			known = model.Over(own, known)
+		}
+		req.OnFailure = "leave" // the run decides what happens after a failure
+		p, err := operation.Create(ctx, who, req, known, operation.IDs{Cluster: string(id), Operation: string(id.Operation(1))})
+		if err != nil {
+			return nil, err
+		}
+		p.Named(ProvisionPlan(run))
+		ans, err := o.start(ctx, who, p, madeFrom(v, p, own)...)
+		if errors.Is(err, problem.Stale) && try < stale {
+			continue
+		}
+		p, _, err = o.outcome(who, p, ans, err)
+		return p, err
 	}
-	req.OnFailure = "leave" // the run decides what happens after a failure
-	p, err := operation.Create(ctx, who, req, known, operation.IDs{Cluster: string(id), Operation: string(id.Operation(1))})
-	if err != nil {
-		return nil, err
-	}
-	p.Named(ProvisionPlan(run))
-	ans, err := o.start(ctx, who, p)
-	p, _, err = o.outcome(who, p, ans, err)
-	return p, err
 }
 
 // Deprovision deletes the cluster of a run.
@@ -66,8 +68,7 @@ func (o *Orchestrator) RunProgram(ctx context.Context, who model.Caller, run, cl
 	steps []operation.ProgramStep) (*operation.Prepared, error) {
 	for try := 1; ; try++ {
 		v := o.cfg.Machine.View()
-		if id, ok := v.Request(who); ok {
-			p, _, err := repeated(v, who, id)
+		if p, _, ok, err := Repeated(v, who); ok {
 			return p, err
 		}
 		cl, ok := v.Cluster(who.Tenant, cluster)

@@ -43,15 +43,15 @@ func (l *lab) do(cluster string, req operation.Request) string {
 	return p.Operation.ID
 }
 
-// last gives a cluster and its latest operation.
+// last returns a cluster and its latest operation.
 func (l *lab) last(cluster string) (*model.Cluster, *model.Operation) {
 	cl, _ := l.m.View().Cluster("t", cluster)
 	op, _ := l.m.View().Operation("t", cl.Operation)
 	return cl, op
 }
 
-// What an operation made stands once it has succeeded: a part of it that is done
-// once more, on an order, takes nothing away however it ends.
+// The result of an operation stays once it has succeeded: repeating a part of it by an order
+// takes nothing away, whatever its outcome.
 func TestWhatSucceededStands(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -83,8 +83,8 @@ func TestWhatSucceededStands(t *testing.T) {
 	})
 }
 
-// What waits behind an operation that was to be tried again with another layout,
-// of which there is none, has its turn.
+// A queued operation has its turn when the operation before it should be tried again with
+// another layout, but there is none.
 func TestQueueBehindRetry(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -185,7 +185,7 @@ func TestQuotaOfGrowth(t *testing.T) {
 		if n := len(l.machines); n != 4 {
 			t.Fatalf("%d machines", n)
 		}
-		// What goes back to more nodes is not held up.
+		// The quota does not prevent a rollback to more nodes.
 		l.run(l.do(id, operation.Request{Type: model.OpShrink, Nodes: 1}), never, never)
 		l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t", MaxNodes: 3})}}})
 		_, shrink := l.last(id)
@@ -196,8 +196,8 @@ func TestQuotaOfGrowth(t *testing.T) {
 	})
 }
 
-// A machine that went meanwhile does not keep a cluster from being rolled back: it
-// is made anew.
+// TestRollbackWithoutAMachine: a machine that is gone does not keep a cluster from being rolled
+// back. Its node is left to recovery, and the cluster is inconsistent until then.
 func TestRollbackWithoutAMachine(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -210,16 +210,21 @@ func TestRollbackWithoutAMachine(t *testing.T) {
 		}
 		nodes := l.m.View().Nodes("t", id)
 		n := nodes[rapid.IntRange(0, len(nodes)-1).Draw(t, "gone")]
-		delete(l.machines, n.ID)
-		l.must(&pb.Command{Actor: model.Self, Change: &pb.Command_ReportHealth{ReportHealth: &pb.ReportHealth{Changes: []*pb.HealthChange{
-			{Tenant: "t", Node: n.ID, Version: n.Version, Machine: pb.Machine_MACHINE_GONE},
-		}}}})
+		l.raze(n.ID)
+		l.notice(n.ID)
 		if err := l.o.follow(context.Background(), upgrade); err != nil {
 			t.Fatal(err)
 		}
 		_, back := l.last(id)
 		if op := l.run(back.ID, never, never); op.Type != model.OpRollback || op.Status != model.OpSucceeded {
 			t.Fatalf("%s is %s: %s", op.Type, op.Status, op.Message)
+		}
+		if cl, op := l.last(id); cl.Status != model.ClusterInconsistent || len(op.Skipped) != 1 {
+			t.Fatalf("without a machine the cluster is %s: %s; the rollback left out %v", cl.Status, cl.Message, op.Skipped)
+		}
+		l.follows(id, never)
+		if cl, _ := l.last(id); cl.Status != model.ClusterActive {
+			t.Fatalf("with a new machine the cluster is %s: %s", cl.Status, cl.Message)
 		}
 		l.check(id, "rolled back without a machine")
 	})

@@ -98,7 +98,7 @@ func (c *Controller) changed(b state.Batch) {
 	}
 }
 
-// reconcile starts what has to be done now for one cluster. It returns when a wait
+// reconcile starts the recoveries that are due for one cluster. It returns when a wait
 // that recovery imposes is over.
 func (c *Controller) reconcile(ctx context.Context, cluster string) (time.Time, error) {
 	v, now := c.cfg.Machine.View(), time.Now()
@@ -147,13 +147,18 @@ func later(at, now time.Time) time.Time {
 	return at
 }
 
-// Snapshot returns what recovery has to know of a cluster. It reports false if nothing
-// fails, or if recovery must not touch the cluster.
+// ends reports whether a cluster is on its way to its end: its deletion was begun, or follows the
+// creation that failed.
+func ends(v *state.View, cl *model.Cluster) bool {
+	op, ok := v.Operation(cl.Tenant, cl.Operation)
+	return ok && cl.Status == model.ClusterIncomplete && (op.Type == model.OpDelete || op.Type == model.OpCreate && op.OnFailure == "delete")
+}
+
+// Snapshot returns recovery's input about a cluster. It reports false if nothing fails, or
+// if recovery must not touch the cluster.
 func Snapshot(v *state.View, cl *model.Cluster, now int64) (recovery.Input, bool) {
 	s := recovery.Input{Cluster: cl, Now: now}
-	switch cl.Status {
-	case model.ClusterActive, model.ClusterInconsistent, model.ClusterPending:
-	default:
+	if cl.Status == model.ClusterTerminated || ends(v, cl) {
 		return s, false
 	}
 	s.Health = v.ClusterHealth(cl.Tenant, cl.ID)

@@ -9,8 +9,8 @@ import (
 	"github.com/coopr/coopr/engine/profile"
 )
 
-// cloud is a provider of whole clusters that can be told to fail. Names are unique in it,
-// and every call takes a while: whoever asks may be gone when it has been done.
+// cloud is a provider of whole clusters with switchable failures. Names are unique in it, and
+// every call takes a while: the caller may be gone when it is done.
 type cloud struct {
 	mu    sync.Mutex
 	calls int
@@ -18,7 +18,7 @@ type cloud struct {
 	made  int
 
 	latency time.Duration
-	takes   time.Duration // until what is made is up
+	takes   time.Duration // until a new cluster is up
 	// The knobs of the original's mock (docs/spec/profiles.md §14).
 	everyN      int             // every n-th call fails, and may be tried again
 	fail        map[string]bool // calls that fail for good, by name
@@ -149,7 +149,7 @@ func (c *cloud) Delete(ctx context.Context, in Request) (string, error) {
 
 func (c *cloud) Poll() time.Duration { return 100 * time.Millisecond }
 
-// left counts what is there, whoever wants it.
+// left returns the number of clusters that exist.
 func (c *cloud) left() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -144,7 +144,7 @@ func request(r *profile.Run, p map[string]string) (model.CreateCluster, model.Se
 func plainSet(provider model.Provider, p map[string]string) model.Set {
 	const plain = profile.PlainNodes
 	entry := func(keys ...string) map[string]map[string]any {
-		m := map[string]any{keys[0]: "default"} // a type must say something
+		m := map[string]any{keys[0]: "default"} // an entry without any key is not valid
 		for _, k := range keys {
 			if p[k] != "" {
 				m[k] = p[k]
@@ -182,7 +182,7 @@ func (c *Clusters) Status(_ context.Context, in Request) (profile.Seen, string, 
 		return profile.SeenCreating, "", nil
 	case model.ClusterIncomplete:
 		if in.Deprovision {
-			return profile.SeenRunning, "", nil // what is left of it has to be asked for again
+			return profile.SeenRunning, "", nil // its remains have to be deleted by another request
 		}
 		return profile.SeenFailed, cl.Message, nil
 	default:
@@ -327,7 +327,7 @@ func (p programs) Status(v *state.View, r *profile.Run) (profile.Status, string,
 	return p.ProgramStatus(v, r)
 }
 
-// Programs returns what runs programs on clusters of this mesh.
+// Programs returns the part that runs programs on clusters of this mesh.
 func (c *Clusters) Programs() Programs { return programs{c} }
 
 var _ Starter = (*orchestrate.Orchestrator)(nil)

@@ -48,7 +48,7 @@ type Programs interface {
 }
 
 // Controller carries out runs and starts those of schedules. It is made for one term
-// and keeps no state of its own: the record of a run says what comes next.
+// and keeps no state of its own: the next act follows from the record of the run.
 type Controller struct {
 	cfg  Config
 	runs *loop.Queue[state.RunKey]
@@ -168,15 +168,15 @@ func (c *Controller) reconcile(ctx context.Context, key state.RunKey) (time.Time
 	return later(again, time.Now()), nil
 }
 
-// followPause is the time between two looks at what does not report its changes, and
-// writePause the pause after an event that could not be written.
+// followPause is the time between two polls of a resource that does not report its changes.
+// writePause is the pause after an event that could not be written.
 const (
 	followPause = 30 * time.Second
 	writePause  = time.Second
 )
 
-// act carries out one act of a run. It returns after which time to look at the run again
-// if nothing changes; 0 if a change will follow.
+// act carries out one act of a run. It returns the time after which the run is examined again
+// if nothing changes, or 0 if a change will follow.
 func (c *Controller) act(ctx context.Context, r *profile.Run, act profile.Act) time.Duration {
 	switch act {
 	case profile.Create, profile.Poll, profile.Initialize, profile.Delete:

@@ -58,7 +58,7 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// apply puts commands through the log, whoever leads.
+// apply commits and applies commands, without a leader.
 func (l *lab) apply(commands ...*pb.Command) []state.Answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 )
 
 // TestPV: the original's cases PV-01 to PV-13 (docs/spec/profiles.md §14), with a provisioner
-// that is told to fail. What they say of a task is said of the run's here. PV-14 is below,
+// that fails on purpose. The tasks of these cases are the tasks of a run here. PV-14 is below,
 // PV-15 to PV-18 are in engine/profile.
 func TestPV(t *testing.T) {
 	created := func(r *profile.Run) bool { return r.Task.Type == profile.Provision && r.Task.Status == profile.Created }

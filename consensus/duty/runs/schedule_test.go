@@ -10,9 +10,9 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// TestSchedules: runs begin when they are due, once each whoever leads; what was due without a
-// leader is made up for by the rule, and what comes while another goes on is dealt with by
-// the other rule.
+// TestSchedules checks that each run begins once when it is due, also when the leader changes; that
+// runs that were due without a leader follow the rule for catching up; and that runs that are due
+// while an earlier one runs follow the rule for concurrency.
 func TestSchedules(t *testing.T) {
 	for _, c := range []struct {
 		concurrency, catchup string

@@ -111,8 +111,9 @@ func program(v *state.View, who model.Caller, s Start) (*profile.Program, error)
 	return &p, nil
 }
 
-// Command returns the command that starts a prepared run. If the run is a schedule's,
-// sched is the schedule as it will be, and version the one that it replaces.
+// Command returns the command that starts a prepared run. For a run of a schedule the
+// command also updates the schedule: sched is its new value, and version is the version
+// that sched replaces. Without a run in p the command only updates the schedule.
 func (p *Prepared) Command(who model.Caller, sched *profile.Schedule, version uint64) (*pb.Command, error) {
 	s := &pb.StartRun{ScheduleVersion: version}
 	var errs [2]error
@@ -129,8 +130,8 @@ func (p *Prepared) Command(who model.Caller, sched *profile.Schedule, version ui
 	}}}, errors.Join(errs[:]...)
 }
 
-// fireAll starts the runs of schedules that are due. It returns when the next one is
-// due, or the zero time.
+// fireAll starts the runs of schedules that are due. It returns the time at which the
+// next run is due, or the zero time if there is none.
 func (c *Controller) fireAll(ctx context.Context, v *state.View, now time.Time) time.Time {
 	var next time.Time
 	sooner := func(at time.Time) {
@@ -150,7 +151,7 @@ func (c *Controller) fireAll(ctx context.Context, v *state.View, now time.Time) 
 			continue
 		}
 		if err := c.fireOne(ctx, s, start, missed); err != nil && ctx.Err() == nil {
-			c.cfg.Logger.Warn("a schedule could not be carried out", "tenant", s.Tenant, "schedule", s.Name, "error", err)
+			c.cfg.Logger.Warn("the due runs of a schedule could not be handled", "tenant", s.Tenant, "schedule", s.Name, "error", err)
 			sooner(now.Add(10 * time.Second))
 		}
 	}
@@ -231,7 +232,7 @@ func (c *Controller) fireOne(ctx context.Context, s profile.Schedule, start []in
 	return err
 }
 
-// replace stops the oldest runs of a schedule, so many that another one may begin.
+// replace stops as many of a schedule's oldest runs as it takes for another one to begin.
 func (c *Controller) replace(ctx context.Context, s profile.Schedule, running []*profile.Run) error {
 	for _, r := range running[:len(running)-s.MaxRuns+1] {
 		if r.Halt != nil {

@@ -144,7 +144,7 @@ func cutHost(host string) (cluster, node string, ok bool) {
 func NodeOf(v *state.View, tenant, host string) (*model.Cluster, *model.Node, error) {
 	cluster, node, ok := cutHost(host)
 	if !ok {
-		return nil, nil, problem.New(problem.NotFound, "%q is no node", host)
+		return nil, nil, problem.New(problem.NotFound, "%q is not a node", host)
 	}
 	cl, ok := v.Cluster(tenant, cluster)
 	if !ok {

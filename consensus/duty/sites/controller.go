@@ -58,8 +58,8 @@ type Runtime struct {
 	Send func(*pb.LeaderMessage) bool
 }
 
-// Controller looks after sites. It is made for one term. What it knows beyond the
-// replicated state comes from the runtimes, which send it again to a new leader.
+// Controller manages sites for one term. Its data beyond the replicated state comes from
+// the runtimes, which send it again to a new leader.
 type Controller struct {
 	cfg   Config
 	queue *loop.Queue[key]
@@ -79,7 +79,7 @@ type Controller struct {
 	over     bool
 }
 
-// key names what is reconciled: the field that is set.
+// key names the thing that is reconciled: the field that is set.
 type key struct {
 	site    state.SiteKey
 	session string // a runtime that has to be welcomed
@@ -91,16 +91,16 @@ type key struct {
 // answer.
 var ErrOver = problem.New(problem.NoLeader, "this leader's term is over")
 
-// session is a Runtime and what it was told.
+// session is a Runtime and the orders that were sent to it.
 type session struct {
 	Runtime
 	told map[state.SiteKey]*told
-	// welcomed is set once the runtime was told of all its sites. Until then it is told
-	// of none.
+	// welcomed is set once the runtime has its orders of all sites. Until then it gets
+	// none.
 	welcomed bool
 }
 
-// told is what a runtime was told of a site.
+// told describes the latest orders of a site that were sent to a runtime.
 type told struct {
 	version, epoch, probe uint64
 	call                  uint64
@@ -114,12 +114,20 @@ func New(cfg Config) *Controller {
 	if cfg.Gather == 0 {
 		cfg.Gather = 5 * time.Millisecond
 	}
-	c := &Controller{cfg: cfg, sessions: map[string]*session{}, sites: map[state.SiteKey]*known{}, events: map[state.SiteKey][]*pb.ObjectEvent{},
-		blocked: map[string]bool{}, changed: make(chan struct{})}
-	c.queue = loop.New(loop.Config[key]{Reconcile: c.reconcile, Parallel: parallel, Gather: cfg.Gather, Backoff: retryPause, MaxBackoff: retryPause,
-		Failed: func(k key, err error, pause time.Duration) {
-			cfg.Logger.Warn("a change of a site could not be committed", "site", k.site.Name, "cluster", k.cluster, "error", err, "again_in", pause)
-		}})
+	c := &Controller{
+		cfg:      cfg,
+		sessions: map[string]*session{},
+		sites:    map[state.SiteKey]*known{},
+		events:   map[state.SiteKey][]*pb.ObjectEvent{},
+		blocked:  map[string]bool{},
+		changed:  make(chan struct{}),
+	}
+	c.queue = loop.New(
+		loop.Config[key]{Reconcile: c.reconcile, Parallel: parallel, Gather: cfg.Gather, Backoff: retryPause, MaxBackoff: retryPause,
+			Failed: func(k key, err error, pause time.Duration) {
+				cfg.Logger.Warn("a change of a site could not be committed", "site", k.site.Name, "cluster", k.cluster, "error", err, "again_in", pause)
+			}},
+	)
 	return c
 }
 
@@ -136,7 +144,7 @@ func (c *Controller) Restore(context.Context) error {
 	return nil
 }
 
-// Run looks after sites until ctx ends.
+// Run manages sites until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	stop := c.cfg.Machine.Watch(c.batch)
 	defer stop()
@@ -252,7 +260,7 @@ func (c *Controller) reconcile(ctx context.Context, k key) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// addSites adds all sites that exist, and those that a runtime was told of.
+// addSites adds all sites that exist, and those of which a runtime has orders.
 func (c *Controller) addSites() {
 	for _, r := range c.cfg.Machine.View().Sites("") {
 		c.queue.Add(key{site: state.SiteKey{Tenant: r.Tenant, Name: r.Name}})
@@ -269,8 +277,8 @@ func (c *Controller) addSites() {
 	}
 }
 
-// welcome tells a runtime of all its sites. The empty orders at the end have it drop the
-// objects of all other sites.
+// welcome sends a runtime its orders of all sites. The empty orders at the end make it drop
+// the objects of all other sites.
 func (c *Controller) welcome(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,9 +311,10 @@ func (h *session) send(list []*site.Orders) {
 	}
 }
 
-// reconcileSite tells runtimes of a site, and commits what follows from their reports.
+// reconcileSite sends the orders of a site to runtimes, and commits the changes that follow
+// from their reports.
 func (c *Controller) reconcileSite(ctx context.Context, k state.SiteKey) (time.Time, error) {
-	commands := c.advance(k)
+	commands, events := c.advance(k)
 	if len(commands) == 0 {
 		return time.Time{}, nil
 	}
@@ -313,6 +322,15 @@ func (c *Controller) reconcileSite(ctx context.Context, k state.SiteKey) (time.T
 	if err != nil {
 		return time.Time{}, err
 	}
+	// The events are committed.
+	c.mu.Lock()
+	if left := c.events[k]; len(left) > events {
+		c.events[k] = left[events:]
+		c.queue.Add(key{site: k})
+	} else {
+		delete(c.events, k)
+	}
+	c.mu.Unlock()
 	for _, a := range answers {
 		if a.Err != nil { // the state has changed since
 			c.cfg.Logger.Debug("sites: not committed", "error", a.Err)
@@ -322,9 +340,9 @@ func (c *Controller) reconcileSite(ctx context.Context, k state.SiteKey) (time.T
 	return time.Time{}, nil
 }
 
-// advance tells runtimes of a site, and returns the commands that have to be committed
-// for it.
-func (c *Controller) advance(k state.SiteKey) (out []*pb.Command) {
+// advance sends the orders of a site to runtimes, and returns the commands that have to be
+// committed for it, with the number of the events that they hold.
+func (c *Controller) advance(k state.SiteKey) (out []*pb.Command, events int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.news()
@@ -332,17 +350,18 @@ func (c *Controller) advance(k state.SiteKey) (out []*pb.Command) {
 	r, ok := v.Site(k.Tenant, k.Name)
 	if !ok {
 		c.gone(k)
-		return nil
+		return nil, 0
 	}
 	if id, ok := strings.CutPrefix(k.Name, clusterPrefix); ok && r.Next == 0 && c.blocked[id] {
 		delete(c.blocked, id)
 		c.queue.Add(key{cluster: id})
 	}
-	// Events first: what follows from them may be the end of the site.
-	if events := c.events[k]; len(events) > 0 {
-		delete(c.events, k)
-		for _, some := range portions(events) {
-			out = append(out, command(k, &pb.ChangeSite{Site: k.Name, Change: &pb.ChangeSite_Events{Events: &pb.ObjectEvents{Events: some}}}))
+	// Events first: what follows from them may be the end of the site. They wait here until they are
+	// committed. An event is committed twice if a commit seems to fail and happens later.
+	if some := portion(c.events[k]); len(some) > 0 {
+		out = append(out, command(k, &pb.ChangeSite{Site: k.Name, Change: &pb.ChangeSite_Events{Events: &pb.ObjectEvents{Events: some}}}))
+		if events = len(some); events < len(c.events[k]) {
+			return out, events
 		}
 	}
 	s := c.known(k, r)
@@ -357,7 +376,7 @@ func (c *Controller) advance(k state.SiteKey) (out []*pb.Command) {
 		list, err := c.orders(v, k, r, s, h, hosts[h.Agent])
 		if err != nil {
 			c.cfg.Logger.Error("orders for a site cannot be made", "site", k.Name, "agent", h.Agent, "error", err)
-			return out
+			return out, events
 		}
 		h.send(list)
 	}
@@ -368,7 +387,7 @@ func (c *Controller) advance(k state.SiteKey) (out []*pb.Command) {
 			assign.Hosts = append(assign.Hosts, m)
 		}
 		// The commit adds the site again.
-		return append(out, command(k, &pb.ChangeSite{Site: k.Name, Change: &pb.ChangeSite_Assign{Assign: assign}}))
+		return append(out, command(k, &pb.ChangeSite{Site: k.Name, Change: &pb.ChangeSite_Assign{Assign: assign}})), events
 	}
 	if groups := r.Ready(func(id object.ID) bool { return s.away(r, id) }); r.Next != 0 && len(groups) > 0 {
 		sw := &pb.SwitchGroups{Generation: r.Next}
@@ -377,7 +396,7 @@ func (c *Controller) advance(k state.SiteKey) (out []*pb.Command) {
 		}
 		out = append(out, command(k, &pb.ChangeSite{Site: k.Name, Change: &pb.ChangeSite_Switch{Switch: sw}}))
 	}
-	return out
+	return out, events
 }
 
 // number returns the next number of a probe or a call. The caller holds c.mu.
@@ -386,21 +405,19 @@ func (c *Controller) number() uint64 {
 	return c.numbers
 }
 
-// portion is how many bytes of events go into one command, as the size of a log entry is
+// portionSize is how many bytes of events go into one command, as the size of a log entry is
 // bounded.
-const portion = 256 << 10
+const portionSize = 256 << 10
 
-// portions splits events into lists that fit into a command each.
-func portions(events []*pb.ObjectEvent) (out [][]*pb.ObjectEvent) {
-	begin, size := 0, 0
+// portion returns the first events, as many as fit into a command, and at least one of them.
+func portion(events []*pb.ObjectEvent) []*pb.ObjectEvent {
+	size := 0
 	for i, e := range events {
-		n := proto.Size(e)
-		if i > begin && size+n > portion {
-			out, begin, size = append(out, events[begin:i]), i, 0
+		if size += proto.Size(e); i > 0 && size > portionSize {
+			return events[:i:i]
 		}
-		size += n
 	}
-	return append(out, events[begin:])
+	return events[:len(events):len(events)]
 }
 
 // command returns the command that changes a site.

@@ -42,7 +42,9 @@ func controller(t *testing.T) {
 		log.Lock()
 		defer log.Unlock()
 		index++
-		b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: int64(index), Commands: cs})
+		b, err := proto.Marshal(
+			&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: int64(index), Commands: cs},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +62,14 @@ func controller(t *testing.T) {
 			t.Fatal(a, err)
 		}
 	}
-	c := New(Config{Machine: m, Propose: propose, Logger: slog.New(slog.DiscardHandler), Node: func(*state.View, string, string) (json.RawMessage, string, bool) { return nil, "", false }})
+	c := New(
+		Config{
+			Machine: m,
+			Propose: propose,
+			Logger:  slog.New(slog.DiscardHandler),
+			Node:    func(*state.View, string, string) (json.RawMessage, string, bool) { return nil, "", false },
+		},
+	)
 	var told []*site.Orders
 	c.Join("s1", Runtime{Agent: "one", Name: "x", Process: "p", Send: func(msg *pb.LeaderMessage) bool {
 		var list []*site.Orders
@@ -88,7 +97,16 @@ func controller(t *testing.T) {
 		return nil
 	}
 	who := model.Caller{Tenant: "t", Actor: "alice"}
-	a, b := site.Object{Name: "a", Host: "agent:x", Type: "script"}, site.Object{Name: "b", Host: "agent:x", Type: "script", Requires: []site.Requirement{{To: "up", Object: "a"}}}
+	a, b := site.Object{
+		Name: "a",
+		Host: "agent:x",
+		Type: "script",
+	}, site.Object{
+		Name:     "b",
+		Host:     "agent:x",
+		Type:     "script",
+		Requires: []site.Requirement{{To: "up", Object: "a"}},
+	}
 	doc := &site.Document{Name: "s", Objects: []site.Object{a, b}}
 	p, err := c.Preview("t", doc)
 	if err != nil || len(p.Added) != 2 || len(p.Rounds) != 2 {
@@ -158,7 +176,10 @@ func controller(t *testing.T) {
 	}
 	rounds()
 	report(3, &pb.ObjectReport{Id: 0, Removing: true})
-	c.Hear("s1", []*pb.RuntimeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: []*pb.ObjectReport{{Id: 1, Inc: 2, Removing: true, AtRest: true}}}})
+	c.Hear(
+		"s1",
+		[]*pb.RuntimeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: []*pb.ObjectReport{{Id: 1, Inc: 2, Removing: true, AtRest: true}}}},
+	)
 	rounds()
 	if o := last(); !o.Gone {
 		t.Errorf("%+v", o)
@@ -174,9 +195,11 @@ func TestPortions(t *testing.T) {
 	for i := range 20_000 {
 		events = append(events, &pb.ObjectEvent{Object: fmt.Sprint("object", i), Status: "moved", Message: "start: down → up"})
 	}
-	events = append(events, &pb.ObjectEvent{Object: "talker", Message: strings.Repeat("x", 2*portion)}, events[0])
+	events = append(events, &pb.ObjectEvent{Object: "talker", Message: strings.Repeat("x", 2*portionSize)}, events[0])
 	n := 0
-	for _, p := range portions(events) {
+	for rest := events; len(rest) > 0; {
+		p := portion(rest)
+		rest = rest[len(p):]
 		size := 0
 		for _, e := range p {
 			if e != events[n] {
@@ -185,7 +208,7 @@ func TestPortions(t *testing.T) {
 			n++
 			size += proto.Size(e)
 		}
-		if size > portion && len(p) > 1 || len(p) == 0 {
+		if size > portionSize && len(p) > 1 || len(p) == 0 {
 			t.Errorf("a portion of %d events and %d bytes", len(p), size)
 		}
 	}

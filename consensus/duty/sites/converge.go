@@ -8,8 +8,8 @@ import (
 
 // convergence finds out whether a site has converged. Reports of different runtimes are
 // not of the same moment: each may be true when it is sent while no moment exists at which
-// all objects are settled, as one object drives another. Therefore, once all reports say
-// settled, the leader calls all runtimes twice. Each runtime answers whether its objects
+// all objects are settled, as one object drives another. Therefore, once all objects are
+// reported as settled, the leader calls all runtimes twice. Each runtime answers whether its objects
 // are settled, and how often they stopped being so. A runtime that gives the same answer
 // twice was settled all the time between, and so at the moment between the last answer to
 // the first call and the second call. If all runtimes do, all objects were settled then.
@@ -30,7 +30,8 @@ type convergence struct {
 // fits reports whether an object is settled in its present life, in the generation that
 // is in force.
 func fits(r *site.Record, id object.ID, o *pb.ObjectReport) bool {
-	return o != nil && int(id) < len(r.Lives) && r.Lives[id].Host >= 0 && r.Lives[id].Inc == o.Inc && o.AtRest && !o.Removing && o.Generation == r.Generation
+	return o != nil && int(id) < len(r.Lives) && r.Lives[id].Host >= 0 && r.Lives[id].Inc == o.Inc && o.AtRest && !o.Removing &&
+		o.Generation == r.Generation
 }
 
 // recount replaces the report of an object in the count.

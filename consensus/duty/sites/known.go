@@ -13,7 +13,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// known is what the controller knows of a site beyond the replicated state.
+// known holds the controller's data of a site beyond the replicated state.
 type known struct {
 	epoch       uint64
 	generations map[uint64]*generation
@@ -30,12 +30,17 @@ type generation struct {
 	site *object.Site
 }
 
-// known returns what is known of a site. A site that was deleted and created again is
+// known returns the controller's data of a site. A site that was deleted and created again is
 // another one. The caller holds c.mu.
 func (c *Controller) known(key state.SiteKey, r *site.Record) *known {
 	s := c.sites[key]
 	if s == nil || s.epoch != r.Epoch {
-		s = &known{epoch: r.Epoch, generations: map[uint64]*generation{}, reports: map[object.ID]*pb.ObjectReport{}, probed: map[object.ID]*pb.Probed{}}
+		s = &known{
+			epoch:       r.Epoch,
+			generations: map[uint64]*generation{},
+			reports:     map[object.ID]*pb.ObjectReport{},
+			probed:      map[object.ID]*pb.Probed{},
+		}
 		c.sites[key] = s
 	}
 	return s

@@ -28,8 +28,8 @@ func hostsByAgent(r *site.Record) map[string]map[string]bool {
 	return out
 }
 
-// orders returns the orders of a site that a runtime with these hosts has not been told
-// yet: none, or one. The caller holds c.mu and sends them.
+// orders returns the orders of a site that were not sent yet to a runtime with these hosts:
+// none, or one. The caller holds c.mu and sends them.
 func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *known, h *session,
 	hosts map[string]bool) ([]*site.Orders, error) {
 	t := h.told[k]
@@ -100,8 +100,8 @@ func current(r *site.Record, h *session, hosts map[string]bool) bool {
 	return true
 }
 
-// gone forgets a site that does not exist any more, and tells the runtimes. The caller
-// holds c.mu.
+// gone drops a site that does not exist any more, and sends runtimes the order to drop it.
+// The caller holds c.mu.
 func (c *Controller) gone(k state.SiteKey) {
 	delete(c.sites, k)
 	delete(c.events, k)

@@ -14,7 +14,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// snapshot is a copy of what is known of a site, to be read without the lock.
+// snapshot is a copy of the controller's data of a site, to be read without the lock.
 type snapshot struct {
 	now, next *object.Site // next, or now, may be nil
 	reports   map[object.ID]*pb.ObjectReport
@@ -35,7 +35,13 @@ func (c *Controller) read(tenant, name string) (*state.View, *snapshot, *site.Re
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.known(state.SiteKey{Tenant: tenant, Name: name}, r)
-	out := &snapshot{reports: map[object.ID]*pb.ObjectReport{}, probed: map[object.ID]*pb.Probed{}, alive: map[string]bool{}, names: map[string]string{}, turned: r.Turned()}
+	out := &snapshot{
+		reports: map[object.ID]*pb.ObjectReport{},
+		probed:  map[object.ID]*pb.Probed{},
+		alive:   map[string]bool{},
+		names:   map[string]string{},
+		turned:  r.Turned(),
+	}
 	for _, n := range []struct {
 		number uint64
 		into   **object.Site
@@ -134,9 +140,23 @@ func (s *snapshot) status(r *site.Record, id object.ID) (object.Status, bool) {
 		}
 		return out
 	}
-	return object.Status{ID: id, Def: d, State: object.State(o.State), Target: object.State(o.Target), Phase: object.Phase(o.Phase), To: object.State(o.To),
-		Incarnation: o.Inc, Failures: int(o.Failures), Drifts: int(o.Drifts), Stuck: o.Stuck, Oscillating: o.Oscillating, Removing: o.Removing, Until: o.Until,
-		Waits: waits(o.Waits), Asked: waits(o.Asked)}, true
+	return object.Status{
+		ID:          id,
+		Def:         d,
+		State:       object.State(o.State),
+		Target:      object.State(o.Target),
+		Phase:       object.Phase(o.Phase),
+		To:          object.State(o.To),
+		Incarnation: o.Inc,
+		Failures:    int(o.Failures),
+		Drifts:      int(o.Drifts),
+		Stuck:       o.Stuck,
+		Oscillating: o.Oscillating,
+		Removing:    o.Removing,
+		Until:       o.Until,
+		Waits:       waits(o.Waits),
+		Asked:       waits(o.Asked),
+	}, true
 }
 
 // Status returns the status of a site's objects as their runtimes report it. If after is
@@ -165,7 +185,11 @@ func (c *Controller) Status(ctx context.Context, tenant, name string, after uint
 	if err != nil {
 		return site.SiteStatus{}, err
 	}
-	out := site.SiteStatus{Overview: site.Overview{Name: name, Generation: r.Generation, Next: r.Next, Hosts: len(r.Hosts)}, Revision: revision, Items: []site.ObjectStatus{}}
+	out := site.SiteStatus{
+		Overview: site.Overview{Name: name, Generation: r.Generation, Next: r.Next, Hosts: len(r.Hosts)},
+		Revision: revision,
+		Items:    []site.ObjectStatus{},
+	}
 	for _, sw := range r.Switches {
 		if !sw.Done {
 			out.Switching = append(out.Switching, sw.Hosts...)
@@ -177,8 +201,17 @@ func (c *Controller) Status(ctx context.Context, tenant, name string, after uint
 		if l.Host < 0 || d == nil {
 			continue
 		}
-		it := site.ObjectStatus{Name: d.Name, Host: d.Host, Type: d.Type.Name, Preferred: d.Type.States[d.Preferred], State: d.Type.States[object.Unknown],
-			Target: d.Type.States[d.Preferred], Phase: "unheard", Agent: s.names[r.Hosts[l.Host].Agent], Incarnation: l.Inc}
+		it := site.ObjectStatus{
+			Name:        d.Name,
+			Host:        d.Host,
+			Type:        d.Type.Name,
+			Preferred:   d.Type.States[d.Preferred],
+			State:       d.Type.States[object.Unknown],
+			Target:      d.Type.States[d.Preferred],
+			Phase:       "unheard",
+			Agent:       s.names[r.Hosts[l.Host].Agent],
+			Incarnation: l.Inc,
+		}
 		if st, ok := s.status(r, object.ID(i)); ok {
 			o := s.reports[object.ID(i)]
 			it.State, it.Target, it.Phase = d.Type.States[st.State], d.Type.States[st.Target], st.Phase.String()
@@ -242,7 +275,9 @@ func (c *Controller) Explain(tenant, name, objectName string) ([]site.Reason, er
 		return nil, noObject(name, objectName)
 	}
 	out := []site.Reason{}
-	for _, l := range object.Explain(def.ID, func(id object.ID) *object.Def { return s.def(r, id) }, func(id object.ID) (object.Status, bool) { return s.status(r, id) }) {
+	defOf := func(id object.ID) *object.Def { return s.def(r, id) }
+	statusOf := func(id object.ID) (object.Status, bool) { return s.status(r, id) }
+	for _, l := range object.Explain(def.ID, defOf, statusOf) {
 		out = append(out, site.Reason{Object: l.Name, Text: l.Text})
 	}
 	return out, nil

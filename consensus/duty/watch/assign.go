@@ -3,6 +3,7 @@ package watch
 import (
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coopr/coopr/consensus/state"
@@ -10,8 +11,12 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// machineEvery is how often a machine is probed if no service on it is watched.
-const machineEvery = 5 * time.Minute
+// machineEvery is how often a machine is probed if no service on it is watched. doubtEvery is how
+// often it is probed if an operation failed there, so that it may be gone.
+const (
+	machineEvery = 5 * time.Minute
+	doubtEvery   = 30 * time.Second
+)
 
 // orders are the watches that workers have to begin or drop.
 type orders map[*worker]*order
@@ -40,8 +45,7 @@ func (w *Controller) carryOut(out orders) {
 	}
 }
 
-// refresh updates the watches of a cluster; cl is nil if the cluster does not exist any
-// more.
+// refresh updates the watches of a cluster. cl is nil if the cluster no longer exists.
 func (w *Controller) refresh(v *state.View, id string, cl *model.Cluster, out orders) {
 	had, has := w.clusters[id], map[string]*want{}
 	if cl != nil {
@@ -79,8 +83,8 @@ func same(a, b *want) bool {
 		b.owner != nil
 }
 
-// assign assigns a watch to the best worker. If changed, the owner is told of the watch
-// even if it stays the same.
+// assign assigns a watch to the best worker. If changed is true, the owner receives the watch
+// even if the owner stays the same.
 func (w *Controller) assign(v *state.View, t *want, out orders, changed bool) {
 	to := w.best(t)
 	if to == t.owner && !changed {
@@ -106,8 +110,9 @@ func (w *Controller) known(v *state.View, t *want) {
 	}
 }
 
-// best returns the worker for a watch: the one with the highest hash of those that have
-// the plugin. Workers that can also ask the provider are preferred.
+// best returns the worker for a watch, or nil if no worker can run it: a worker needs the watch's
+// plugin, and a watch may be tied to one machine. best prefers workers that also have the provider's
+// plugin. Among equals, the highest hash wins.
 func (w *Controller) best(t *want) *worker {
 	var best *worker
 	var top uint64
@@ -140,7 +145,7 @@ func rank(agent, node string) uint64 {
 	return x ^ x>>33
 }
 
-// rebalance assigns every watch anew. A worker that has just come, if named, is told of
+// rebalance assigns every watch anew. The worker that has just come, if there is one, is sent
 // all its watches and drops all others.
 func (w *Controller) rebalance(came string) {
 	v := w.cfg.Machine.View()
@@ -168,13 +173,12 @@ func (w *Controller) rebalance(came string) {
 	}
 }
 
-// wants returns what has to be watched of a cluster: started services with a check
-// action, on machines that no operation works on.
+// wants returns the watches that a cluster needs: one for each started service with a check
+// action, on machines that no operation works on, and one for each machine on which an operation
+// failed.
 func (w *Controller) wants(v *state.View, cl *model.Cluster) map[string]*want {
 	out := map[string]*want{}
-	switch cl.Status {
-	case model.ClusterActive, model.ClusterInconsistent, model.ClusterPending:
-	default:
+	if cl.Status == model.ClusterTerminated {
 		return out
 	}
 	nodes := v.LiveNodes(cl)
@@ -187,14 +191,21 @@ func (w *Controller) wants(v *state.View, cl *model.Cluster) map[string]*want {
 	varies := cl.Varies()
 	policy := cl.Template.RecoveryPolicy()
 	machines := !policy.Off && policy.Replace != model.ReplaceNever
-	if len(nodes) == 0 || len(probes) == 0 && !machines && !varies {
+	doubts := slices.ContainsFunc(nodes, inDoubt)
+	if len(nodes) == 0 || len(probes) == 0 && !machines && !varies && !doubts {
 		return out
 	}
 	version := w.cfg.Tasks.Version(v, cl, nodes)
 	busy := v.Busy(cl.Tenant, cl.ID)
 	health := v.ClusterHealth(cl.Tenant, cl.ID)
 	for _, n := range nodes {
-		if !n.Created || !n.Confirmed || n.Broken || n.Leaves || busy[n.ID] != "" {
+		if !n.Created || !n.Confirmed || n.Broken || busy[n.ID] != "" {
+			continue
+		}
+		if n.Leaves {
+			if inDoubt(n) {
+				w.want(out, cl, n, "", model.Probe{Interval: model.Millis(doubtEvery.Milliseconds())}, version)
+			}
 			continue
 		}
 		h := health[n.ID]
@@ -211,11 +222,26 @@ func (w *Controller) wants(v *state.View, cl *model.Cluster) map[string]*want {
 			some = true
 			w.want(out, cl, n, s, p, version^marked(n.Marks[s]))
 		}
-		if !some && machines && runs(n) {
+		switch {
+		case some:
+		case inDoubt(n):
+			w.want(out, cl, n, "", model.Probe{Interval: model.Millis(doubtEvery.Milliseconds())}, version)
+		case machines && runs(n):
 			w.want(out, cl, n, "", model.Probe{Interval: model.Millis(machineEvery.Milliseconds())}, version)
 		}
 	}
 	return out
+}
+
+// inDoubt reports whether an operation failed on a node: an action there was tried, and no success
+// was reported.
+func inDoubt(n *model.Node) bool {
+	for _, s := range n.Services {
+		if strings.HasSuffix(n.States[s], "?") || n.Marks[s].Config == model.HalfConfigured {
+			return true
+		}
+	}
+	return false
 }
 
 // marked returns a number that changes with the version that a service has. It changes

@@ -13,7 +13,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Tasks makes what workers need to look at a node.
+// Tasks makes the tasks with which workers observe a node.
 type Tasks interface {
 	// Check returns the task that checks a service on a node ("" for none), and the task
 	// that asks the node's provider about its machine. Either may be nil.
@@ -57,7 +57,7 @@ type Controller struct {
 	ctx      context.Context
 	workers  map[string]*worker          // by agent
 	clusters map[string]map[string]*want // by cluster and key
-	out      orders                      // what workers have to be told
+	out      orders                      // messages to workers that were not sent yet
 	rested   time.Time                   // before then, no further cluster is looked at: see share
 	work     sync.WaitGroup              // proposals that are under way
 }
@@ -108,8 +108,9 @@ func New(cfg Config) *Controller {
 // Name returns the name of the duty.
 func (w *Controller) Name() string { return "watcher" }
 
-// Restore expects the agents that have sessions. They go on with what an earlier leader
-// told them, and keep it until they are back, or silent for too long.
+// Restore adds the workers of all agents that had sessions with an earlier leader. These
+// workers continue their watches, so nobody else takes these over until the workers have
+// joined again or the TTL has passed.
 func (w *Controller) Restore(context.Context) error {
 	v := w.cfg.Machine.View()
 	for _, a := range v.Agents() {
@@ -181,8 +182,8 @@ func (w *Controller) reconcile(_ context.Context, k key) (time.Time, error) {
 // they change: to a twentieth of a processor.
 const share = 20
 
-// add has a cluster refreshed once changes were gathered, and the last refreshes are paid
-// for.
+// add schedules the refresh of a cluster. The refresh waits until Config.Gather has passed,
+// and until w.rested, which share determines.
 func (w *Controller) add(cluster string) {
 	at := time.Now().Add(w.cfg.Gather)
 	if at.Before(w.rested) {
@@ -213,8 +214,8 @@ func (w *Controller) changed(b state.Batch) {
 	}
 }
 
-// expire gives the watches of workers that are gone for good to others. It returns when
-// the next worker will be.
+// expire removes the workers whose TTL has passed and gives their watches to others. It
+// returns the time at which the next worker expires, or the zero time.
 func (w *Controller) expire(now time.Time) (next time.Time) {
 	lost := false
 	for agent, x := range w.workers {
@@ -337,15 +338,16 @@ func (w *Controller) Health(session string, list []*pb.Health) {
 			return
 		}
 		w.work.Go(func() {
-			if _, err := w.cfg.Propose(w.ctx, &pb.Command{Actor: model.Self, Change: &pb.Command_ReportHealth{ReportHealth: r}}); err != nil {
+			answers, err := w.cfg.Propose(w.ctx, &pb.Command{Actor: model.Self, Change: &pb.Command_ReportHealth{ReportHealth: r}})
+			if err != nil || answers[0].Err != nil {
 				w.post(func() { w.remind(x, said) }) // the worker assumes that the leader has them
 			}
 		})
 	})
 }
 
-// remind sends a worker the verdicts that the state has, so that it repeats those that
-// differ.
+// remind sends a worker the verdicts that the state holds for some of its watches. The
+// worker then reports again where its own verdict differs.
 func (w *Controller) remind(x *worker, list []*want) {
 	v := w.cfg.Machine.View()
 	var out []*pb.Watch

@@ -2,10 +2,11 @@ package watch
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noTasks makes checks that say only what they are of.
+// noTasks makes checks that have only the names of their node and service.
 type noTasks struct{}
 
 func (noTasks) Check(_ *state.View, _ *model.Cluster, n *model.Node, service string) (check, machine *pb.Task, err error) {
@@ -36,15 +37,7 @@ func (noTasks) Needs(*model.Cluster, *model.Node, string) (automator, provider, 
 
 func (noTasks) Version(*state.View, *model.Cluster, []*model.Node) uint64 { return 1 }
 
-func js(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
-
-// running gives a machine with a cluster of so many nodes on which a service runs.
+// running returns a machine with a cluster of that many nodes on which a service runs.
 func running(t testing.TB, nodes int) (*state.Machine, func(*pb.Command) state.Answer) {
 	m, err := state.New(state.Config{})
 	if err != nil {
@@ -67,7 +60,12 @@ func running(t testing.TB, nodes int) (*state.Machine, func(*pb.Command) state.A
 	}
 	s := &pb.StartOperation{Graph: g.Encode(), Operation: logtest.Operation(
 		model.Operation{ID: "1-001", Tenant: "t", Cluster: "1", Type: model.OpCreate}), Cluster: logtest.Cluster(model.Cluster{
-		ID: "1", Tenant: "t", Name: "c", Definitions: map[string]model.Service{"s": {Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"check": {Type: "x"}}}}},
+		ID:     "1",
+		Tenant: "t",
+		Name:   "c",
+		Definitions: map[string]model.Service{
+			"s": {Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"check": {Type: "x"}}}},
+		},
 	})}
 	for i := range nodes {
 		s.Nodes = append(s.Nodes, logtest.Node(model.Node{
@@ -81,7 +79,7 @@ func running(t testing.TB, nodes int) (*state.Machine, func(*pb.Command) state.A
 	return m, do
 }
 
-// agent is a worker that notes what it watches.
+// agent is a worker that records its watches.
 type agent struct {
 	mu      sync.Mutex
 	watches map[string]uint64
@@ -102,6 +100,18 @@ func (a *agent) send(m *pb.LeaderMessage) bool {
 		a.watches[w.Key] = w.NodeVersion
 	}
 	return true
+}
+
+func (a *agent) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sent
+}
+
+func (a *agent) versionOf(key string) uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.watches[key]
 }
 
 func (a *agent) has() map[string]bool {
@@ -129,9 +139,9 @@ func term(m *state.Machine, do func(*pb.Command) state.Answer) (w *Controller, e
 
 var offer = map[string]bool{"automator/x": true, "provider/x": true}
 
-// Every node has one watcher; who comes takes its share and no more moves; what a
-// worker that left had goes to others once it has surely stopped; a new leader says
-// the same.
+// Every node has one watcher. A new worker gets its share, and no other watches move. The watches
+// of a worker that left go to others once it has certainly stopped. A new leader assigns them in
+// the same way.
 func TestEveryNodeHasOneWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, do := running(t, 300)
@@ -212,6 +222,46 @@ func TestEveryNodeHasOneWatcher(t *testing.T) {
 			t.Errorf("%d watches sent because of a verdict", agents["a"].sent-sent)
 		}
 	})
+}
+
+// A verdict that the log did not take is asked for again: the worker is sent what the state has.
+func TestVerdictThatWasNotTaken(t *testing.T) {
+	for name, refuse := range map[string]func() ([]state.Answer, error){
+		"failed":  func() ([]state.Answer, error) { return nil, errors.New("no quorum") },
+		"refused": func() ([]state.Answer, error) { return []state.Answer{{Err: errors.New("not this one")}}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, do := running(t, 1)
+				var asked atomic.Int64
+				w := New(Config{Machine: m, Tasks: noTasks{}, Logger: slog.New(slog.DiscardHandler),
+					Propose: func(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+						if asked.Add(1) == 1 {
+							return refuse()
+						}
+						return []state.Answer{do(cs[0])}, nil
+					}})
+				ctx, cancel := context.WithCancel(t.Context())
+				var done sync.WaitGroup
+				done.Go(func() { _ = w.Run(ctx) })
+				defer func() { cancel(); done.Wait() }()
+				a := &agent{}
+				w.Join("s", Worker{Agent: "a", Plugins: offer, Send: a.send})
+				time.Sleep(time.Second)
+				sent := a.count()
+				w.Health("s", []*pb.Health{{Key: "1-1000/s", NodeVersion: a.versionOf("1-1000/s"), Healthy: true}})
+				time.Sleep(time.Second)
+				if n := a.count() - sent; n != 1 {
+					t.Fatalf("the worker was sent %d watches after its verdict was not taken", n)
+				}
+				w.Health("s", []*pb.Health{{Key: "1-1000/s", NodeVersion: a.versionOf("1-1000/s"), Healthy: true}})
+				time.Sleep(time.Second)
+				if h := m.View().Health("t", "1-1000"); h.Status() != "healthy" {
+					t.Errorf("%+v", h)
+				}
+			})
+		})
+	}
 }
 
 // BenchmarkRefresh is what a change of a cluster of 10,000 nodes costs the leader.

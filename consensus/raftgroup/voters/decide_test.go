@@ -145,17 +145,17 @@ func (w *world) apply(c Change) error {
 		a.member, a.voter = true, false
 	case Promote:
 		if !a.member || a.voter {
-			return fmt.Errorf("%+v: is no member without a vote", c)
+			return fmt.Errorf("%+v: is not a member without a vote", c)
 		}
 		a.voter = true
 	case Demote:
 		if !a.voter || a.leader {
-			return fmt.Errorf("%+v: is no voter, or leads", c)
+			return fmt.Errorf("%+v: is not a voter, or leads", c)
 		}
 		a.voter = false
 	case Remove:
 		if !a.member || a.leader {
-			return fmt.Errorf("%+v: is no member, or leads", c)
+			return fmt.Errorf("%+v: is not a member, or leads", c)
 		}
 		if !a.voter && a.mute {
 			a.Shunned = true // as the Controller does

@@ -32,6 +32,10 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		rec.Row = &pb.SnapshotRecord_Definition{Definition: &pb.DefinitionRow{
 			Tenant: r.Tenant, Kind: string(r.Kind), Name: r.Name, Version: int64(r.Version), Body: r.Body, Index: r.Index,
 		}}
+	case *RetiredRow:
+		rec.Row = &pb.SnapshotRecord_Definition{Definition: &pb.DefinitionRow{
+			Tenant: r.Tenant, Kind: r.Kind, Name: r.Name, Version: int64(r.Version), Deleted: true,
+		}}
 	case *PluginRow:
 		x := &pb.SnapshotRecord_PluginType{}
 		x.PluginType, err = logformat.EncodePluginType(&r.Type)
@@ -59,13 +63,15 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		x.Plan, err = encodePlan(r)
 		rec.Row = x
 	case *RequestRow:
-		rec.Row = &pb.SnapshotRecord_Request{Request: &pb.RequestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time}}
+		x := &pb.RequestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time}
+		x.Effect, err = encodeEffect(r.Effect)
+		rec.Row = &pb.SnapshotRecord_Request{Request: x}
 	case *PartRow:
 		rec.Row = &pb.SnapshotRecord_Part{Part: &pb.PartRow{Id: r.ID, Number: r.Number, Data: r.Data}}
 	case *ValueRow:
 		rec.Row = &pb.SnapshotRecord_Value{Value: &pb.ValueRow{Node: r.Node, Key: r.Key, Value: r.Value}}
 	case *MetaRow:
-		rec.Row = &pb.SnapshotRecord_Meta{Meta: &pb.MetaRow{FeatureLevel: r.FeatureLevel, Mesh: r.Mesh}}
+		rec.Row = &pb.SnapshotRecord_Meta{Meta: &pb.MetaRow{FeatureLevel: r.FeatureLevel, Mesh: r.Mesh, LastCluster: int64(r.LastCluster)}}
 	case *model.Snapshot:
 		x := &pb.SnapshotRecord_History{}
 		x.History, err = history.encode(r)
@@ -149,6 +155,9 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		return Tokens, &TokenRow{Hash: x.Token.Hash, Token: *t}, nil
 	case *pb.SnapshotRecord_Definition:
 		d := x.Definition
+		if d.Deleted {
+			return Retired, &RetiredRow{Tenant: d.Tenant, Kind: d.Kind, Name: d.Name, Version: int(d.Version)}, nil
+		}
 		return Definitions, &DefinitionRow{Tenant: d.Tenant, StoredDefinition: model.StoredDefinition{
 			Kind: model.Kind(d.Kind), Name: d.Name, Version: int(d.Version), Body: d.Body, Index: d.Index,
 		}}, nil
@@ -177,13 +186,18 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		row, err = decodePlan(x.Plan)
 	case *pb.SnapshotRecord_Request:
 		r := x.Request
-		return Requests, &RequestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time}, nil
+		e, err := decodeEffect(r.Effect)
+		if err != nil {
+			return "", nil, err
+		}
+		return Requests, &RequestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time, Effect: e}, nil
 	case *pb.SnapshotRecord_Part:
 		return Parts, &PartRow{ID: x.Part.Id, Number: x.Part.Number, Data: x.Part.Data}, nil
 	case *pb.SnapshotRecord_Value:
 		return Values, &ValueRow{Node: x.Value.Node, Key: x.Value.Key, Value: x.Value.Value}, nil
 	case *pb.SnapshotRecord_Meta:
-		return Meta, &MetaRow{ID: TheMeta, FeatureLevel: x.Meta.FeatureLevel, Mesh: x.Meta.Mesh}, nil
+		m := x.Meta
+		return Meta, &MetaRow{ID: TheMeta, FeatureLevel: m.FeatureLevel, Mesh: m.Mesh, LastCluster: int(m.LastCluster)}, nil
 	case *pb.SnapshotRecord_History:
 		table = History
 		row, err = history.snapshot(x.History)
@@ -247,7 +261,7 @@ func decodeRunRow(rec *pb.SnapshotRecord) (table string, row any, err error) {
 		}
 		return Usages, &UsageRow{Tenant: x.Usage.Tenant, Kind: logformat.SettingKinds.Word(x.Usage.Kind), Name: x.Usage.Name, Usage: *u}, nil
 	default:
-		return "", nil, errors.New("a record is of no table that this build knows")
+		return "", nil, errors.New("a record belongs to a table that this build does not know")
 	}
 	return table, row, err
 }
@@ -282,9 +296,10 @@ func decodePlan(m *pb.PlanRow) (*PlanRow, error) {
 	return row, err
 }
 
-// historyWriter writes each node once, however many snapshots of its cluster hold it. A restored
-// state may have copies of a node that the original state shares. Equal copies are also written
-// once, so that equal states make equal snapshots.
+// historyWriter writes snapshots of clusters. Snapshots share the records of nodes that did not
+// change between them, so each record (model.Node) is written once, and the snapshots' rows refer
+// to it. In a restored state, several equal records may take the place of a shared one. These are
+// written once too, so that equal states give equal bytes.
 type historyWriter struct {
 	written map[*model.Node]uint32
 	bodies  map[[sha256.Size]byte]uint32
@@ -373,3 +388,14 @@ func PlanTree(g *plan.Graph, m *record.PlanTree) (*tree.Tree, error) {
 	}
 	return t, t.Fits(g)
 }
+
+// RequestKey returns the key of the row that remembers a caller's request id.
+func RequestKey(tenant, actor, request string) string {
+	return tenant + "\x00" + actor + "\x00" + request
+}
+
+// These are the kinds of rows in Usages.
+const (
+	UsedByProfile = "profile"
+	UsedByProgram = "program"
+)

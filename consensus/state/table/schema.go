@@ -9,6 +9,7 @@ import (
 
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/effect"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
@@ -36,6 +37,7 @@ const (
 	History     = "history"
 	Health      = "health"
 	Queue       = "queue"
+	Retired     = "retired"
 )
 
 // TokenRow is an API token.
@@ -49,6 +51,16 @@ type DefinitionRow struct {
 	Tenant string
 	model.StoredDefinition
 }
+
+// RetiredRow has the number of a deleted version of a definition or a program, if it was the latest. The
+// number is not used again.
+type RetiredRow struct {
+	Tenant, Kind, Name string
+	Version            int
+}
+
+// KindProgram is the kind of programs in Retired.
+const KindProgram = "programs"
 
 // PluginRow is a plugin type that an agent offers.
 type PluginRow struct {
@@ -79,6 +91,8 @@ type RequestRow struct {
 	Index   uint64
 	Subject string // the id of the object that the request made
 	Time    int64
+	// Effect is what the request wrote, or nil if that is not kept.
+	Effect *effect.Rows
 }
 
 // PartRow is a piece of a command that is not complete yet.
@@ -110,6 +124,8 @@ type MetaRow struct {
 	FeatureLevel uint32
 	// Mesh is the mesh's own name.
 	Mesh string
+	// LastCluster is the highest number of a cluster whose row was removed.
+	LastCluster int
 }
 
 // key indexes rows by a list of parts. Each part follows its length, so that one key is a prefix of
@@ -209,6 +225,7 @@ func Schema() *memdb.DBSchema {
 			index("id", true, func(t *TokenRow) []string { return []string{t.ID} }),
 			index("hash", true, func(t *TokenRow) []string { return []string{t.Hash} })),
 		table(Definitions, versions),
+		table(Retired, index("id", true, func(r *RetiredRow) []string { return []string{r.Tenant, r.Kind, r.Name} })),
 		table(PluginTypes, index("id", true, func(p *PluginRow) []string { return []string{p.Key} })),
 		table(Agents, index("id", true, func(a *model.Agent) []string { return []string{a.ID} })),
 		table(Sessions, index("id", true, func(s *SessionRow) []string { return []string{s.ID} })),
@@ -223,7 +240,11 @@ func Schema() *memdb.DBSchema {
 			index("cluster", false, func(o *model.Operation) []string { return []string{o.Tenant, o.Cluster} }),
 			index("active", false, active)),
 		table(Plans, index("id", true, func(p *PlanRow) []string { return []string{p.Operation} })),
-		table(Requests, index("id", true, func(r *RequestRow) []string { return []string{r.Key} })),
+		table(Requests,
+			index("id", true, func(r *RequestRow) []string { return []string{r.Key} }),
+			index("time", false, func(r *RequestRow) []string {
+				return []string{string(binary.BigEndian.AppendUint64(nil, uint64(r.Time)))}
+			})),
 		table(Parts, parts),
 		table(Values, index("id", true, func(v *ValueRow) []string { return []string{v.Node, v.Key} })),
 		table(History, numbers),

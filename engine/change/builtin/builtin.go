@@ -18,6 +18,7 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 )
 
 // Script is the content of a script object: shell scripts, each of which may be absent.
@@ -120,7 +121,7 @@ func Decode(o *site.Object, into any) error {
 	if o.Content == nil {
 		return nil
 	}
-	return model.DecodeStrict(b, into)
+	return decode.Strict(b, into)
 }
 
 // Check returns the faults of the contents of a document.
@@ -147,13 +148,13 @@ func Check(d *site.Document) model.Faults {
 		case "ha-resource":
 			r := &Resource{}
 			if err = Decode(o, r); err == nil && r.Tool != "" && r.Tool != "crm" && r.Tool != "pcs" {
-				own.Add("tool", fmt.Sprintf("%q is no tool for Pacemaker: crm or pcs", r.Tool))
+				own.Add("tool", fmt.Sprintf("%q is not a tool for Pacemaker: crm or pcs", r.Tool))
 			}
 		default: // the compiler reports unknown types
 			if _, ok := object.Offered(o.Type); ok {
 				a := &Automated{}
 				if err = Decode(o, a); err == nil && len(a.Start) == 0 {
-					own.Add("start", "must say what the automator is to do: its fields, as an action of a service has them")
+					own.Add("start", "must have the fields of the automator, as in an action of a service")
 				}
 			}
 		}
@@ -179,10 +180,10 @@ func (s *Service) check() (faults model.Faults) {
 	case "", "systemd", "sysvinit":
 	case "process":
 		if len(s.Command) == 0 {
-			faults.Add("command", "is missing: say what the supervised process runs")
+			faults.Add("command", "is missing: give the command of the supervised process")
 		}
 	default:
-		faults.Add("manager", fmt.Sprintf("%q is no manager of services: systemd, sysvinit or process", s.Manager))
+		faults.Add("manager", fmt.Sprintf("%q is not a manager of services: systemd, sysvinit or process", s.Manager))
 	}
 	if s.UnitFile != "" && s.Manager != "systemd" {
 		faults.Add("unit_file", `is written for systemd only: set manager to "systemd"`)
@@ -204,7 +205,7 @@ type Entry struct {
 func (t *FileTree) Entries() ([]Entry, model.Faults) {
 	var faults model.Faults
 	if !path.IsAbs(t.Root) || path.Clean(t.Root) != t.Root || t.Root == "/" {
-		faults.Add("root", fmt.Sprintf("%q is no root for a tree: an absolute path of a folder", t.Root))
+		faults.Add("root", fmt.Sprintf("%q is not a root for a tree: an absolute path of a folder", t.Root))
 	}
 	if t.Edits != "" && t.Edits != "merge" && t.Edits != "restore" {
 		faults.Add("edits", fmt.Sprintf("%q is nothing that can be done about edits: merge or restore", t.Edits))
@@ -223,7 +224,7 @@ func (t *FileTree) Entries() ([]Entry, model.Faults) {
 		f := t.Files[name]
 		at := "files." + name
 		if !below(name) {
-			faults.Add(at, "is no path below the root: write it without a leading slash and without ..")
+			faults.Add(at, "is not a path below the root: write it without a leading slash and without ..")
 			continue
 		}
 		e := Entry{Path: name, Link: f.Link, Directory: f.Directory, Owner: f.Owner, Group: f.Group, Mode: 0o644}
@@ -242,7 +243,7 @@ func (t *FileTree) Entries() ([]Entry, model.Faults) {
 		if f.Mode != "" {
 			m, err := strconv.ParseUint(f.Mode, 8, 12)
 			if err != nil || m > 0o7777 {
-				faults.Add(at+".mode", fmt.Sprintf("%q is no mode: octal digits in quotes, such as \"0640\"", f.Mode))
+				faults.Add(at+".mode", fmt.Sprintf("%q is not a mode: octal digits in quotes, such as \"0640\"", f.Mode))
 			}
 			e.Mode = fs.FileMode(m & 0o777)
 		}
@@ -264,7 +265,7 @@ func (t *FileTree) Entries() ([]Entry, model.Faults) {
 	for _, name := range slices.Sorted(maps.Keys(byPath)) {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			if up, ok := byPath[dir]; ok && !up.Directory {
-				faults.Add("files."+name, dir+" is no directory")
+				faults.Add("files."+name, dir+" is not a directory")
 			}
 		}
 		out = append(out, byPath[name])

@@ -49,7 +49,7 @@ func untar(text string) ([]Entry, error) {
 				return nil, err
 			}
 			if total += len(e.Content); total >= largestTar {
-				return nil, fmt.Errorf("it holds more than %d bytes", largestTar)
+				return nil, fmt.Errorf("it holds %d bytes or more", largestTar)
 			}
 		default:
 			return nil, fmt.Errorf("%s is neither a file, a link nor a directory", h.Name)

@@ -56,7 +56,7 @@ func Site(doc *site.Document, opt Options) (*object.Site, error) {
 		c.types = object.BuiltinTypes()
 	}
 	if !nameRule.MatchString(doc.Name) || strings.Contains(doc.Name, "/") {
-		c.fault("name", "%q is no name for a site: letters, digits, dots, dashes and underscores", doc.Name)
+		c.fault("name", "%q is not a name for a site: letters, digits, dots, dashes and underscores", doc.Name)
 	}
 	if doc.CheckInterval < 0 {
 		c.fault("check_interval", "must not be negative")
@@ -117,18 +117,28 @@ func (c *compiler) object(i int) {
 	o := &c.doc.Objects[i]
 	switch first, twice := c.index[o.Name]; {
 	case !nameRule.MatchString(o.Name):
-		c.fault(at(i, "name"), "%q is no name for an object: letters, digits, dots, dashes and underscores, in parts with slashes between them", o.Name)
+		c.fault(
+			at(i, "name"),
+			"%q is not a name for an object: letters, digits, dots, dashes and underscores, in parts with slashes between them",
+			o.Name,
+		)
 	case twice:
 		c.fault(at(i, "name"), "objects[%d] is called %q too: give each object a name of its own", first, o.Name)
 	default:
 		c.index[o.Name] = i
 	}
 	if !hostRule.MatchString(o.Host) {
-		c.fault(at(i, "host"), `%q is no host: write "agent:NAME" or "node:CLUSTER/NODE"`, o.Host)
+		c.fault(at(i, "host"), `%q is not a host: write "agent:NAME" or "node:CLUSTER/NODE"`, o.Host)
 	}
 	t := c.typeOf(o.Type)
 	if t == nil {
-		c.fault(at(i, "type"), "there is no type %q: the types are %s, and %sNAME of an automator plugin", o.Type, strings.Join(slices.Sorted(maps.Keys(c.types)), ", "), object.OfferedPrefix)
+		c.fault(
+			at(i, "type"),
+			"there is no type %q: the types are %s, and %sNAME of an automator plugin",
+			o.Type,
+			strings.Join(slices.Sorted(maps.Keys(c.types)), ", "),
+			object.OfferedPrefix,
+		)
 		return
 	}
 	d := &object.Def{Name: o.Name, Host: o.Host, Type: t, Preferred: t.Preferred, Content: digest(o)}

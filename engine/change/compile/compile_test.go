@@ -52,11 +52,11 @@ objects:
   - {name: w, host: agent:a, type: script, requires: [{object: w}, {from: up, to: up, object: x}], holds: [{state: left, object: x}, {object: x, in: up}, {object: x, in: down}]}
 `)
 	for _, want := range []string{
-		`name: "a b" is no name`,
+		`name: "a b" is not a name`,
 		`objects[0].preferred: type script has no state "sideways" that may be asked for: it has down, up`,
 		`objects[0].actions.leap: type script has no action "leap"`,
 		`objects[1].name: objects[0] is called "x" too`,
-		`objects[1].host: "here" is no host`,
+		`objects[1].host: "here" is not a host`,
 		`objects[1].requires[0].object: there is no object "nobody"`,
 		`objects[1].requires[2].from: type service has no state "gone"`,
 		`objects[2].type: there is no type "scrpt": the types are filetree, ha-resource, script, service, and automator:NAME of an ` +

@@ -129,7 +129,11 @@ func Livelocks(s *object.Site) model.Faults {
 		}
 	}
 	return w.report(func(names string) string {
-		return fmt.Sprintf("these objects would drive each other out of their preferred states for ever: %s; let one of them prefer another state, or take a dependency away", names)
+		return fmt.Sprintf(
+			"these objects would drive each other out of their preferred states for ever: %s; "+
+				"let one of them prefer another state, or take a dependency away",
+			names,
+		)
 	}, func(cycle []int) bool {
 		return slices.ContainsFunc(cycle, func(i int) bool { return w.nodes[i].what == back })
 	})
@@ -153,14 +157,30 @@ func Contradictions(s *object.Site) model.Faults {
 				c.clash = d.Name
 			}
 			if c.clash != "" {
-				faults.Add("objects", fmt.Sprintf("%s can never %s: what it must hold for that, and what that must hold, needs %s in another state at the same time", d.Name, d.Type.Actions[m.Action], c.clash))
+				faults.Add(
+					"objects",
+					fmt.Sprintf(
+						"%s can never %s: what it must hold for that, and what that must hold, needs %s in another state at the same time",
+						d.Name,
+						d.Type.Actions[m.Action],
+						c.clash,
+					),
+				)
 			}
 		}
 		for st := 1; st < len(d.Type.States); st++ {
 			c := closure{site: s, in: map[object.ID]object.State{d.ID: object.State(st)}}
 			d.Granting(object.State(st), c.need)
 			if c.clash != "" {
-				faults.Add("objects", fmt.Sprintf("%s can never be locked in %s: what it must hold for that, and what that must hold, needs %s in another state at the same time", d.Name, d.Type.States[st], c.clash))
+				faults.Add(
+					"objects",
+					fmt.Sprintf(
+						"%s can never be locked in %s: what it must hold for that, and what that must hold, needs %s in another state at the same time",
+						d.Name,
+						d.Type.States[st],
+						c.clash,
+					),
+				)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ const (
 	rest = 200
 )
 
-// Name is the name of the agent that a runtime is on. The zero Name is no agent.
+// Name is the name of the agent that a runtime is on. The zero Name is not an agent.
 type Name = string
 
 // Config holds the dependencies of a runtime.

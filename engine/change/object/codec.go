@@ -11,9 +11,8 @@ const recordFormat = 1
 
 var errRecord = errors.New("change object: the record is broken")
 
-// Append appends the encoding of everything that an object knows, except for its definition,
-// to b. It is for debugging and for the exhaustive search. An idle object without neighbours
-// takes 14 bytes.
+// Append appends the encoding of the object's whole state, without its definition, to b. It is
+// for debugging and for the exhaustive search. An idle object without neighbours takes 14 bytes.
 func (o *Object) Append(b []byte) []byte {
 	bit := func(v bool, n uint) uint64 {
 		if v {

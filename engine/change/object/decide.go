@@ -135,7 +135,7 @@ func (o *Object) demand(fx *Effects) {
 			s := &o.out[n.Slot]
 			s.need = n.State
 			if o.urgent && k.hold == o.target {
-				s.flags |= press // no hurry for what it only still lends
+				s.flags |= press // only locks on the target state are urgent
 			}
 		}
 	}
@@ -203,7 +203,7 @@ func (o *Object) request(i int, fx *Effects) {
 		Urgent: s.flags&pressing != 0, Held: s.flags&held != 0})
 }
 
-// letGo gives a lock back, or withdraws the request for it.
+// letGo returns a lock to its provider, or withdraws the request for it.
 func (o *Object) letGo(provider ID, s *Out, fx *Effects) {
 	m := Message{To: provider, ToInc: s.peerInc, Kind: Revoke}
 	if s.flags&held != 0 {
@@ -244,9 +244,8 @@ func (o *Object) move(now int64, fx *Effects) bool {
 	return true
 }
 
-// yield gives back every lock that its provider wants back and that nothing relies on, and
-// requests it again. This keeps two objects that hold what each other needs from waiting for
-// ever.
+// yield returns every recalled lock that nothing relies on to its provider, and requests it
+// again. Without it, two objects that hold what each other needs would wait for ever.
 func (o *Object) yield(fx *Effects) {
 	if !o.recalled {
 		return
@@ -272,7 +271,8 @@ func (o *Object) yield(fx *Effects) {
 
 // grant grants the requests for the object's state (rule 12).
 func (o *Object) grant(fx *Effects) {
-	open := o.later() == nil && o.phase == Resting && o.state != Unknown && o.state == o.target && o.key.hold == o.state && o.missing == 0 && !o.recalled
+	open := o.later() == nil && o.phase == Resting && o.state != Unknown && o.state == o.target && o.key.hold == o.state && o.missing == 0 &&
+		!o.recalled
 	if open && !o.open {
 		for i := range o.in {
 			o.grantTo(i, fx)

@@ -39,7 +39,8 @@ func Explain(id ID, def func(ID) *Def, status func(ID) (Status, bool)) []Reason 
 		at := steps[i].id
 		s, ok := status(at)
 		if !ok {
-			root(i, 5, "nobody runs it or answers for it: it counts as holding what it held; bring its agent back, or release it with a reason")
+			root(i, 5, "no agent runs it or answers for it, so it counts as holding the locks that it held; "+
+				"bring its agent back, or release it with a reason")
 			continue
 		}
 		switch {
@@ -81,7 +82,7 @@ func Explain(id ID, def func(ID) *Def, status func(ID) (Status, bool)) []Reason 
 			case Holder:
 				grow(w.Peer, fmt.Sprintf("is held in %s by %s", s.Def.Type.States[w.State], p.Name))
 			case Silence:
-				grow(w.Peer, fmt.Sprintf("has begun anew and waits for %s to say what it holds", p.Name))
+				grow(w.Peer, fmt.Sprintf("has begun a new life and waits for %s to report the locks that it holds", p.Name))
 			}
 		}
 		if len(s.Waits) == 0 {

@@ -50,7 +50,7 @@ type Message struct {
 type Event struct {
 	What    What
 	Message Message // Received
-	State   State   // Checked: the result of the check, Unknown if it could not tell
+	State   State   // Checked: the result of the check, Unknown if it had none
 	OK      bool    // Done: whether the action succeeded
 	Inc     uint32  // Started
 	Peer    ID      // Freed

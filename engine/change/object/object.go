@@ -120,8 +120,9 @@ func (o *Object) stuck() bool {
 	return o.phase == Resting && o.state != Unknown && o.state != o.target && o.key.next == Unknown
 }
 
-// need describes what the locks are needed for: to grant a state (hold), and to go from the
-// state to next.
+// need determines the locks that an object must hold: those for the state that it grants to
+// dependents (hold), and those for its next transition (from state to next). hold or next is
+// Unknown if there is no such state.
 type need struct {
 	state, next, hold State
 	urgent, valid     bool
@@ -159,7 +160,7 @@ type inFlag uint8
 const (
 	granted  inFlag = 1 << iota // it holds its lock
 	called                      // its lock has been recalled
-	silent                      // it has not said what it holds since this life began
+	silent                      // it has not reported the locks that it holds since this life began
 	removal                     // it asks on behalf of a removal
 	formerly                    // a dependent of an earlier generation that still holds a lock
 )
@@ -401,9 +402,10 @@ func backoff(n int) int64 {
 	return min(int64(firstBackoff)<<min(n, 20), longBackoff)
 }
 
-// free reports whether the object can switch to another definition now: no transition is
-// running that relies on locks of the old one, neither its own nor that of a dependent to
-// which the object granted a state that needs locks itself.
+// free reports whether the object can switch to its later definition now. It cannot switch during
+// a transition, which relies on the locks of the current definition. While dependents hold locks
+// of this object, the later definition must require every lock that the current one requires to
+// grant them.
 func (o *Object) free() bool {
 	if o.phase == Moving {
 		return false

@@ -134,7 +134,7 @@ func TestSilentDependentsCountAsHolding(t *testing.T) {
 	if st := a.Status(); len(st.Waits) != 1 || st.Waits[0].Why != Silence {
 		t.Errorf("%+v", st)
 	}
-	// A message of b to the earlier life is no answer.
+	// A message of b to the earlier life is not an answer.
 	if fx := handle(t, a, Event{What: Received, Message: Message{From: 1, To: 0, FromInc: 1, ToInc: 1, Epoch: 1, Kind: Revoke}},
 		0); len(fx.Acts) > 0 {
 		t.Fatal("an old message was taken for an answer")

@@ -18,7 +18,13 @@ func (o *Object) receive(m *Message, fx *Effects) error {
 			return fmt.Errorf("change object %s: a %s of object %d: %w", o.def.Name, m.Kind, m.From, ErrNoLink)
 		}
 		if m.Kind == Request && (int(m.State) >= len(o.def.Type.States) || !o.def.Type.Targetable(m.State)) {
-			return fmt.Errorf("change object %s: object %d asks for state %d, which type %s does not have", o.def.Name, m.From, m.State, o.def.Type.Name)
+			return fmt.Errorf(
+				"change object %s: object %d asks for state %d, which type %s does not have",
+				o.def.Name,
+				m.From,
+				m.State,
+				o.def.Type.Name,
+			)
 		}
 		if o.in[i].flags&formerly != 0 {
 			return o.parted(&o.in[i], m)
@@ -70,7 +76,7 @@ func (o *Object) parted(s *In, m *Message) error {
 	return nil
 }
 
-// heard handles a message of a dependent.
+// heard handles a message from a dependent.
 func (o *Object) heard(i int, m *Message, fx *Effects) {
 	s := &o.in[i]
 	switch {
@@ -107,8 +113,9 @@ func (o *Object) heard(i int, m *Message, fx *Effects) {
 	}
 }
 
-// grantLater grants a request that arrived while the object grants its state, unless the
-// request itself has changed the target.
+// grantLater grants a request that arrived while the object is open, that is, while it grants
+// requests for its state at once. It grants nothing if the request has changed the object's
+// target, or if a lock that the object holds is recalled.
 func (o *Object) grantLater(i int, fx *Effects) {
 	if t, _ := o.aim(); t == o.state && !o.recalled {
 		o.grantTo(i, fx)
@@ -148,7 +155,7 @@ func (o *Object) update(s *In, n In) {
 	}
 }
 
-// told handles a message of a provider.
+// told handles a message from a provider.
 func (o *Object) told(i int, m *Message, fx *Effects) {
 	s := &o.out[i]
 	if m.FromInc < s.peerInc {
@@ -157,7 +164,7 @@ func (o *Object) told(i int, m *Message, fx *Effects) {
 	if m.Kind == Resync {
 		s.peerInc = m.FromInc
 		if s.flags&unknown != 0 {
-			return // which locks are held is not known yet; it is answered as soon as it is
+			return // the object does not know yet whether it holds this lock, and answers when it does
 		}
 		o.repeat(i, fx)
 		return

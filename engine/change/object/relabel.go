@@ -1,8 +1,8 @@
 package object
 
-// Relabel renumbers epochs and incarnations and forgets times and counts that only slow things
-// down. Two objects that differ in nothing else act alike as long as the numbers keep their
-// order. This makes the number of states finite for the search of the protocol. Epochs belong
+// Relabel renumbers epochs and incarnations, and clears times and counts that only cause delays.
+// Objects that differ in nothing else act alike as long as the numbers keep their order. So the
+// exhaustive search of the protocol has a finite number of states. Epochs belong
 // to a link, from dependent to provider.
 func (o *Object) Relabel(epoch func(dependent, provider ID, e uint32) uint32, inc func(id ID, n uint32) uint32) {
 	id := o.def.ID

@@ -52,8 +52,23 @@ const (
 // Status returns the object's activity and its waits.
 func (o *Object) Status() Status {
 	r := o.few()
-	s := Status{ID: o.def.ID, Def: o.def, State: o.state, Target: o.target, Phase: o.phase, To: o.to, Incarnation: o.inc,
-		Failures: int(r.failures), Drifts: int(r.drifts), Stuck: o.stuck(), Oscillating: o.turns > manyTurns, Removing: o.removing, Until: r.until}
+	s := Status{
+		ID:          o.def.ID,
+		Def:         o.def,
+		State:       o.state,
+		Target:      o.target,
+		Phase:       o.phase,
+		To:          o.to,
+		Incarnation: o.inc,
+		Failures: int(
+			r.failures,
+		),
+		Drifts:      int(r.drifts),
+		Stuck:       o.stuck(),
+		Oscillating: o.turns > manyTurns,
+		Removing:    o.removing,
+		Until:       r.until,
+	}
 	if o.phase == Moving {
 		return s
 	}
@@ -112,7 +127,7 @@ func (s Status) Text(def func(ID) *Def) string {
 		case Holder:
 			fmt.Fprintf(&b, "; %s still holds it in %s", def(w.Peer).Name, states[w.State])
 		case Silence:
-			fmt.Fprintf(&b, "; %s has not said what it holds", def(w.Peer).Name)
+			fmt.Fprintf(&b, "; %s has not reported the locks that it holds", def(w.Peer).Name)
 		}
 	}
 	return b.String()

@@ -77,7 +77,7 @@ func NewType(s TypeSpec) (*Type, error) {
 	}
 	for i, name := range t.States {
 		if name == "" || name == "*" || slices.Index(t.States, name) != i {
-			return nil, fmt.Errorf("type %s: the state %q is no name, stands twice, or is \"unknown\", which every type has", s.Name, name)
+			return nil, fmt.Errorf("type %s: the state %q is not a name, occurs twice, or is \"unknown\", which every type has", s.Name, name)
 		}
 		if i > 0 {
 			t.Priority = append(t.Priority, State(i))
@@ -112,7 +112,13 @@ func NewType(s TypeSpec) (*Type, error) {
 			m.Error = state(ts.Error, "", what)
 		}
 		if err == nil && (m.From == m.To || t.single[m.From][m.To] >= 0 || t.passive(m.To) || ts.Action == "") {
-			err = fmt.Errorf("type %s: %s: %s to %s stands twice, goes nowhere, goes to a passive state or has no action", s.Name, what, ts.From, ts.To)
+			err = fmt.Errorf(
+				"type %s: %s: %s to %s occurs twice, goes nowhere, goes to a passive state or has no action",
+				s.Name,
+				what,
+				ts.From,
+				ts.To,
+			)
 		}
 		if err != nil {
 			return nil, err

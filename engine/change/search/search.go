@@ -141,7 +141,14 @@ func (s *searcher) begin(st *state, i int, t object.Transition) {
 	}
 	relied(i, d, t, func(p object.ID, in object.State) {
 		if st.world[p] != in || st.objects[p].Phase() == object.Moving {
-			s.problem(s.here, "S1: %s %s while %s is not in %s", d.Name, d.Type.Actions[t.Action], s.cfg.Site.Defs[p].Name, s.cfg.Site.Defs[p].Type.States[in])
+			s.problem(
+				s.here,
+				"S1: %s %s while %s is not in %s",
+				d.Name,
+				d.Type.Actions[t.Action],
+				s.cfg.Site.Defs[p].Name,
+				s.cfg.Site.Defs[p].Type.States[in],
+			)
 		}
 	})
 	for j, o := range st.objects {

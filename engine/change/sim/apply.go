@@ -64,7 +64,7 @@ func (s *Sim) turn(hosts map[string]bool) {
 		if d.Name == "" || s.owner[i] >= 0 || !s.turned[d.Host] {
 			continue
 		}
-		s.world[i] = real{state: d.Type.Priority[0]}
+		s.world[i] = truth{state: d.Type.Priority[0]}
 		s.owner[i] = int32(s.place(d.ID))
 		s.incs[i]++
 		if !s.agents[s.owner[i]].dead {

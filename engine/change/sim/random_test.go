@@ -50,7 +50,17 @@ func TestSafetyUnderFaults(t *testing.T) {
 		agents := 2 + rng.IntN(3)
 		doc := sitegen.Random(rng, 3+rng.IntN(10), agents, false)
 		first := built(t, doc, nil)
-		cfg := Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: int64(rng.IntN(60)), CheckTime: 2, MoveTime: 10, MoveJitter: int64(rng.IntN(100)), Faulty: 30_000}
+		cfg := Config{
+			Site:       first,
+			Seed:       seed,
+			Agents:     agents,
+			Delay:      1,
+			Jitter:     int64(rng.IntN(60)),
+			CheckTime:  2,
+			MoveTime:   10,
+			MoveJitter: int64(rng.IntN(100)),
+			Faulty:     30_000,
+		}
 		if rng.IntN(3) > 0 {
 			cfg.Loss, cfg.Double = rng.Float64()*0.3, rng.Float64()*0.3
 		}

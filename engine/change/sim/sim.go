@@ -61,7 +61,7 @@ type Sim struct {
 	agents []agent
 	owner  []int32 // agent of each object; -1 for none
 	incs   []uint32
-	world  []real
+	world  []truth
 	names  []string
 	byName map[string]int
 	dirty  []int32
@@ -92,8 +92,8 @@ type agent struct {
 	dirty   bool
 }
 
-// real is the true state of an object.
-type real struct {
+// truth is the true state of an object.
+type truth struct {
 	state   object.State
 	content uint64
 	moving  bool
@@ -152,7 +152,7 @@ func (s *Sim) grow(n int) {
 		s.owner = append(s.owner, -1)
 		s.incs = append(s.incs, 0)
 		s.Ran = append(s.Ran, 0)
-		s.world = append(s.world, real{})
+		s.world = append(s.world, truth{})
 	}
 }
 

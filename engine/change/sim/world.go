@@ -4,8 +4,8 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 )
 
-// The world is the truth apart from what the runtimes know. Acts change it, and the oracle
-// looks at nothing else.
+// The world is the real state of the machines, of which runtimes only have copies. Acts change it,
+// and the oracle reads nothing else.
 
 // truth returns the result of a check (rule 2).
 func (s *Sim) truth(d *object.Def) object.State {
@@ -97,7 +97,7 @@ func (s *Sim) unrely(id object.ID) {
 	w.trust = w.trust[:0]
 }
 
-// end ends an act and tells the runtime, if it is still alive.
+// end ends an act and passes its result to the runtime, if that is still alive.
 func (s *Sim) end(e *event) {
 	x, a := e.act, int(e.agent)
 	ag := &s.agents[a]

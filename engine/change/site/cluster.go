@@ -25,9 +25,15 @@ func Carries(cl *model.Cluster) bool {
 // on an object of another node's service becomes one dependency for each of these nodes. The
 // error names the contents whose macros cannot be expanded.
 func OfCluster(name string, cl *model.Cluster, nodes []*model.Node) (*Document, error) {
-	d := &Document{Name: name, Description: "change objects of the services of cluster " + cl.Name, CheckInterval: clusterCheckInterval, Objects: []Object{}}
+	d := &Document{
+		Name:          name,
+		Description:   "change objects of the services of cluster " + cl.Name,
+		CheckInterval: clusterCheckInterval,
+		Objects:       []Object{},
+	}
 	runs := func(n *model.Node, service string) bool {
-		return n.Confirmed && !n.Leaves && n.States[service] == model.Start.String() && slices.Contains(n.Services, service) && !slices.Contains(n.Leaving, service)
+		return n.Confirmed && !n.Leaves && n.States[service] == model.Start.String() && slices.Contains(n.Services, service) &&
+			!slices.Contains(n.Leaving, service)
 	}
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b *model.Node) int { return a.Number - b.Number })
@@ -69,7 +75,13 @@ func OfCluster(name string, cl *model.Cluster, nodes []*model.Node) (*Document, 
 				if c.CheckInterval > 0 {
 					d.CheckInterval = min(d.CheckInterval, c.CheckInterval)
 				}
-				o := Object{Name: n.ShortName() + "/" + service + "/" + c.Name, Host: "node:" + cl.ID + "/" + n.ShortName(), Type: c.Type, Preferred: c.Preferred, Actions: c.Actions}
+				o := Object{
+					Name:      n.ShortName() + "/" + service + "/" + c.Name,
+					Host:      "node:" + cl.ID + "/" + n.ShortName(),
+					Type:      c.Type,
+					Preferred: c.Preferred,
+					Actions:   c.Actions,
+				}
 				var err error
 				if c.Content != nil {
 					if o.Content, err = macro.ExpandConfig(c.Content, macro.Context{Cluster: macros, Self: n.Number}); err != nil {

@@ -2,6 +2,7 @@ package site
 
 import (
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 )
 
 // Document is a site as users write it, in YAML or JSON.
@@ -53,7 +54,7 @@ type Holding struct {
 // document's shape, each with its path and line. The compiler reports the other faults.
 func Parse(data []byte) (*Document, error) {
 	var d Document
-	if err := model.DecodeStrict(data, &d); err != nil {
+	if err := decode.Strict(data, &d); err != nil {
 		return nil, err
 	}
 	return &d, nil

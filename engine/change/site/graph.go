@@ -25,7 +25,7 @@ type GraphNode struct {
 	Preferred string `json:"preferred"`
 	State     string `json:"state,omitempty"`
 	Target    string `json:"target,omitempty"`
-	// Waits are the objects that it is waiting for now.
+	// Waits has the names of the objects that this one is waiting for now.
 	Waits []string `json:"waits,omitempty"`
 }
 

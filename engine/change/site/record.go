@@ -39,9 +39,9 @@ type Generation struct {
 type Record struct {
 	Tenant string `json:"tenant"`
 	Name   string `json:"name"`
-	// Epoch is the index of the log entry that created the site. It tells messages about a
-	// deleted site from those about its successor. Version is the index of the entry that last
-	// changed it.
+	// Epoch is the index of the log entry that created the site. It distinguishes messages
+	// about a deleted site from those about its successor. Version is the index of the entry
+	// that last changed it.
 	Epoch   uint64 `json:"epoch"`
 	Version uint64 `json:"version"`
 	// Generation is in force on every host (0: none yet), Next is being rolled out (0: none),
@@ -329,8 +329,8 @@ type Orders struct {
 	Mine   []string          `json:"mine,omitempty"`
 	Turned []string          `json:"turned,omitempty"`
 	Agents map[string]string `json:"agents,omitempty"`
-	// Nodes says how to reach the hosts in Mine that are nodes of clusters, as JSON of
-	// model.TaskConfig.
+	// Nodes has, for each host in Mine that is a node of a cluster, how to reach it: a
+	// model.TaskConfig in JSON.
 	Nodes map[string]json.RawMessage `json:"nodes,omitempty"`
 	// Paused is true if no object may act now, because a plan is working on the cluster that
 	// the site belongs to.

@@ -130,7 +130,7 @@ func WaitText(w object.Wait, self *object.Def, peer *object.Def) string {
 	}
 	switch {
 	case w.Why == object.Silence:
-		return name + " has not said what it holds"
+		return name + " has not reported the locks that it holds"
 	case w.Why == object.Lock && peer != nil && int(w.State) < len(peer.Type.States):
 		return fmt.Sprintf("waits for %s in %s", name, peer.Type.States[w.State])
 	case int(w.State) < len(self.Type.States):

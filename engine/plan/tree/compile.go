@@ -20,8 +20,13 @@ type OrderError struct {
 
 // Error returns the cycle and what to do about it.
 func (e *OrderError) Error() string {
-	return fmt.Sprintf("plan %s: its order contradicts the dependencies of its services: %s -> %s: change the order of the phases, name every service that they depend on, or make them parallel",
-		e.Plan, strings.Join(e.Cycle, " -> "), e.Cycle[0])
+	return fmt.Sprintf(
+		"plan %s: its order contradicts the dependencies of its services: %s -> %s: "+
+			"change the order of the phases, name every service that they depend on, or make them parallel",
+		e.Plan,
+		strings.Join(e.Cycle, " -> "),
+		e.Cycle[0],
+	)
 }
 
 // Compile returns the graph with the draft's steps, and with barriers that enforce its order:

@@ -54,6 +54,9 @@ type Explanation struct {
 	// Steps are waiting steps, at most as many as requested. Steps that wait for something
 	// outside the plan come first.
 	Steps []WaitingStep `json:"steps"`
+	// Skipped are the names of the nodes that the operation leaves out because their machines
+	// are gone.
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // named is how many tasks before a step are named.
@@ -113,7 +116,10 @@ func (v *View) Explain(s *plan.State, limit int, now int64, ready func(tasks []u
 	}
 	slices.SortStableFunc(all, func(a, b explained) int { return a.order() - b.order() })
 	for _, w := range all[:min(limit, len(all))] {
-		e.Steps = append(e.Steps, WaitingStep{Phase: v.Phases[w.phase].Name, Name: v.stepName(w.step), Status: v.Steps[w.step].Status.String(), Waits: w.waits})
+		e.Steps = append(
+			e.Steps,
+			WaitingStep{Phase: v.Phases[w.phase].Name, Name: v.stepName(w.step), Status: v.Steps[w.step].Status.String(), Waits: w.waits},
+		)
 	}
 	return e
 }

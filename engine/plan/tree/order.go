@@ -181,7 +181,7 @@ func (v *View) stepName(step uint32) string {
 	return fmt.Sprint(step)
 }
 
-// give computes an order for the whole plan. It returns false if the order changes nothing.
+// give computes the effect of an order for the whole plan. It returns false if the order changes nothing.
 func (v *View) give(command string, r *Result) bool {
 	status := v.Status()
 	hold := func(shut bool) {

@@ -23,6 +23,9 @@ type Outline struct {
 	Name     string
 	Strategy Strategy
 	Phases   []OutlinePhase
+	// Turns is true if nodes take turns in the graphs to draft: their tasks wait only for tasks of
+	// the same node, so that nothing is reconfigured after all the rest.
+	Turns bool
 }
 
 // OutlinePhase is one phase of an outline.
@@ -97,7 +100,12 @@ func outlineSteps(path string, ph model.PlanPhase, at Instances, fault func(path
 		for k, tasks := range s.Tasks {
 			for _, t := range tasks {
 				if !slices.Contains(at.Tasks, t) {
-					fault(fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k), "Malformed step: step refers to a task that does not exist: %q of %s", t, ph.Service)
+					fault(
+						fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k),
+						"Malformed step: step refers to a task that does not exist: %q of %s",
+						t,
+						ph.Service,
+					)
 				}
 			}
 		}
@@ -128,16 +136,25 @@ type slot struct {
 	service int16
 }
 
-// Draft puts the tasks of a graph into the outline's phases. Machines are made and deleted in
-// phases "nodes" before and after them. Services that the outline does not name come first,
-// each in a phase of its own. Tasks that the graph does not have are left out. A task that no
-// step names joins the step of the next task of its service on the node, or else of the last
-// one. Services that are only reconfigured at the end follow in a phase "reconfigure". The
-// error, model.Faults, names tasks that are in two steps.
+// Draft puts the tasks of a graph into phases, in this order:
+//
+//   - a phase "nodes", which makes machines;
+//   - a phase for each service that the outline does not name;
+//   - the phases of the outline, without tasks that the graph lacks;
+//   - a phase for each service that the outline names, with the nodes where no step names it;
+//   - a phase "nodes", which deletes machines;
+//   - a phase "reconfigure" for services that are only reconfigured at the end.
+//
+// If steps name only some tasks of a service on a node, each other task joins the step of the
+// service's next task there that has a step, or else of the previous one. The error,
+// model.Faults, names tasks that are in two steps.
 func (o *Outline) Draft(g *plan.Graph) (*Draft, error) {
 	var faults model.Faults
 	d := newDraft(g, o.Name, o.Strategy)
-	cut := reconfiguration(g)
+	cut := g.Len()
+	if !o.Turns {
+		cut = reconfiguration(g)
+	}
 	d.outline(o, g, cut, &faults)
 	late := make([]uint32, 0, g.Len()-cut)
 	for v := cut; v < g.Len(); v++ {
@@ -170,7 +187,8 @@ func reconfiguration(g *plan.Graph) int {
 		if g.Action[v] == model.Barrier {
 			continue
 		}
-		if has := does[slot{g.Node[v], g.Service[v]}]; g.Service[v] < 0 || has&(1<<model.Install|1<<model.Remove) != 0 || has&(1<<model.Configure) == 0 {
+		if has := does[slot{g.Node[v], g.Service[v]}]; g.Service[v] < 0 || has&(1<<model.Install|1<<model.Remove) != 0 ||
+			has&(1<<model.Configure) == 0 {
 			break
 		}
 		cut = v
@@ -231,7 +249,10 @@ func (d *Draft) outline(o *Outline, g *plan.Graph, end int, faults *model.Faults
 			step := d.step()
 			for _, v := range mine {
 				if d.Step[v] != plan.NoStep {
-					faults.Add(fmt.Sprintf("phases[%d]", i), fmt.Sprintf("%s stands in two steps of the plan (here in %s, number %d): name it once", g.Name(int(v)), s.Name(), k))
+					faults.Add(
+						fmt.Sprintf("phases[%d]", i),
+						fmt.Sprintf("%s is in two steps of the plan (here in %s, number %d): name it once", g.Name(int(v)), s.Name(), k),
+					)
 				}
 				d.Step[v] = step
 			}
@@ -278,8 +299,8 @@ func between(g *plan.Graph, end int) map[uint32]bool {
 	return out
 }
 
-// join puts tasks of a service on a node that are in no step into the step of the next task of
-// that service on that node, or of the last one.
+// join puts tasks that are in no step into one. vs are the tasks of one service on one node, in
+// order. Each such task joins the step of the next task that has one, or else of the previous one.
 func (d *Draft) join(vs []uint32) {
 	step := uint32(plan.NoStep)
 	for _, v := range slices.Backward(vs) {
@@ -295,9 +316,9 @@ func (d *Draft) join(vs []uint32) {
 	}
 }
 
-// Graph makes the graph of a plan that an operator starts: a task for each one that its steps
-// name, those of a step one after the other. The error, model.Faults, names tasks that cannot
-// be planned.
+// Graph returns the graph of a plan that an operator starts. It has a vertex for each task that
+// the steps name; the tasks of one step run one after the other. The error, model.Faults, names
+// tasks that cannot be planned.
 func (o *Outline) Graph() (*plan.Graph, *Draft, error) {
 	var faults model.Faults
 	nodes, services := map[string]int{}, map[string]int{}

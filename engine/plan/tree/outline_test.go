@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/engine/plan"
 )
 
@@ -40,7 +41,7 @@ plans:
 
 func decodePlan(t *testing.T, text string) model.Plan {
 	t.Helper()
-	d, err := model.Decode(model.KindClusterTemplate, []byte(text))
+	d, err := decode.Definition(model.KindClusterTemplate, []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,10 @@ func decodePlan(t *testing.T, text string) model.Plan {
 
 // TestPlanGenerator is PlanGeneratorTest of the SDK.
 func TestPlanGenerator(t *testing.T) {
-	o, err := Outlines(decodePlan(t, customPhases), map[string]Instances{"custom": {Nodes: []string{"c-0", "c-1", "c-2"}, Tasks: []string{"once", "server"}}})
+	o, err := Outlines(
+		decodePlan(t, customPhases),
+		map[string]Instances{"custom": {Nodes: []string{"c-0", "c-1", "c-2"}, Tasks: []string{"once", "server"}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +160,11 @@ nodes dependency: old:[delete]
 `; got != want {
 		t.Errorf("default:\n%s\nnot\n%s", got, want)
 	}
-	if got, want := names(t, ByNode(g, "deploy", Strategy{Kind: Batch, Size: 2}), g), `nodes batch: n1:[create, confirm, bootstrap, install db, start db, install web, start web] n2:[create, confirm, bootstrap, install db, start db, install web, start web] old:[stop web, delete]
+	if got, want := names(
+		t,
+		ByNode(g, "deploy", Strategy{Kind: Batch, Size: 2}),
+		g,
+	), `nodes batch: n1:[create, confirm, bootstrap, install db, start db, install web, start web] n2:[create, confirm, bootstrap, install db, start db, install web, start web] old:[stop web, delete]
 `; got != want {
 		t.Errorf("by node:\n%s\nnot\n%s", got, want)
 	}
@@ -168,7 +176,9 @@ stage-2 parallel: n1:[confirm] n2:[confirm]
 	// One node at a time contradicts the graph, because web waits for the db of both nodes.
 	_, err := ByNode(g, "upgrade", Strategy{}).Compile(g)
 	var e *OrderError
-	if !errors.As(err, &e) || !slices.Contains(e.Cycle, "n1/START/web (phase nodes)") || !slices.Contains(e.Cycle, "n2/START/db (phase nodes)") || len(e.Cycle) != 2 {
+	if !errors.As(err, &e) || !slices.Contains(e.Cycle, "n1/START/web (phase nodes)") ||
+		!slices.Contains(e.Cycle, "n2/START/db (phase nodes)") ||
+		len(e.Cycle) != 2 {
 		t.Errorf("%v", err)
 	}
 	if _, err := ByNode(g, "x", Strategy{Kind: Random}).Compile(g); err == nil {
@@ -216,22 +226,29 @@ nodes dependency: old:[delete]
 		t.Fatal(err)
 	}
 	var e *OrderError
-	if _, err := d.Compile(g); !errors.As(err, &e) || !strings.Contains(err.Error(), "phase front") || !strings.Contains(err.Error(), "phase databases") {
+	_, err = d.Compile(g)
+	if !errors.As(err, &e) || !strings.Contains(err.Error(), "phase front") || !strings.Contains(err.Error(), "phase databases") {
 		t.Errorf("web before its db: %v", err)
 	}
-	if _, err := outline("      a: {service: db}\n      b: {service: db}").Draft(g); err == nil || !strings.Contains(err.Error(), "phases[1]: n1/INSTALL/db stands in two steps") {
+	_, err = outline("      a: {service: db}\n      b: {service: db}").Draft(g)
+	if err == nil || !strings.Contains(err.Error(), "phases[1]: n1/INSTALL/db is in two steps") {
 		t.Errorf("%v", err)
 	}
 	// A custom plan belongs to no operation and may run the same task twice.
-	run, draft, err := outline("      a: {service: db, strategy: parallel, steps: [{default: [[start], [install, start]]}]}\n      b: {service: db}").Graph()
+	run, draft, err := outline(
+		"      a: {service: db, strategy: parallel, steps: [{default: [[start], [install, start]]}]}\n      b: {service: db}",
+	).Graph()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := names(t, draft, run), "a dependency: n1:[start] n1:[install, start] n2:[start] n2:[install, start]\nb serial: n1:[install, start] n2:[install, start]\n"; got != want {
+	want := "a dependency: n1:[start] n1:[install, start] n2:[start] n2:[install, start]\n" +
+		"b serial: n1:[install, start] n2:[install, start]\n"
+	if got := names(t, draft, run); got != want {
 		t.Errorf("%s\nnot\n%s", got, want)
 	}
 	services["db"] = Instances{Nodes: []string{"n1"}, Tasks: []string{"confirm"}}
-	if _, _, err := outline("      a: {service: db}").Graph(); err == nil || !strings.Contains(err.Error(), `"confirm" is nothing that a plan can do`) {
+	_, _, err = outline("      a: {service: db}").Graph()
+	if err == nil || !strings.Contains(err.Error(), `"confirm" is nothing that a plan can do`) {
 		t.Errorf("%v", err)
 	}
 }

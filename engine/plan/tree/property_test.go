@@ -171,7 +171,7 @@ func (w *world) check(t *rapid.T) {
 		leasable[step] = true
 		// A task that was leased before goes on, even if an earlier one was restarted.
 		if !candidate[step] && !failed && w.s.Task(x).LeasedAt == 0 {
-			t.Fatalf("%s of step %d may be leased, but is no candidate (%s)", w.s.Graph.Name(int(x)), step, v.letters())
+			t.Fatalf("%s of step %d may be leased, but is not a candidate (%s)", w.s.Graph.Name(int(x)), step, v.letters())
 		}
 	}
 	for s := range candidate {
@@ -255,7 +255,8 @@ func (w *world) one(t *rapid.T) {
 		}
 	case what >= 9:
 		v := w.view()
-		o := Order{Command: rapid.SampledFrom([]string{"start", "stop", "interrupt", "continue", "continue", "continue", "forceComplete", "restart"}).Draw(t, "order"), Plan: "x"}
+		commands := []string{"start", "stop", "interrupt", "continue", "continue", "continue", "forceComplete", "restart"}
+		o := Order{Command: rapid.SampledFrom(commands).Draw(t, "order"), Plan: "x"}
 		if rapid.Bool().Draw(t, "of a phase") {
 			p := rapid.IntRange(0, len(v.Phases)-1).Draw(t, "phase")
 			o.Phase = v.PhaseID(p)

@@ -106,7 +106,7 @@ func (v *View) last() {
 func (v *View) fail(s *plan.State, w uint32) {
 	switch n := len(v.Failed); {
 	case n == maxFailed:
-		v.Failed = append(v.Failed, "more tasks failed than are told here")
+		v.Failed = append(v.Failed, "more tasks failed than are listed here")
 		return
 	case n > maxFailed:
 		return
@@ -263,7 +263,7 @@ func (v *View) candidates(phase int, dirty func(step uint32) bool) []int {
 // PhaseStatus returns the status of a phase.
 func (v *View) PhaseStatus(phase int) Status { return v.child(phase).Status }
 
-// child returns the state of a phase as the plan uses it.
+// child returns the state of a phase in the form from which the plan's status follows.
 func (v *View) child(phase int) Child {
 	c := Child{Interrupted: v.halted(phase), Tolerated: true, Over: true}
 	steps := v.steps(phase)

@@ -57,7 +57,10 @@ func name(s int, what string, i int) string { return fmt.Sprintf("s%d/%s%d", s, 
 
 // add returns a new object that needs others up to start, and that they be up while it is.
 func (m *maker) add(kind, what string, i int, needs ...string) *site.Object {
-	m.d.Objects = append(m.d.Objects, site.Object{Name: name(m.s, what, i), Host: m.host, Type: kind, Content: map[string]any{"version": m.cfg.Version}})
+	m.d.Objects = append(
+		m.d.Objects,
+		site.Object{Name: name(m.s, what, i), Host: m.host, Type: kind, Content: map[string]any{"version": m.cfg.Version}},
+	)
 	o := &m.d.Objects[len(m.d.Objects)-1]
 	for _, n := range needs {
 		o.Requires = append(o.Requires, site.Requirement{To: "up", Object: n})

@@ -33,7 +33,7 @@ func (a *Automator) host(in *model.TaskInput, keys ssh.Keys, dir string) (*host,
 	}
 	t, err := ssh.TargetOf(in, keys)
 	if err != nil {
-		return nil, sdk.Fatal(fmt.Errorf("node %s cannot be reached over SSH: %w", in.NodeID, err))
+		return nil, sdk.Fatal(fmt.Errorf("node %s has no valid SSH settings: %w", in.NodeID, err))
 	}
 	if len(t.Jumps) > 0 {
 		return nil, sdk.Fatal(fmt.Errorf("node %s: the automator ansible does not support jump hosts (ssh_jump)", in.NodeID))

@@ -70,8 +70,8 @@ func packInto(file string, folders map[string][]string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// archive packs folders, each merged from several folders of this machine. Equal contents give
-// equal bytes, whatever their times and owners.
+// archive packs folders, each merged from several folders of this machine. The archives of equal
+// contents are equal, whatever their times and owners.
 func archive(out io.Writer, folders map[string][]string) error {
 	z := gzip.NewWriter(out)
 	w := tar.NewWriter(z)

@@ -11,7 +11,8 @@ import (
 	"github.com/coopr/coopr/plugins/sdk/spawn"
 )
 
-// Reach opens nodes: folders of this machine, and machines over SSH. It is safe for concurrent use.
+// Reach connects to nodes: folders of this machine, and machines over SSH. It is safe for
+// concurrent use.
 type Reach struct {
 	Keys  ssh.Keys       // folders of private keys
 	Spawn *spawn.Spawner // starts processes on this machine
@@ -30,7 +31,8 @@ func (r *Reach) Close() {
 	r.pool.Close()
 }
 
-// Node returns the node of a task, for the transport that its provider named. The error is marked.
+// Node returns the node of a task. The results of the node's provider name the transport. The error
+// is marked.
 func (r *Reach) Node(in *model.TaskInput) (remote.Node, error) { return r.node(in, r.Keys) }
 
 func (r *Reach) node(in *model.TaskInput, keys ssh.Keys) (remote.Node, error) {
@@ -46,7 +48,7 @@ func (r *Reach) node(in *model.TaskInput, keys ssh.Keys) (remote.Node, error) {
 	case ssh.Transport:
 		target, err := ssh.TargetOf(in, keys)
 		if err != nil {
-			return nil, sdk.Fatal(fmt.Errorf("node %s cannot be reached over SSH: %w", in.NodeID, err))
+			return nil, sdk.Fatal(fmt.Errorf("node %s has no valid SSH settings: %w", in.NodeID, err))
 		}
 		return r.pool.Node(target), nil
 	case "":
@@ -88,8 +90,8 @@ func ResourcesFirst(t *sdk.Task, kind string, folders []string) []string {
 	return append([]string{dir}, folders...)
 }
 
-// Reached marks an error that no further attempt can avoid as fatal: the host key is not that of
-// the node.
+// Reached marks a wrong host key as fatal, because another attempt would fail too. It returns any
+// other error unchanged.
 func Reached(err error) error {
 	if errors.Is(err, ssh.ErrHostKey) {
 		return sdk.Fatal(err)
@@ -97,7 +99,8 @@ func Reached(err error) error {
 	return err
 }
 
-// NotBegun marks an error from before anything was run.
+// NotBegun marks an error that occurred before anything was run. A wrong host key is fatal; for any
+// other error nothing was done.
 func NotBegun(err error) error {
 	if errors.Is(err, ssh.ErrHostKey) {
 		return sdk.Fatal(err)

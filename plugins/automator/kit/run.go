@@ -39,7 +39,7 @@ func Succeeded(what string, exit remote.Exit) error {
 	return nil
 }
 
-// What returns a name of a task's action, for people.
+// What returns a task's action in words, for messages.
 func What(t *sdk.Task, in *model.TaskInput) string {
 	return fmt.Sprintf("%s %s on %s", t.Service, t.Action, cmp.Or(in.Config.Hostname, t.Node))
 }

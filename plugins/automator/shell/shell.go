@@ -21,7 +21,7 @@ import (
 // Version is the plugin's version.
 const Version = "1.0.0"
 
-// Exit codes with which a script says more than "failed". Codes from 100 to 119 are reserved; those
+// Exit codes by which a script reports more than a failure. Codes from 100 to 119 are reserved; those
 // without a name here count as any other failure.
 const (
 	ExitFatal       = 100 // no further attempt can succeed
@@ -218,7 +218,7 @@ func (a *Automator) script(ctx context.Context, node remote.Node, t *sdk.Task, i
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(out); err != nil {
-		return nil, fmt.Errorf(`%s: its last line must be %s{"hostname": "…", "ipaddresses": {…}, "result": {…}}: %w`, what, resultMark, err)
+		return nil, fmt.Errorf(`%s: its last line must be %s{"hostname": "…", "result": {…}}: %w`, what, resultMark, err)
 	}
 	return out, nil
 }

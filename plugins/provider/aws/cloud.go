@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 
@@ -58,12 +59,14 @@ type cloud struct {
 	groups                                 []string
 	public                                 bool
 	keyName, profile                       string
+	guard                                  *instance.Guard
 
 	api func() (*ec2.Client, error)
 }
 
 func open(f *instance.Fields) instance.Cloud {
 	c := &cloud{
+		guard:  f.Guard,
 		region: f.Need("region"), key: f.Text("access_key", ""), secret: f.Text("secret_key", ""), session: f.Text("session_token", ""),
 		endpoint: f.URL("endpoint", ""),
 		groups:   f.List("security_groups"), public: f.Bool("public_address"), keyName: f.Text("key_name", ""),
@@ -108,6 +111,9 @@ func (c *cloud) connect() (*ec2.Client, error) {
 		return found, err
 	})
 	return ec2.NewFromConfig(cfg, func(o *ec2.Options) {
+		if c.guard != nil {
+			o.HTTPClient = &http.Client{Transport: c.guard.Transport()}
+		}
 		if c.endpoint != "" {
 			o.BaseEndpoint = &c.endpoint
 		}

@@ -51,10 +51,11 @@ type cloud struct {
 func open(f *instance.Fields) instance.Cloud {
 	token := f.Need("token")
 	return &cloud{
-		api: &rest.Client{Base: f.URL("endpoint", defaultEndpoint), Judge: judge, Sign: func(_ context.Context, r *http.Request) error {
-			r.Header.Set("Authorization", "Bearer "+token)
-			return nil
-		}},
+		api: &rest.Client{Base: f.URL("endpoint", defaultEndpoint), HTTP: rest.NewHTTP(f.Guard), Judge: judge,
+			Sign: func(_ context.Context, r *http.Request) error {
+				r.Header.Set("Authorization", "Bearer "+token)
+				return nil
+			}},
 		region: f.Need("region"), vpc: f.Text("vpc", ""), keys: f.List("ssh_keys"),
 	}
 }

@@ -112,7 +112,8 @@ func (p *Provider) engine(fields map[string]any) (*settings, *client.Client, err
 
 func isNotFound(err error) bool { return errdefs.IsNotFound(err) }
 
-// told marks an engine's error. begun reports that the request may have changed something.
+// told marks an engine's error as fatal, as having changed nothing, or as unknown. begun means that
+// the request may have changed something.
 func told(what string, err error, begun bool) error {
 	err = fmt.Errorf("%s: %w", what, err)
 	switch {

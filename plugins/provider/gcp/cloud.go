@@ -55,7 +55,7 @@ type cloud struct {
 }
 
 func open(f *instance.Fields) instance.Cloud {
-	t := &tokens{}
+	t := &tokens{guarded: &http.Client{Transport: f.Guard.Transport()}}
 	project := f.Text("project", "")
 	if key := f.Text("json_key", ""); key != "" {
 		var err error
@@ -69,7 +69,8 @@ func open(f *instance.Fields) instance.Cloud {
 		f.Faults.Add("project", "is missing")
 	}
 	return &cloud{
-		api:  &rest.Client{Base: f.URL("endpoint", defaultEndpoint) + "/projects/" + url.PathEscape(project), Judge: judge, Sign: t.sign},
+		api: &rest.Client{Base: f.URL("endpoint", defaultEndpoint) + "/projects/" + url.PathEscape(project), Judge: judge, Sign: t.sign,
+			HTTP: rest.NewHTTP(f.Guard)},
 		zone: f.Need("zone"), network: f.Text("network", "global/networks/default"), subnetwork: f.Text("subnetwork", ""),
 		public: f.Bool("public_address"),
 		tags:   f.List("network_tags"), disk: f.Number("disk_gb", 0, 1, 65536),

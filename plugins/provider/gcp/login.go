@@ -59,6 +59,7 @@ const metadata = "http://metadata.google.internal/computeMetadata/v1/instance/se
 // tokens gets tokens for the API and keeps each while it is valid.
 type tokens struct {
 	account *account // nil: the account of the agent's machine
+	guarded *http.Client
 
 	mu    sync.Mutex
 	token string
@@ -79,8 +80,11 @@ func (t *tokens) sign(ctx context.Context, r *http.Request) error {
 }
 
 func (t *tokens) renew(ctx context.Context) error {
+	// The account's key names the address of its tokens, so only the machine's own is trusted.
+	client := http.DefaultClient
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, metadata, nil)
 	if err == nil && t.account != nil {
+		client = t.guarded
 		var assertion string
 		if assertion, err = t.account.assertion(time.Now()); err != nil {
 			return err
@@ -94,7 +98,7 @@ func (t *tokens) renew(ctx context.Context) error {
 		return err
 	}
 	req.Header.Set("Metadata-Flavor", "Google")
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("get a token: %w", err)
 	}
@@ -111,7 +115,7 @@ func (t *tokens) renew(ctx context.Context) error {
 		Seconds int    `json:"expires_in"`
 	}
 	if resp.StatusCode != http.StatusOK || json.Unmarshal(b, &answer) != nil || answer.Token == "" {
-		return instance.Faultf(instance.Credentials, "get a token: %s: %s", resp.Status, b[:min(len(b), 300)])
+		return instance.Faultf(instance.Credentials, "get a token: %s", resp.Status)
 	}
 	t.token, t.until = answer.Token, time.Now().Add(time.Duration(answer.Seconds)*time.Second)
 	return nil

@@ -123,7 +123,7 @@ func TestLife(t *testing.T) {
 	}
 	// A delete for another node, by mistake or late, changes nothing.
 	nodes[1].Must("DELETE", s.Delete)
-	if err := nodes[1].Do("CONFIRM", s.Confirm); err == nil || !strings.Contains(err.Error(), "any more") {
+	if err := nodes[1].Do("CONFIRM", s.Confirm); err == nil || !strings.Contains(err.Error(), "no longer claimed") {
 		t.Errorf("confirm what was given back: %v", err)
 	}
 	over.Must("CONFIRM", s.Confirm)

@@ -309,8 +309,8 @@ func (p *Provider) of(t *sdk.Task) (*settings, *machine, []gossh.PublicKey, erro
 	return s, nil, keys, nil
 }
 
-// Confirm waits until the node's machine can be worked on, and checks that its claim is still that
-// of the node.
+// Confirm waits until the node's machine is ready for work over SSH, and checks that the claim on
+// the machine still names the node.
 func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	s, m, known, err := p.of(t)
 	if err != nil {
@@ -342,7 +342,7 @@ func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 		return nil, err
 	}
 	if c == nil || !c.of(t) {
-		return nil, sdk.Fatal(fmt.Errorf("machine %s does not belong to node %s any more: its claim is gone", m.Name, t.Node))
+		return nil, sdk.Fatal(fmt.Errorf("machine %s is no longer claimed for node %s", m.Name, t.Node))
 	}
 	return s.output(m, keys), nil
 }

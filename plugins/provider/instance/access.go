@@ -23,14 +23,14 @@ import (
 // saved before the machine is requested, because the task's answer may be lost.
 const savedKey = "instance-key"
 
-// access is the key by which a node is reached: a key file of the agents, or a key of its own.
+// access is the SSH key of a node: a key file of the agents, or a key that was made for the node.
 type access struct {
 	identity string
 	private  string
 	signer   gossh.Signer
 }
 
-// fingerprint returns the key's name in a tag.
+// fingerprint returns the text that stands for the key in a tag.
 func (k *access) fingerprint() string {
 	sum := sha256.Sum256(k.signer.PublicKey().Marshal())
 	return hex.EncodeToString(sum[:8])
@@ -50,8 +50,8 @@ func newKey() (*access, error) {
 	return &access{private: string(pem.EncodeToMemory(block)), signer: signer}, err
 }
 
-// access returns the key of a task's node: that in its results, or the saved one, or nil if it has
-// none yet.
+// access returns the key of a task's node: the key file that its provider configures, else the key
+// in the node's results, else the saved key. It returns nil if the node has no key yet.
 func (p *Provider) access(a *at, t *sdk.Task) (*access, error) {
 	if id := a.common.identity; id != "" {
 		s, err := p.keys.Signer(id)
@@ -71,7 +71,7 @@ func (p *Provider) access(a *at, t *sdk.Task) (*access, error) {
 	}
 	s, err := ssh.ParseKey([]byte(private))
 	if err != nil {
-		return nil, fmt.Errorf("the node's own key: %w", err)
+		return nil, fmt.Errorf("read the node's own private key: %w", err)
 	}
 	return &access{private: private, signer: s}, nil
 }

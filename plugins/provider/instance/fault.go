@@ -82,8 +82,8 @@ func KindOfStatus(status int) Kind {
 	return Other
 }
 
-// told turns a cloud's failure into a task's. begun reports that the request may have changed
-// something.
+// told returns the task's error for a cloud's failure. begun means that the request may have
+// changed something.
 func told(what string, err error, begun bool) error {
 	if err == nil {
 		return nil

@@ -17,6 +17,8 @@ import (
 type Fields struct {
 	Values map[string]any
 	Faults model.Faults
+	// Guard decides which addresses requests to the cloud may reach; nil: any.
+	Guard *Guard
 }
 
 // Text decodes a text; fallback replaces a missing or empty one.

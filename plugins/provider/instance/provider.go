@@ -40,6 +40,8 @@ type Provider struct {
 	cfg  Config
 	keys ssh.Keys
 	pool *ssh.Pool
+	// guard checks the addresses of clouds; nil: none is refused.
+	guard *Guard
 
 	mu     sync.Mutex
 	clouds map[string]Cloud // by their fields, as JSON
@@ -56,8 +58,12 @@ func New(cfg Config) *Provider {
 	return &Provider{cfg: cfg, keys: cfg.Keys, pool: ssh.New(ssh.Config{}), clouds: map[string]Cloud{}}
 }
 
+// Protect makes g check the addresses of all clouds. It is called before any other method.
+func (p *Provider) Protect(g *Guard) { p.guard = g }
+
 // Close closes all connections.
 func (p *Provider) Close() {
+	defer p.guard.close()
 	p.pool.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +88,7 @@ func (p *Provider) Validate(_ context.Context, scope sdk.Scope, fields map[strin
 	if scope != sdk.ScopeAdmin {
 		return nil
 	}
-	f := &Fields{Values: fields}
+	f := &Fields{Values: fields, Guard: p.guard}
 	if c, ok := p.cfg.Open(f).(io.Closer); ok {
 		_ = c.Close()
 	}
@@ -95,7 +101,7 @@ const maxClouds = 64
 
 // open returns the cloud of a provider's fields.
 func (p *Provider) open(fields map[string]any) (Cloud, *common, error) {
-	f := &Fields{Values: fields}
+	f := &Fields{Values: fields, Guard: p.guard}
 	c := f.common()
 	key, err := json.Marshal(fields)
 	if err != nil {

@@ -9,14 +9,21 @@ import (
 )
 
 // Serve is the main function of a provider of rented machines. The plugin's settings are keys, the
-// folders with private keys for the field ssh_identityfile.
+// folders with private keys for the field ssh_identityfile. COOPR_ENDPOINTS has the networks that the
+// agent allows beyond those of NewGuard.
 func Serve(provider func(ssh.Keys) *Provider) {
 	keys, err := ssh.KeysFromSettings(os.Getenv("COOPR_PLUGIN_SETTINGS"))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: settings: %v\n", os.Args[0], err)
 		os.Exit(2)
 	}
+	guard, err := ParseGuard(os.Getenv("COOPR_ENDPOINTS"))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: COOPR_ENDPOINTS: %v\n", os.Args[0], err)
+		os.Exit(2)
+	}
 	p := provider(keys)
 	defer p.Close()
+	p.Protect(guard)
 	sdk.Serve(sdk.Plugin{Provider: p})
 }

@@ -51,7 +51,7 @@ func open(f *instance.Fields) instance.Cloud {
 	account := f.Need("joyent_username")
 	f.Need("joyent_api_url")
 	c := &cloud{networks: f.List("networks"), api: &rest.Client{Base: f.URL("joyent_api_url", "") + "/" + url.PathEscape(account),
-		Judge: judge}}
+		Judge: judge, HTTP: rest.NewHTTP(f.Guard)}}
 	signer, err := ssh.ParseKey([]byte(f.Need("joyent_key")))
 	if err != nil {
 		f.Faults.Add("joyent_key", err.Error())

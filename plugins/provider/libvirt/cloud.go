@@ -358,7 +358,7 @@ func (c *cloud) disks(l *lv.Libvirt, pool lv.StoragePool, image *volume, s *inst
 		return err
 	}
 	if _, err := l.StorageVolCreateXML(pool, string(text), 0); err != nil {
-		return fault(fmt.Errorf("disk %s: %w", root.Name, err))
+		return fault(fmt.Errorf("create disk %s: %w", root.Name, err))
 	}
 	if !c.seeds {
 		return nil
@@ -377,7 +377,7 @@ func (c *cloud) disks(l *lv.Libvirt, pool lv.StoragePool, image *volume, s *inst
 		err = l.StorageVolUpload(made, bytes.NewReader(disk), 0, uint64(len(disk)), 0)
 	}
 	if err != nil {
-		return fault(fmt.Errorf("disk %s: %w", small.Name, err))
+		return fault(fmt.Errorf("create disk %s: %w", small.Name, err))
 	}
 	return nil
 }
@@ -394,7 +394,7 @@ func (c *cloud) dropDisks(l *lv.Libvirt, poolName, name string) error {
 			err = l.StorageVolDelete(vol, 0)
 		}
 		if err != nil && !is(err, lv.ErrNoStorageVol) {
-			return fault(fmt.Errorf("disk %s: %w", n, err))
+			return fault(fmt.Errorf("delete disk %s: %w", n, err))
 		}
 	}
 	return nil

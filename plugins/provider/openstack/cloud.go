@@ -59,11 +59,14 @@ func fault(err error) error {
 	var code gophercloud.ErrUnexpectedResponseCode
 	var endpoint *gophercloud.ErrEndpointNotFound
 	var known *instance.Fault
+	var login *gophercloud.ErrUnableToReauthenticate
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &known):
 		return err
+	case errors.As(err, &login): // the text of login would quote both answers
+		return fault(login.ErrReauth)
 	case errors.As(err, &endpoint):
 		return &instance.Fault{Kind: instance.Invalid, Err: err}
 	case !errors.As(err, &code):
@@ -98,7 +101,7 @@ func said(body []byte) string {
 			}
 		}
 	}
-	return strings.TrimSpace(string(body[:min(len(body), 300)]))
+	return ""
 }
 
 // address is one address of a server.

@@ -2,7 +2,6 @@ package openstack
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
@@ -66,12 +65,13 @@ func open(f *instance.Fields) instance.Cloud {
 		where.Availability = gophercloud.AvailabilityInternal
 	}
 	c := &cloud{networks: f.List("networks"), groups: f.List("security_groups"), keyName: f.Text("key_name", "")}
+	guard := f.Guard
 	c.login = func(ctx context.Context) (*session, error) {
 		p, err := openstack.NewClient(auth.IdentityEndpoint)
 		if err != nil {
 			return nil, err
 		}
-		p.HTTPClient = http.Client{Transport: &rest.Patient{}}
+		p.HTTPClient = *rest.NewHTTP(guard)
 		if err := openstack.Authenticate(ctx, p, auth); err != nil {
 			return nil, err
 		}

@@ -39,15 +39,16 @@ func openRackspace(f *instance.Fields) instance.Cloud {
 	identity, user, key, region := f.URL("auth_url", rackspaceIdentity), f.Need("rackspace_username"), f.Need("rackspace_api_key"),
 		f.Need("rackspace_region")
 	c := &cloud{networks: f.List("networks"), keyName: f.Text("key_name", "")}
+	client := rest.NewHTTP(f.Guard)
 	c.login = func(ctx context.Context) (*session, error) {
-		token, url, err := rackspaceLogin(ctx, identity, user, key, region)
+		token, url, err := rackspaceLogin(ctx, client, identity, user, key, region)
 		if err != nil {
 			return nil, err
 		}
-		p := &gophercloud.ProviderClient{TokenID: token, HTTPClient: http.Client{Transport: &rest.Patient{}}}
+		p := &gophercloud.ProviderClient{TokenID: token, HTTPClient: *client}
 		p.UseTokenLock()
 		p.ReauthFunc = func(ctx context.Context) error {
-			again, _, err := rackspaceLogin(ctx, identity, user, key, region)
+			again, _, err := rackspaceLogin(ctx, client, identity, user, key, region)
 			if err == nil {
 				p.TokenID = again
 			}
@@ -60,7 +61,7 @@ func openRackspace(f *instance.Fields) instance.Cloud {
 
 // rackspaceLogin returns a token and the address of the region's servers. It is Rackspace's own
 // login, because Keystone does not support API keys.
-func rackspaceLogin(ctx context.Context, identity, user, key, region string) (token, url string, err error) {
+func rackspaceLogin(ctx context.Context, client *http.Client, identity, user, key, region string) (token, url string, err error) {
 	var answer struct {
 		Access struct {
 			Token          struct{ ID string }
@@ -70,7 +71,7 @@ func rackspaceLogin(ctx context.Context, identity, user, key, region string) (to
 			}
 		}
 	}
-	api := &rest.Client{Base: identity, Judge: func(_ int, body []byte) (string, instance.Kind) { return said(body), 0 }}
+	api := &rest.Client{HTTP: client, Base: identity, Judge: func(_ int, body []byte) (string, instance.Kind) { return said(body), 0 }}
 	in := map[string]any{"auth": map[string]any{"RAX-KSKEY:apiKeyCredentials": map[string]string{"username": user, "apiKey": key}}}
 	if err := api.Do(ctx, http.MethodPost, "/tokens", in, &answer); err != nil {
 		return "", "", err

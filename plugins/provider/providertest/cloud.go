@@ -95,7 +95,7 @@ func (c *Instances) life(t *testing.T) {
 		t.Errorf("listed %v, made %v", got, want)
 	}
 	if a, b := c.listed(t, "another", "mesh7"), c.listed(t, "t", "mesh8"); len(a)+len(b) > 0 {
-		t.Errorf("another tenant's are %v, another mesh's are %v", a, b)
+		t.Errorf("listed %v for another tenant and %v for another mesh, want none", a, b)
 	}
 	// If the answer is lost, or an attempt is repeated, the same machine is returned.
 	for _, verb := range []Verb{c.observe, c.Create} {
@@ -103,17 +103,17 @@ func (c *Instances) life(t *testing.T) {
 		again.Saved = nodes[1].Saved
 		again.Must("CREATE", verb)
 		if again.ProviderID() != want[again.ID] {
-			t.Errorf("machine %s became %s", want[again.ID], again.ProviderID())
+			t.Errorf("a repeated CREATE returned machine %s, want the existing %s", again.ProviderID(), want[again.ID])
 		}
 		c.confirm(again)
 	}
 	if err := nodes[0].Do("CHECK", c.observe); err != nil {
-		t.Errorf("check of an existing machine: %v", err)
+		t.Errorf("CHECK of an existing machine returned %v", err)
 	}
 	// If the private key is lost with the answer, the machine cannot be used.
 	useless := c.node(t, 2)
 	if err := useless.Do("CREATE", c.observe); !errors.Is(err, sdk.ErrNotFound) {
-		t.Errorf("observe a machine without its key: %v", err)
+		t.Errorf("observing a machine without its key returned %v, want ErrNotFound", err)
 	}
 	c.up(nodes[1])
 	want[nodes[1].ID] = nodes[1].ProviderID()
@@ -139,13 +139,13 @@ func (c *Instances) life(t *testing.T) {
 		wg.Wait()
 	}
 	if got := c.listed(t, "t", "mesh7"); len(got) > 0 {
-		t.Errorf("left: %v", got)
+		t.Errorf("machines remain: %v", got)
 	}
 	if err := nodes[0].Do("CHECK", c.observe); !errors.Is(err, sdk.ErrNotFound) {
-		t.Errorf("check of a deleted machine: %v", err)
+		t.Errorf("CHECK of a deleted machine returned %v, want ErrNotFound", err)
 	}
 	if err := nodes[0].Do("CONFIRM", c.Confirm); sdk.OutcomeOf(err) != proto.Outcome_OUTCOME_FATAL {
-		t.Errorf("confirm a deleted machine: %v", err)
+		t.Errorf("CONFIRM of a deleted machine returned %v, want a fatal error", err)
 	}
 	nameless := c.node(t, 4)
 	nameless.Image = "no-such-image"
@@ -153,7 +153,7 @@ func (c *Instances) life(t *testing.T) {
 		t.Error("a machine was created from an image that does not exist")
 	}
 	if got := c.listed(t, "t", "mesh7"); len(got) > 0 {
-		t.Errorf("left: %v", got)
+		t.Errorf("machines remain: %v", got)
 	}
 }
 
@@ -202,7 +202,7 @@ func (c *Instances) trouble(t *testing.T) {
 			}
 			n.Must("DELETE", c.Delete)
 			if got := c.listed(t, "t", "mesh7"); len(got) > 0 {
-				t.Errorf("left: %v", got)
+				t.Errorf("machines remain: %v", got)
 			}
 		})
 	}

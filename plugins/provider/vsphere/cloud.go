@@ -47,7 +47,7 @@ func New(keys ssh.Keys) *instance.Provider {
 				"resource_pool": {Label: "Resource pool", Type: "text",
 					Tip: "Path, such as CLUSTER/Resources; if zones are set, each zone names a pool instead"},
 				"datastore": {Label: "Data store", Type: "text", Tip: "Default: that of the template"},
-				"linked":    {Label: "Linked clones", Type: "checkbox", Tip: "Disks over the template's current snapshot"},
+				"linked":    {Label: "Linked clones", Type: "checkbox", Tip: "Clone quickly: disks share data with the template's current snapshot"},
 			},
 			Required: [][]string{{"url", "username", "password"}},
 		}},

@@ -95,7 +95,8 @@ func (n *Node) Run(ctx context.Context, c remote.Command) (remote.Exit, error) {
 		case <-s.ended:
 		case <-timer.C:
 			s.close()
-			return remote.Exit{}, fmt.Errorf("%w: cancelled (%w), and %s does not respond", remote.ErrLost, context.Cause(ctx), n.target.Address)
+			return remote.Exit{}, fmt.Errorf("%w: the command was cancelled (%w), but %s does not respond",
+				remote.ErrLost, context.Cause(ctx), n.target.Address)
 		}
 	}
 	exit := s.finish()
@@ -118,13 +119,35 @@ func orDiscard(w io.Writer) io.Writer {
 	return w
 }
 
+// maxAnswer bounds the output of a small command, the content of a file included.
+const maxAnswer = 128 << 20
+
+// answer keeps the output of a small command, and ends one that writes too much.
+type answer struct {
+	kept bytes.Buffer
+	full bool
+	end  context.CancelCauseFunc
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	if a.kept.Len()+len(p) > maxAnswer {
+		err := fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+		a.full = true
+		a.end(err)
+		return 0, err
+	}
+	return a.kept.Write(p)
+}
+
 // small runs one of the small programs and returns its output.
 func (n *Node) small(ctx context.Context, what string, program func(mark string) string, input ...[]byte) (string, error) {
 	mark := rand.Text()
-	var out bytes.Buffer
 	ctx, cancel := context.WithTimeout(ctx, n.pool.cfg.Answer+time.Duration(size(input))*time.Microsecond) // 1 MB/s
 	defer cancel()
-	s, err := n.start(ctx, program(mark), mark, input, &out, io.Discard)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	out := &answer{end: end}
+	s, err := n.start(ctx, program(mark), mark, input, out, io.Discard)
 	if err != nil {
 		return "", fmt.Errorf("%s on %s: %w", what, n.target.Address, err)
 	}
@@ -132,7 +155,7 @@ func (n *Node) small(ctx context.Context, what string, program func(mark string)
 	exit := s.finish()
 	stop()
 	switch {
-	case exit == nil && ctx.Err() != nil:
+	case ctx.Err() != nil && (exit == nil || out.full):
 		err = fmt.Errorf("%w: %w", remote.ErrLost, context.Cause(ctx))
 	case exit == nil:
 		err = remote.ErrLost
@@ -143,7 +166,7 @@ func (n *Node) small(ctx context.Context, what string, program func(mark string)
 	case *exit != remote.Exit{}:
 		err = errors.New(cmp.Or(strings.TrimSpace(s.stderr.String()), fmt.Sprintf("exit status %d", exit.Code)))
 	default:
-		return out.String(), nil
+		return out.kept.String(), nil
 	}
 	return "", fmt.Errorf("%s on %s: %w", what, n.target.Address, err)
 }

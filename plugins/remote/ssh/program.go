@@ -43,26 +43,27 @@ func frame(program string) []byte {
 	return fmt.Appendf(nil, "%d\n%s", len(program), program)
 }
 
-// complete follows all input of a watched program. Without it the connection was lost before, and
-// nothing is run.
+// complete is the line that follows the files on a watched program's standard input. If it is
+// missing, the connection was lost before all files arrived, and the command is not run.
 const complete = "complete\n"
 
-// file is a file for a command. A secret exists while the command runs, a script stays.
+// file is a file for a command. A script stays on the node. Any other file is a secret, which is
+// removed when the command ends.
 type file struct {
 	path    string
 	content []byte
 	script  bool
 }
 
-// watched returns a shell program that runs a command in a session of its own, and beside it a
-// guard. When standard input ends, or a line arrives on it, the guard ends the command's process
-// group: first with TERM, and with KILL when grace is over. The caller sends the contents of files
-// on standard input, after the program.
+// watched returns a shell program that runs a command in a session of its own. On standard input
+// the program reads the contents of files, in their order, and then the line complete. While the
+// command runs, a guard process waits for another line or for the end of standard input. Then the
+// guard ends the command's process group: first with TERM, and with KILL when grace is over.
 //
 // The program prints mark just before it starts the command; if mark is missing in the output, the
-// command has not run. The program stores the number of the process group in the file state. If the
-// command's exit status is 0 and done is not empty, the program appends the line done to the file
-// record.
+// command has not run. The program stores the number of the process group in the file that state
+// names. If the command's exit status is 0 and done is not empty, the program appends done as a
+// line to the file that record names.
 func watched(args []string, dir string, env []string, files []file, grace time.Duration, mark, state, record, done string) string {
 	var p strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&p, format+"\n", a...) }

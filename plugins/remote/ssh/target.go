@@ -76,7 +76,7 @@ func (t *Target) key() string {
 // need not be part of definitions.
 type Keys []string
 
-// Signer reads a key. The name has to lie within the folders.
+// Signer reads a key. The file must be within the folders.
 func (k Keys) Signer(name string) (ssh.Signer, error) {
 	b, err := k.read(name)
 	if err != nil {
@@ -337,7 +337,7 @@ func KeysFromSettings(text string) (Keys, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
-		return nil, fmt.Errorf("want {keys: [folder, …]}: %w", err)
+		return nil, fmt.Errorf("the plugin's settings must have the form {keys: [folder, …]}: %w", err)
 	}
 	var faults []error
 	for i, dir := range s.Keys {

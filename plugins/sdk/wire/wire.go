@@ -1,5 +1,5 @@
-// Package wire holds what a plugin process and its host agree on before they can speak gRPC: the
-// handshake and the limits of messages.
+// Package wire holds the values that a plugin process and its host share before they connect by
+// gRPC: the handshake and the limits of messages.
 package wire
 
 import "github.com/hashicorp/go-plugin"

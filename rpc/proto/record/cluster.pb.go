@@ -51,6 +51,8 @@ type Operation struct {
 	CreatedAt     int64                  `protobuf:"varint,22,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	EndedAt       int64                  `protobuf:"varint,23,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	Version       uint64                 `protobuf:"varint,24,opt,name=version,proto3" json:"version,omitempty"`
+	Skipped       []string               `protobuf:"bytes,25,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	Restored      bool                   `protobuf:"varint,26,opt,name=restored,proto3" json:"restored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -251,6 +253,20 @@ func (x *Operation) GetVersion() uint64 {
 		return x.Version
 	}
 	return 0
+}
+
+func (x *Operation) GetSkipped() []string {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+func (x *Operation) GetRestored() bool {
+	if x != nil {
+		return x.Restored
+	}
+	return false
 }
 
 // Retry holds what is left of an operation's attempts with other layouts.
@@ -741,6 +757,7 @@ type Cluster struct {
 	NextNode       int64                  `protobuf:"varint,23,opt,name=next_node,json=nextNode,proto3" json:"next_node,omitempty"`
 	RecoveryPaused *RecoveryPause         `protobuf:"bytes,24,opt,name=recovery_paused,json=recoveryPaused,proto3" json:"recovery_paused,omitempty"`
 	Version        uint64                 `protobuf:"varint,25,opt,name=version,proto3" json:"version,omitempty"`
+	LacksMachines  bool                   `protobuf:"varint,26,opt,name=lacks_machines,json=lacksMachines,proto3" json:"lacks_machines,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -948,6 +965,13 @@ func (x *Cluster) GetVersion() uint64 {
 		return x.Version
 	}
 	return 0
+}
+
+func (x *Cluster) GetLacksMachines() bool {
+	if x != nil {
+		return x.LacksMachines
+	}
+	return false
 }
 
 // Target is an earlier target of a cluster which some of its services still have.
@@ -1600,7 +1624,7 @@ var File_record_cluster_proto protoreflect.FileDescriptor
 
 const file_record_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x14record/cluster.proto\x12\x0fcoopr.record.v1\x1a\x13record/common.proto\"\xdb\x05\n" +
+	"\x14record/cluster.proto\x12\x0fcoopr.record.v1\x1a\x13record/common.proto\"\x91\x06\n" +
 	"\tOperation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x18\n" +
@@ -1630,7 +1654,9 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x16 \x01(\x03R\tcreatedAt\x12\x19\n" +
 	"\bended_at\x18\x17 \x01(\x03R\aendedAt\x12\x18\n" +
-	"\aversion\x18\x18 \x01(\x04R\aversion\x1a=\n" +
+	"\aversion\x18\x18 \x01(\x04R\aversion\x12\x18\n" +
+	"\askipped\x18\x19 \x03(\tR\askipped\x12\x1a\n" +
+	"\brestored\x18\x1a \x01(\bR\brestored\x1a=\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\x02\n" +
@@ -1687,7 +1713,7 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\bstrategy\x18\x15 \x01(\tR\bstrategy\x12!\n" +
 	"\fmax_failures\x18\x16 \x01(\x03R\vmaxFailures\x12\x16\n" +
 	"\x06staged\x18\x17 \x01(\bR\x06staged\x12\x14\n" +
-	"\x05queue\x18\x18 \x01(\bR\x05queue\"\xab\x06\n" +
+	"\x05queue\x18\x18 \x01(\bR\x05queue\"\xd2\x06\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -1719,7 +1745,8 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\tresources\x18\x16 \x01(\x04R\tresources\x12\x1b\n" +
 	"\tnext_node\x18\x17 \x01(\x03R\bnextNode\x12G\n" +
 	"\x0frecovery_paused\x18\x18 \x01(\v2\x1e.coopr.record.v1.RecoveryPauseR\x0erecoveryPaused\x12\x18\n" +
-	"\aversion\x18\x19 \x01(\x04R\aversion\"\xda\x01\n" +
+	"\aversion\x18\x19 \x01(\x04R\aversion\x12%\n" +
+	"\x0elacks_machines\x18\x1a \x01(\bR\rlacksMachines\"\xda\x01\n" +
 	"\x06Target\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12J\n" +
 	"\vdefinitions\x18\x02 \x03(\v2(.coopr.record.v1.Target.DefinitionsEntryR\vdefinitions\x12\x16\n" +

@@ -1,6 +1,5 @@
-// Package apitest is a simulated mesh for tests of the API and its clients. Any
-// number of agents share a store in memory, which numbers its changes and sends
-// events about them. There is no Raft and there are no plugins: the test reports the
-// results of tasks and the events of runs. The tables about runs are those of real
-// meshes.
+// Package apitest runs the services of an agent for tests of the API and its clients. The state
+// is a real one: a Raft member with one vote and all its data in memory, with the controllers
+// that the API asks. Any number of agents share it. There are no workers and no plugins: the test
+// carries out the tasks, and reports the events of runs.
 package apitest

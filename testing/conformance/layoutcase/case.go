@@ -246,7 +246,7 @@ func read(path string, into any) error {
 	}
 	err = json.Unmarshal(b, into)
 	if t := new(json.UnmarshalTypeError); errors.As(err, &t) {
-		return fmt.Errorf("%s: %s is of type %s: this is no file of such cases", path, cmp.Or(t.Field, "the whole"), t.Value)
+		return fmt.Errorf("%s: %s is of type %s: this is not a file of such cases", path, cmp.Or(t.Field, "the whole"), t.Value)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

@@ -9,7 +9,7 @@ import (
 )
 
 // Broken lists every rule of the template that a layout breaks, checked from the definitions alone
-// (docs/spec/solver.md rules 1 to 3) and without any of the solver's code. fresh says that the
+// (docs/spec/solver.md rules 1 to 3) and without any of the solver's code. fresh means that the
 // nodes are new, so that services without constraints must be on all of them.
 func Broken(t *model.ClusterTemplate, services []string, layout model.Layout, fresh bool) []string {
 	var out []string

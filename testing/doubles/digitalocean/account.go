@@ -1,5 +1,5 @@
-// Package digitalocean is an account of DigitalOcean for tests: of the API's documentation,
-// as much as the provider uses. Droplets are machines of a fleet, with real SSH.
+// Package digitalocean simulates an account at DigitalOcean for tests. It implements the part of
+// the documented API that the provider uses. Droplets are machines of a fleet, with real SSH.
 package digitalocean
 
 import (
@@ -18,15 +18,15 @@ import (
 	"github.com/coopr/coopr/plugins/provider/providertest"
 )
 
-// Token lets in; Image is the only one there is.
+// Token is the only valid API token, and Image the only image.
 const (
 	Token = "right"
 	Image = "debian-12-x64"
 )
 
-// Account is the API as a handler.
+// Account is an HTTP handler that serves the API of one account.
 type Account struct {
-	// Silent says that droplets have addresses at which nobody answers.
+	// Silent makes new droplets get an address at which nothing listens.
 	Silent bool
 
 	t        testing.TB
@@ -36,13 +36,13 @@ type Account struct {
 	droplets []map[string]any
 }
 
-// New gives an account without droplets.
+// New returns an account without droplets. Its droplets will be machines of fleet.
 func New(t testing.TB, fleet *providertest.Fleet) *Account { return &Account{t: t, fleet: fleet} }
 
-// Creates says whether a request is for a new droplet.
+// Creates reports whether a request asks for a new droplet.
 func Creates(r *http.Request, _ string) bool { return r.Method == http.MethodPost }
 
-// How the account says so.
+// Responses of DigitalOcean to requests that it does not carry out.
 var (
 	Throttled = providertest.Says(429, "Retry-After: 0", `{"id":"too_many_requests","message":"API Rate limit exceeded."}`)
 	Quota     = providertest.Says(422, "", `{"id":"unprocessable_entity","message":"creating this/these droplet(s) will exceed your `+
@@ -50,7 +50,7 @@ var (
 	Refused = providertest.Says(403, "", `{"id":"forbidden","message":"You do not have access for the attempted action."}`)
 )
 
-// Droplets gives how many there are, and how many there ever were.
+// Droplets returns the number of droplets now, and the number that were ever created.
 func (a *Account) Droplets() (now, ever int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,7 +107,7 @@ func (a *Account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// boot makes a droplet; nil: of user data that nobody can read.
+// boot creates a droplet. It returns nil if the user data is invalid.
 func (a *Account) boot(userData string) map[string]any {
 	var data struct {
 		Users []struct {
@@ -118,7 +118,7 @@ func (a *Account) boot(userData string) map[string]any {
 		a.t.Errorf("user data %q: %v", userData, err)
 		return nil
 	}
-	address := "127.0.0.9" // nobody listens there
+	address := "127.0.0.9" // nothing listens there
 	if !a.Silent {
 		address = a.fleet.Boot(data.Users[0].Keys[0])
 	}
@@ -135,8 +135,9 @@ func addressOf(d map[string]any) string {
 	return d["networks"].(map[string]any)["v4"].([]any)[0].(map[string]string)["ip_address"]
 }
 
-// list answers with a page of two, to have some. Droplets run, and have addresses,
-// from the second look on.
+// list answers with one page of the droplets that have a tag. A page has only two droplets, so that
+// a few droplets need several pages. A droplet is new and has no address when it is first listed;
+// after that it is active.
 func (a *Account) list(answer func(int, any), tag, number string) {
 	found := []map[string]any{}
 	for _, d := range a.droplets {

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -47,7 +48,7 @@ func newConn(f *Fabric, from, to netip.AddrPort) (near, far *half) {
 	return near, far
 }
 
-func (h *half) wake() {
+func (h *half) notify() {
 	h.canRead.Broadcast()
 	h.canWrite.Broadcast()
 }
@@ -59,11 +60,11 @@ func (h *half) reset() {
 	}
 	h.inbox, h.buffered = nil, 0
 	delete(h.f.conns, h)
-	h.wake()
+	h.notify()
 }
 
 func (h *half) opError(op string, err error) error {
-	if errno, ok := err.(syscall.Errno); ok {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = os.NewSyscallError(op, errno)
 	}
 	return &net.OpError{Op: op, Net: "tcp", Source: h.LocalAddr(), Addr: h.RemoteAddr(), Err: err}
@@ -195,7 +196,7 @@ func (h *half) Close() error {
 	h.closed = true
 	h.inbox, h.buffered = nil, 0
 	delete(h.f.conns, h)
-	h.wake()
+	h.notify()
 	h.peer.canWrite.Broadcast()
 	return nil
 }
@@ -218,7 +219,7 @@ func (h *half) SetDeadline(t time.Time) error {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
 	h.readDeadline, h.writeDeadline = t, t
-	h.wake()
+	h.notify()
 	return h.checkOpen()
 }
 
@@ -226,7 +227,7 @@ func (h *half) SetReadDeadline(t time.Time) error {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
 	h.readDeadline = t
-	h.wake()
+	h.notify()
 	return h.checkOpen()
 }
 
@@ -234,7 +235,7 @@ func (h *half) SetWriteDeadline(t time.Time) error {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
 	h.writeDeadline = t
-	h.wake()
+	h.notify()
 	return h.checkOpen()
 }
 

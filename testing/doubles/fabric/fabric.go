@@ -138,10 +138,10 @@ func (f *Fabric) Heal() {
 	defer f.mu.Unlock()
 	clear(f.cuts)
 	for h := range f.conns {
-		h.wake()
+		h.notify()
 	}
 	for _, h := range f.hosts {
-		h.wakeDials()
+		h.retryDials()
 	}
 }
 

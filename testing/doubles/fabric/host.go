@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -60,7 +61,7 @@ func (h *Host) stop(silent bool) {
 		delete(h.sockets, g.addr.Port())
 	}
 	h.up, h.dark = false, silent
-	h.wakeDials()
+	h.retryDials()
 }
 
 // Start switches the host on again, without listeners. It resets the far ends of the host's old conns.
@@ -74,11 +75,11 @@ func (h *Host) Start() {
 		}
 	}
 	h.up, h.dark = true, false
-	h.wakeDials()
+	h.retryDials()
 }
 
-// wakeDials makes hanging dials to the host try again. f.mu is held.
-func (h *Host) wakeDials() {
+// retryDials makes hanging dials to the host try again. f.mu is held.
+func (h *Host) retryDials() {
 	if h.topology != nil {
 		close(h.topology)
 		h.topology = nil
@@ -86,7 +87,7 @@ func (h *Host) wakeDials() {
 }
 
 func (h *Host) dialError(to string, err error) error {
-	if errno, ok := err.(syscall.Errno); ok {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = os.NewSyscallError("connect", errno)
 	}
 	return &net.OpError{Op: "dial", Net: "tcp", Addr: stringAddr(to), Err: err}

@@ -1,9 +1,8 @@
 // Chaos is a plugin for tests: a provider type and an automator type, both named "chaos", whose
-// tasks say what happens: nothing, sleep, fail, panic, crash, hang, print garbage.
+// tasks determine what happens: nothing, sleep, fail, panic, crash, hang, print garbage.
 //
-// A task says what to do with the field "do" (of the service's action, or the
-// provider's), which is one of the words of the switch in behave; "for" is a
-// duration, "text" a text, "count" a number.
+// The field "do" of a task (of the service's action, or the provider's) is one of the
+// words of the switch in behave; "for" is a duration, "text" a text, "count" a number.
 //
 // The environment, from the host's configuration:
 //
@@ -125,7 +124,7 @@ func (c *chaos) behave(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	if err := c.called(t, t.Action); err != nil {
 		return nil, err
 	}
-	// Most tasks of a benchmark say nothing; decoding them would be the work.
+	// Most tasks of a benchmark lack the field; decoding them would be most of the work.
 	if !strings.Contains(string(t.RawInput()), `"do"`) {
 		return nil, nil
 	}

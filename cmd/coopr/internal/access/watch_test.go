@@ -21,7 +21,12 @@ func TestWatchingAList(t *testing.T) {
 	s.Ctx = ctx
 	once := sync.OnceFunc(func() {
 		go func() {
-			_, err := s.Mesh.PutTenant(context.Background(), model.Caller{Tenant: "acme"}, model.Tenant{Name: "acme", Description: "changed"}, false)
+			_, err := s.Mesh.Services().Tenants.Put(
+				context.Background(),
+				model.Caller{Tenant: "acme"},
+				model.Tenant{Name: "acme", Description: "changed"},
+				false,
+			)
 			if err != nil {
 				cancel(err)
 			}

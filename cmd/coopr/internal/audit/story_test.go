@@ -21,7 +21,7 @@ func TestAuditStory(t *testing.T) {
 	s.Exec("import", "defs")
 	s.As(apitest.User)
 	s.Work(map[string]string{"INSTALL php": "exit status 1: no such package"})
-	s.Exec("cluster", "create", "web", "-t", "shop", "-n", "1", "--yes")
+	s.Exec("cluster", "create", "web", "-t", "shop", "-n", "1", "--on-failure", "leave", "--yes")
 	s.Run(1, "audit", "list")
 	s.As(apitest.Admin)
 	s.Run(0, "audit", "list", "--cluster", "web", "--oldest-first")

@@ -153,7 +153,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 // maxInput is the most that is read from the standard input, in bytes.
 const maxInput = 64 << 20
 
-// InFile names the file that an error or faults are about.
+// InFile returns err with the name of the file that it is about. Faults get the name as their subject.
 func InFile(err error, file string) error {
 	var faults model.Faults
 	if !errors.As(err, &faults) {

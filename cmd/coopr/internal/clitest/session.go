@@ -57,7 +57,9 @@ type Session struct {
 // New returns a session with an empty mesh, as an administrator of the tenant acme.
 func New(t *testing.T) *Session {
 	t.Helper()
-	s := &Session{T: t, Mesh: apitest.NewAgent(apitest.NewStore(), "a"), Dir: t.TempDir(), Ctx: context.Background()}
+	store := apitest.NewStore()
+	t.Cleanup(store.Close)
+	s := &Session{T: t, Mesh: apitest.NewAgent(store, "a"), Dir: t.TempDir(), Ctx: context.Background()}
 	h, err := server.New(server.Config{Services: s.Mesh.Services(), Patience: 20 * time.Millisecond, Now: s.now})
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +127,9 @@ func (s *Session) ExecSeen(seen func(string), args ...string) (code int, out, er
 
 var port = regexp.MustCompile(`127\.0\.0\.1:\d{5}\b`)
 
+// size is the size of a snapshot, whose format is not the command line's.
+var size = regexp.MustCompile(`was saved: \d+ bytes`)
+
 // passing is a line that appears only if an operation was read before it had ended.
 var passing = regexp.MustCompile(`(?m)^[a-z]+ \d{8}-\d{3}: running, \d+ tasks?\n`)
 
@@ -162,6 +167,7 @@ func (s *Session) Golden(name string) {
 		return "127.0.0.1:PORT"
 	})
 	got = passing.ReplaceAllString(got, "")
+	got = size.ReplaceAllString(got, "was saved: SIZE bytes")
 	path := filepath.Join(testdata, name+".golden")
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -191,36 +197,16 @@ var testdata = func() string {
 func (s *Session) Work(fails map[string]string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		var index uint64
 		for ctx.Err() == nil {
-			v, _ := s.Mesh.View(ctx, api.Default, index)
+			v, _ := s.Mesh.View(ctx, api.Stale, index)
 			index = v.Index()
 			for _, op := range v.Operations("acme", "") {
-				if op.Status != model.OpRunning {
-					continue
-				}
-				failed := false
-				for _, t := range s.Mesh.Tasks(op.ID) {
-					if t.Status.Ended() {
-						continue
-					}
-					name := t.Action.String() + " " + t.Service
-					switch message, bad := fails[strings.TrimSpace(name)]; {
-					case failed:
-						s.Mesh.Report(t.ID, model.TaskCancelled, "")
-					case bad:
-						failed = true
-						s.Mesh.Report(t.ID, model.TaskFailed, message)
-					default:
-						s.Mesh.Report(t.ID, model.TaskSucceeded, "")
-					}
-				}
+				s.Mesh.Work(op.ID, func(t model.Task) string { return fails[strings.TrimSpace(t.Action.String()+" "+t.Service)] })
 			}
 		}
-	}()
+	})
 	s.T.Cleanup(func() {
 		cancel()
 		wg.Wait()
@@ -233,7 +219,7 @@ defaults:
   services: [nginx, php]
   provider: cloud
 links:
-  - {label: Shop, url: "http://%cluster%.example/"}
+  - {label: Shop, url: "http://%host.service.nginx[0]%/"}
 `
 
 // Definitions writes the definitions of a web shop into the folder defs.
@@ -242,7 +228,10 @@ func (s *Session) Definitions() {
 	s.File("defs/services/nginx.json", `{"name":"nginx","description":"A web server",
 "provisioner":{"actions":{"install":{"type":"shell","fields":{"script":"i.sh"}},
 "start":{"type":"shell","fields":{"script":"s.sh"}}}}}`)
-	s.File("defs/services/php.json", `{"name":"php","description":"A language"}`)
+	s.File("defs/services/php.json", `{"name":"php","description":"A language",
+"provisioner":{"actions":{"install":{"type":"shell","fields":{"script":"i.sh"}}}}}`)
+	s.File("defs/hardwaretypes/small.json", `{"name":"small","description":"One core","providermap":{"cloud":{"flavor":"s","cost":"0.25"}}}`)
+	s.File("defs/imagetypes/debian.json", `{"name":"debian","description":"Debian","providermap":{"cloud":{"image":"d"}}}`)
 	s.File("defs/providers/cloud.json", `{"name":"cloud","description":"The cloud",
 "providertype":"cloud","provisioner":{"region":"north","pin":"1234"}}`)
 	s.File("defs/README.md", "not a definition")

@@ -110,7 +110,8 @@ func growCmd(app cli.App) *cobra.Command {
 func shrinkCmd(app cli.App) *cobra.Command {
 	c := changeCmd(app, model.OpShrink, "NAME (--nodes N | NODE…)",
 		"Remove nodes from a cluster: the named ones, or the newest ones that can be removed",
-		"  coopr cluster shrink shop --nodes 1\n  coopr cluster shrink shop 1004 1005 --dry-run", []string{"NAME", "[NODE…"},
+		"  coopr cluster shrink shop --nodes 1\n  coopr cluster shrink shop 1004 1005 --dry-run\n"+
+			"  coopr cluster shrink shop 1004 --force", []string{"NAME", "[NODE…"},
 		func(c *changing, args []string) error {
 			if c.op.Change.NodeNames = args; len(args) == 0 && c.nodes < 1 {
 				return cli.Usage(c.cmd, "give the number of nodes to remove with --nodes, or name the nodes")
@@ -119,6 +120,7 @@ func shrinkCmd(app cli.App) *cobra.Command {
 			return nil
 		})
 	c.cmd.Flags().IntVarP(&c.nodes, "nodes", "n", 0, "number of nodes to remove")
+	c.cmd.Flags().BoolVar(&c.op.Change.Forced, "force", false, "delete the machines without stopping and removing their services first")
 	return c.cmd
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
@@ -137,7 +138,7 @@ func operate(app cli.App, cmd *cobra.Command, cluster string, op api.Operate, r 
 	})
 }
 
-// whatFirst says what to do with a cluster that does not accept an operation.
+// whatFirst returns advice on a cluster that does not accept an operation.
 func whatFirst(ctx context.Context, c *client.Client, cluster string) string {
 	cl, _, err := c.Cluster(ctx, cluster, client.Read{})
 	switch {
@@ -175,7 +176,7 @@ func configOf(app cli.App, cmd *cobra.Command, file string, set []string) (map[s
 		if err != nil {
 			return nil, err
 		}
-		if err := model.DecodeStrict(data, &config); err != nil {
+		if err := decode.Strict(data, &config); err != nil {
 			return nil, cli.InFile(err, file)
 		}
 		if config == nil {

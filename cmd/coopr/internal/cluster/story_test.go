@@ -58,8 +58,12 @@ func TestFailureStory(t *testing.T) {
 	s.Exec("import", "defs")
 	s.As(apitest.User)
 	s.Work(map[string]string{"INSTALL php": "exit status 1: no such package"})
-	s.Run(1, "cluster", "create", "web", "-t", "shop", "-n", "1", "--yes")
-	s.Mesh.Log("00000001-001/2", "E: no such package\n")
+	s.Run(1, "cluster", "create", "web", "-t", "shop", "-n", "1", "--on-failure", "leave", "--yes")
+	for _, task := range s.Mesh.Tasks("00000001-001") {
+		if task.Status == model.TaskFailed {
+			s.Mesh.Log(task.ID, "E: no such package\n")
+		}
+	}
 	s.Run(0, "operation", "log", "00000001-001", "--status", "failed")
 	s.Run(0, "task", "list", "00000001-001", "--status", "failed", "-o", "wide")
 	s.Run(1, "cluster", "watch", "web")
@@ -103,7 +107,7 @@ func TestCtrlCLeavesTheOperation(t *testing.T) {
 		t.Errorf("%d\n%s\n%s", code, out, errs)
 	}
 	s.Ctx = context.Background()
-	v, _ := s.Mesh.View(s.Ctx, api.Default, 0)
+	v, _ := s.Mesh.View(s.Ctx, api.Stale, 0)
 	if op, ok := v.Operation("acme", "00000001-001"); !ok || op.Status != model.OpRunning {
 		t.Error("the operation does not continue")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/rpc/client"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
@@ -145,7 +146,7 @@ func definitionCmd(app cli.App, n noun) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		def, err := model.Decode(n.kind, data)
+		def, err := decode.Definition(n.kind, data)
 		if err != nil {
 			return cli.InFile(err, args[0])
 		}
@@ -170,12 +171,14 @@ func definitionCmd(app cli.App, n noun) *cobra.Command {
 	})
 
 	var one int
+	var force bool
 	del := &cobra.Command{
 		Use: "delete NAME", Short: "Delete " + withArticle(n.word) + ", or one version of it", Args: cli.Args("NAME"),
 		Example:           fmt.Sprintf("  coopr %s delete %s --yes\n  coopr %s delete %s --version 2", n.use, n.example, n.use, n.example),
 		ValidArgsFunction: cli.CompleteDefinitions(app, n.kind),
 	}
 	del.Flags().IntVar(&one, "version", 0, "delete only this version")
+	del.Flags().BoolVar(&force, "force", false, "delete it even if it is in use")
 	what := func(args []string) string {
 		if one > 0 {
 			return fmt.Sprintf("version %d of %s %s", one, n.word, args[0])
@@ -184,7 +187,7 @@ func definitionCmd(app cli.App, n noun) *cobra.Command {
 	}
 	del.RunE = cli.Confirmed(app, func(args []string) string { return "Delete " + what(args) + "?" },
 		func(ctx context.Context, c *client.Client, args []string) error {
-			_, err := c.DeleteDefinition(ctx, n.kind, args[0], one)
+			_, err := c.DeleteDefinition(ctx, n.kind, args[0], one, force)
 			if err == nil {
 				out.Printf("Deleted %s.\n", what(args))
 			}

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
+	"github.com/coopr/coopr/engine/model/lint"
 	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
@@ -64,9 +66,9 @@ not in the files do not change.`,
 		}
 		// References may point to definitions in the mesh. Only faults in the files themselves are
 		// found here.
-		good, found, warnings := model.Linter{}.Sift(kept)
+		good, found, warnings := lint.Linter{}.Sift(kept)
 		if !skip {
-			found, warnings = model.Lint(kept, nil)
+			found, warnings = lint.Lint(kept, nil)
 		}
 		faults = append(faults, named(found, kept)...)
 		if len(faults) > 0 && !skip {
@@ -226,7 +228,7 @@ func gather(app cli.App, names []string) (defs []model.Definition, faults model.
 		if name == "-" {
 			name = "standard input"
 		}
-		got, err := model.Classify(name, data)
+		got, err := decode.Classify(name, data)
 		var bad model.Faults
 		if err != nil && !errors.As(err, &bad) {
 			return nil, nil, fmt.Errorf("%s: %w", name, err)

@@ -27,7 +27,8 @@ func TestDefinitionsStory(t *testing.T) {
 	s.Run(3, "service", "get", "phq")
 	s.Run(2, "service", "delete", "php")
 	s.Run(0, "service", "delete", "php", "--version", "1", "--yes")
-	s.Run(0, "service", "delete", "php", "-y")
+	s.Run(4, "service", "delete", "php", "-y")
+	s.Run(0, "service", "delete", "php", "-y", "--force")
 	s.Run(3, "service", "delete", "php", "-y")
 	s.Run(0, "export", "--dir", "out")
 	s.Run(0, "export")
@@ -39,7 +40,9 @@ func TestDefinitionsStory(t *testing.T) {
 	if info, err := os.Stat("out/providers/cloud.yaml"); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
-	// An export can be imported without changes.
+	// An export can be imported without changes, if what its templates refer to exists.
+	s.Exec("service", "put", "new.yaml")
+	s.Exec("export", "--dir", "out")
 	if code, _, errs := s.Exec("import", "out"); code != 0 {
 		t.Errorf("%s", errs)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
@@ -155,7 +156,7 @@ The template may also be a JSON or YAML file.`,
 			if err != nil {
 				return err
 			}
-			if err := model.DecodeStrict(data, &req.Exclude); err != nil {
+			if err := decode.Strict(data, &req.Exclude); err != nil {
 				return cli.InFile(err, exclude)
 			}
 		}
@@ -164,7 +165,7 @@ The template may also be a JSON or YAML file.`,
 			if err != nil {
 				return err
 			}
-			def, err := model.Decode(model.KindClusterTemplate, data)
+			def, err := decode.Definition(model.KindClusterTemplate, data)
 			if err != nil {
 				return cli.InFile(err, args[0])
 			}
@@ -228,7 +229,7 @@ func showSolved(out *output.Printer, s api.Solved) {
 	out.Printf("\nChosen by comparator %s.\n", s.Comparator)
 }
 
-// none says why a range of sizes has no layout.
+// none returns the reason why a range of sizes has no layout.
 func none(r solver.SizeRange) string {
 	if r.Undecided != "" {
 		return "undecided: " + r.Undecided

@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -129,8 +130,35 @@ func StatusCommand(app cli.App) *cobra.Command {
 		out.Field("Voter", output.YesNo(s.Voter))
 		out.Field("Workers", fmt.Sprintf("%d of %d busy", s.Busy, s.Slots))
 		out.Field("Index", fmt.Sprintf("%d", s.Applied))
+		retention(out, s.Retention)
 	})
 	return cmd
+}
+
+// retention prints how long an agent keeps what has ended, and what it removed last.
+func retention(out *output.Printer, r api.Retention) {
+	span := func(d model.Millis) string { return output.Span(time.Duration(d) * time.Millisecond) }
+	out.Field("Kept", fmt.Sprintf("terminated clusters %s (at most %d), operations %s, request ids %s, task logs %s (at most %s)",
+		span(r.Clusters), r.ClusterCount, span(r.Operations), span(r.Requests), span(r.Logs), output.Bytes(r.LogSize)))
+	fault := func(f string) string {
+		if f == "" {
+			return ""
+		}
+		return "; " + out.Paint(output.Red, f)
+	}
+	switch x := r.StateSweep; {
+	case x == nil:
+		out.Field("Removed", "the leader knows what was removed from the state")
+	case x.At == 0:
+		out.Field("Removed", "nothing yet")
+	default:
+		out.Field("Removed", fmt.Sprintf("%s, %s and %s at %s%s", words.Count(x.Clusters, "cluster"), words.Count(x.Operations, "operation"),
+			words.Count(x.Requests, "request id"), output.Moment(x.At), fault(x.Fault)))
+	}
+	if x := r.LogSweep; x.At != 0 {
+		out.Field("Task logs", fmt.Sprintf("%s left of %s, %d removed at %s%s", output.Bytes(x.Bytes), words.Count(x.Files+x.Removed, "log"),
+			x.Removed, output.Moment(x.At), fault(x.Fault)))
+	}
 }
 
 // PluginCommand returns the command "plugin".

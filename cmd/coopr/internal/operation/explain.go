@@ -46,6 +46,9 @@ func explainCmd(app cli.App) *cobra.Command {
 		for _, w := range e.Waits {
 			out.Printf("The plan waits: %s\n", w.Text)
 		}
+		if len(e.Skipped) > 0 {
+			out.Printf("Left out, as the machine is gone: %s.\n", words.And(e.Skipped))
+		}
 		if waiting == 0 {
 			return nil
 		}

@@ -73,6 +73,7 @@ func getCmd(app cli.App) *cobra.Command {
 		out.Field("Status", out.Status(string(op.Status)))
 		out.Field("Message", op.Message)
 		out.Field("Services", strings.Join(op.Services, ", "))
+		out.Field("Left out", strings.Join(op.Skipped, ", "))
 		out.Field("Actor", op.Actor)
 		out.Field("Follows", op.Follows)
 		out.Field("Started", output.Moment(op.CreatedAt))

@@ -106,7 +106,8 @@ func showCmd(app cli.App) *cobra.Command {
 	return cmd
 }
 
-// ended reports whether a plan cannot continue by itself: it is complete, or it has failed and no step runs.
+// ended reports whether a plan cannot continue by itself: it is complete, or it has failed and no task runs. A step that is
+// prepared waits for a task that does not begin any more.
 func ended(i *tree.Info) bool {
 	if i.Status == tree.Complete.String() {
 		return true
@@ -116,7 +117,7 @@ func ended(i *tree.Info) bool {
 	}
 	for _, p := range i.Phases {
 		for _, s := range p.Steps {
-			if s.Status == tree.Starting.String() || s.Status == tree.Started.String() || s.Status == tree.Prepared.String() {
+			if s.Status == tree.Starting.String() || s.Status == tree.Started.String() {
 				return false
 			}
 		}
@@ -134,7 +135,7 @@ func text(out *output.Printer, name string, i *tree.Info) string {
 // lineStatus matches the status at the end of a line of a plan's tree.
 var lineStatus = regexp.MustCompile(`(?m)\([A-Z_]+\)$`)
 
-// order gives an order to a plan, and shows the answer in the words of the DC/OS command line. If what is
+// order sends an order about a plan, and shows the answer in the words of the DC/OS command line. If what is
 // empty, it shows the answer as JSON.
 func order(ctx context.Context, out *output.Printer, c *client.Client, cluster string, o tree.Order, what string) error {
 	said, _, err := c.OrderPlan(ctx, cluster, o)
@@ -182,7 +183,7 @@ func stopCmd(app cli.App) *cobra.Command {
 	return cmd
 }
 
-// orderCmd returns a command that gives an order to a plan or to a part of it.
+// orderCmd returns a command that sends an order about a plan or a part of it.
 func orderCmd(app cli.App, word, alias, command, what, use, short, example string) *cobra.Command {
 	out := app.Printer()
 	names := []string{"CLUSTER"}

@@ -17,8 +17,8 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// ManyTasks is the number of tasks above which single tasks are not fetched any more. Totals say enough
-// then, and it would cost much to fetch thousands of tasks again and again.
+// ManyTasks is the number of tasks above which single tasks are not fetched any more: totals are enough
+// then, and fetching thousands of tasks repeatedly would be expensive.
 const ManyTasks = 1000
 
 // manyFailed is the number of failed tasks that are fetched of an operation with many tasks.
@@ -127,7 +127,7 @@ func watch(ctx context.Context, c *client.Client, id string, pace time.Duration,
 	}
 }
 
-// leave says how to return to an operation that continues.
+// leave prints how to watch again an operation that continues.
 func leave(out *output.Printer, id string, last snapshot) error {
 	if !last.op.Status.Ended() {
 		out.Notef("\nThe operation continues. To watch it again: coopr operation watch %s\n"+
@@ -243,7 +243,7 @@ func ShowLinks(out *output.Printer, links []model.Link) {
 	}
 }
 
-// RepairHint says what can be done with a cluster that has failed.
+// RepairHint returns the commands that help with a cluster that has failed.
 func RepairHint(cluster string) string {
 	return fmt.Sprintf("Cluster %s stays as it is. To restore an earlier state: coopr cluster history %s, then coopr cluster rollback %s "+
 		"--to N\nIf you repair it by hand, mark it as repaired: coopr cluster resolve %s --reason TEXT",

@@ -34,6 +34,11 @@ func zonesOf(nodes []model.Node) string {
 func preview(out *output.Printer, title string, st api.StartedBody, creates bool) {
 	p := st.Preview
 	out.Printf("%s\n\n", out.Paint(output.Bold, title))
+	defer func() {
+		for _, w := range p.Warnings {
+			out.Printf("%s %s\n", out.Paint(output.Yellow, "warning:"), w)
+		}
+	}()
 	if len(p.Layout) > 0 {
 		t := output.Table{Head: []string{"NODES", "HARDWARE", "IMAGE", "SERVICES"}}
 		for _, g := range p.Layout {
@@ -94,8 +99,5 @@ func preview(out *output.Printer, title string, st api.StartedBody, creates bool
 		for _, s := range p.Tight {
 			out.Printf("Limit reached: %s\n", s)
 		}
-	}
-	for _, w := range p.Warnings {
-		out.Printf("%s %s\n", out.Paint(output.Yellow, "warning:"), w)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
 )
 
-// rollout holds the flags that say in which order an operation changes nodes.
+// rollout holds the flags for the order in which an operation changes nodes.
 type rollout struct {
 	strategy, batch string
 	canary, staged  bool

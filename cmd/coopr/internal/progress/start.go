@@ -43,7 +43,7 @@ func (s *Starter) AddFlags(cmd *cobra.Command) {
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 }
 
-// Rollout returns how nodes take turns, as the flags say.
+// Rollout returns the order in which nodes change, from the flags.
 func (s *Starter) Rollout(cmd *cobra.Command) (model.Rollout, error) { return s.rollout.read(cmd) }
 
 // Run shows the plan, asks, starts the operation, and follows it until it ends.

@@ -382,7 +382,7 @@ func checkDir(ctx context.Context, c *client.Client, k model.ResourceKey, path s
 	}
 	for _, t := range types {
 		if t.Class+"types" == string(k.Kind) && t.Name == k.Plugin && t.ResourceTypes[k.Type].Format == "file" {
-			return fmt.Errorf("%s is a directory, but %s are files; upload one of its files", path, k.Type)
+			return fmt.Errorf("%s is a directory, but resources of type %s are single files; upload a file from it", path, k.Type)
 		}
 	}
 	return nil

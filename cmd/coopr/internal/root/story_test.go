@@ -23,7 +23,7 @@ func TestFaultsStory(t *testing.T) {
 	s.Run(2, "import")
 	s.Run(1, "service", "put", "bad/services/one.json")
 	s.Run(1, "cluster", "create", "a b", "--template", "shop", "--nodes", "10001")
-	s.Run(3, "cluster", "create", "x", "--template", "shop", "--nodes", "1")
+	s.Run(1, "cluster", "create", "x", "--template", "shop", "--nodes", "1")
 	s.Run(2, "cluster", "create", "x", "--nodes", "1")
 	s.Run(2, "cluster", "create", "--template", "shop")
 	s.Run(2, "cluster", "create", "x", "-t", "shop", "-n", "many")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
@@ -24,7 +25,7 @@ import (
 func readInto(app cli.App, file string, into any) error {
 	data, err := cli.ReadFile(app, file)
 	if err == nil {
-		err = model.DecodeStrict(data, into)
+		err = decode.Strict(data, into)
 	}
 	if err != nil {
 		return cli.InFile(err, file)
@@ -276,7 +277,7 @@ func millis(s string) (model.Millis, error) {
 	var v struct {
 		D model.Millis `json:"d"`
 	}
-	err := model.DecodeStrict([]byte("d: "+s), &v)
+	err := decode.Strict([]byte("d: "+s), &v)
 	return v.D, err
 }
 
@@ -313,9 +314,9 @@ func profileAssignCmd(app cli.App) *cobra.Command {
 func profileUnassignCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var program string
-	cmd := &cobra.Command{Use: "unassign", Short: "Remove the default profile of the tenant or of a program", Args: cli.Args(),
+	cmd := &cobra.Command{Use: "unassign", Short: "Unassign the default profile of the tenant or of a program", Args: cli.Args(),
 		Example: "  coopr profile unassign\n  coopr profile unassign --program wordcount"}
-	cmd.Flags().StringVar(&program, "program", "", "assign to this program instead of the tenant")
+	cmd.Flags().StringVar(&program, "program", "", "unassign from this program instead of the tenant")
 	cli.CompleteFlag(cmd, "program", completePrograms(app))
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
 		return assign(ctx, out, c, program, "")

@@ -231,7 +231,7 @@ func ended(run api.RunDetails, say func(string, ...any)) error {
 	return &cli.ExitError{Code: 1}
 }
 
-// keptUntil says how long the nodes of a waiting run are kept.
+// keptUntil describes for how long the nodes of a waiting run are kept.
 func keptUntil(r api.RunDetails) string {
 	if r.Cluster.ExpiresAt == 0 {
 		return "until they are deleted by hand"
@@ -387,7 +387,7 @@ func showRun(out *output.Printer, r api.RunDetails) {
 	}
 }
 
-// runOrder gives an order to a run and shows the new state of the run.
+// runOrder sends an order about a run and shows the new state of the run.
 func runOrder(ctx context.Context, out *output.Printer, c *client.Client, id, order string, body any) error {
 	r, _, err := c.OrderRun(ctx, id, order, body)
 	if err != nil {
@@ -406,7 +406,7 @@ func runOrder(ctx context.Context, out *output.Printer, c *client.Client, id, or
 	return nil
 }
 
-// runOrderCmd returns a command that gives an order to a run. If body returns a value, the order needs a
+// runOrderCmd returns a command that sends an order about a run. If body returns a value, the order needs a
 // reason. fits selects the runs that completion offers.
 func runOrderCmd(app cli.App, order, short string, fits func(*profile.Run) bool, body func(reason string) any) *cobra.Command {
 	out := app.Printer()
@@ -431,7 +431,7 @@ func runStopCmd(app cli.App) *cobra.Command {
 	var b api.StopBody
 	cmd := &cobra.Command{Use: "stop RUN", Short: "Stop the program of a run, and delete or keep the nodes", Args: cli.Args("RUN"),
 		Example: "  coopr runs stop 05q8v3k1m2n4p6r8 --keep", ValidArgsFunction: completeRuns(app, (*profile.Run).Active)}
-	cmd.Flags().BoolVar(&b.KeepAlive, "keep", false, "keep the nodes, for as long as the profile says")
+	cmd.Flags().BoolVar(&b.KeepAlive, "keep", false, "keep the nodes for as long as the profile allows")
 	cmd.Flags().StringVar(&b.Reason, "reason", "", "reason, kept in the audit log")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		return runOrder(ctx, out, c, args[0], "stop", b)

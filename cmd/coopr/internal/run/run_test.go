@@ -78,28 +78,23 @@ func TestProfileStory(t *testing.T) {
 // latest returns the id of the latest run.
 func latest(s *clitest.Session) string {
 	s.T.Helper()
-	v, err := s.Mesh.View(context.Background(), api.Default, 0)
+	v, err := s.Mesh.View(context.Background(), api.Stale, 0)
 	if err != nil || len(v.Runs("acme")) == 0 {
 		s.T.Fatal("there is no run", err)
 	}
 	return v.Runs("acme")[0].ID
 }
 
-// goes applies events to the next run that starts, and lets it write a text unless that is empty. The function
-// that it returns waits until that has happened.
-func goes(s *clitest.Session, text string, events ...profile.Event) (wait func()) {
+// goes calls does with the id of the next run that starts. The function that it returns waits until that has happened.
+func goes(s *clitest.Session, does func(id string)) (wait func()) {
 	var wg sync.WaitGroup
-	v, _ := s.Mesh.View(context.Background(), api.Default, 0)
+	v, _ := s.Mesh.View(context.Background(), api.Stale, 0)
 	before := len(v.Runs("acme"))
 	wg.Go(func() {
 		for len(v.Runs("acme")) == before {
-			v, _ = s.Mesh.View(context.Background(), api.Default, v.Index())
+			v, _ = s.Mesh.View(context.Background(), api.Stale, v.Index())
 		}
-		id := v.Runs("acme")[0].ID
-		if text != "" {
-			s.Mesh.Writes("run", text)
-		}
-		s.Mesh.Happen(id, events...)
+		does(v.Runs("acme")[0].ID)
 	})
 	return wg.Wait
 }
@@ -116,8 +111,11 @@ func TestRunStory(t *testing.T) {
 
 	// A run that fails and keeps its nodes.
 	s.File("job.sh", "#!/bin/sh\necho hello\n")
-	wait := goes(s, "12:00:00.000   hello\n12:00:00.100 ! oh\n", append(apitest.Up(2), apitest.Ended(profile.Failed,
-		"step run failed on c1-1: exit status 7"))...)
+	wait := goes(s, func(id string) {
+		s.Mesh.Up(id)
+		s.Mesh.Writes(id, "12:00:00.000   hello\n12:00:00.100 ! oh\n")
+		s.Mesh.Happen(id, apitest.Ended(profile.Failed, "step run failed on c1-1: exit status 7"))
+	})
 	s.Run(1, "run", "--profile", "small", "-p", "flavor=huge", "--", "./job.sh", "data")
 	wait()
 	failed := latest(s)
@@ -146,7 +144,7 @@ func TestRunStory(t *testing.T) {
 	// A detached run that is stopped, keeps its nodes, and is marked as deleted.
 	s.Run(0, "run", "-d", "--profile", "small", "--", "sleep", "1000")
 	id := latest(s)
-	s.Mesh.Happen(id, apitest.Up(2)...)
+	s.Mesh.Up(id)
 	s.Run(0, "runs", "stop", id, "--keep", "--reason", "enough")
 	s.Run(0, "runs", "get", id)
 	s.Mesh.Happen(id, apitest.Ended(profile.Killed, ""))
@@ -158,8 +156,10 @@ func TestRunStory(t *testing.T) {
 
 	// A run whose cluster cannot be created.
 	s.Run(0, "profile", "edit", "small", "--max-runs", "-1")
-	wait = goes(s, "", profile.Event{Kind: profile.Asking}, profile.Event{Kind: profile.CallFailed,
-		Error: "the cloud does not know flavor tiny"})
+	wait = goes(s, func(id string) {
+		s.Mesh.Happen(id, profile.Event{Kind: profile.Asking}, profile.Event{Kind: profile.CallFailed,
+			Error: "the cloud does not know flavor tiny"})
+	})
 	s.Run(1, "run", "--profile", "small", "--", "true")
 	wait()
 	s.Run(0, "runs", "get", latest(s))
@@ -194,7 +194,8 @@ func TestCompletionOfRuns(t *testing.T) {
 		}
 	}
 	kept := latest(s)
-	s.Mesh.Happen(kept, append(apitest.Up(1), apitest.Ended(profile.Failed, ""))...)
+	s.Mesh.Up(kept)
+	s.Mesh.Happen(kept, apitest.Ended(profile.Failed, ""))
 	s.Stdin = `{"steps":[{"command":["true"]}]}`
 	s.Exec("program", "put", "job")
 	s.Exec("schedule", "put", "nightly", "--program", "job", "--cron", "@daily")

@@ -71,7 +71,7 @@ func backendURLs(list string) ([]string, error) {
 	return out, errors.Join(faults...)
 }
 
-// reload gives the pool a new list when the file changes or hup receives a signal. An unreadable
+// reload replaces the pool's list when the file changes or hup receives a signal. An unreadable
 // file leaves the list unchanged.
 func reload(ctx context.Context, log *slog.Logger, path string, every time.Duration, hup <-chan os.Signal, pool *pool,
 	kick chan<- struct{}) {

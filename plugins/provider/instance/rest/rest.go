@@ -21,7 +21,7 @@ import (
 type Client struct {
 	// Base is the API's address without a trailing slash.
 	Base string
-	// HTTP sends the requests; nil: a client with a Patient transport.
+	// HTTP sends the requests; nil: those of NewHTTP(nil).
 	HTTP *http.Client
 	// Sign adds credentials to a request.
 	Sign func(context.Context, *http.Request) error
@@ -72,10 +72,11 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 		return &instance.Fault{Kind: instance.Unclear, Err: fmt.Errorf("%s %s: %w", method, req.URL.Path, err)}
 	}
 	if resp.StatusCode >= 300 {
-		kind, message := instance.KindOfStatus(resp.StatusCode), strings.TrimSpace(string(b[:min(len(b), 300)]))
+		// The endpoint may be no cloud at all, so only a cloud's message is reported of the body.
+		kind, message := instance.KindOfStatus(resp.StatusCode), ""
 		if c.Judge != nil {
 			said, k := c.Judge(resp.StatusCode, b)
-			message, kind = cmp.Or(said, message), cmp.Or(k, kind)
+			message, kind = said, cmp.Or(k, kind)
 		}
 		return instance.Faultf(kind, "%s (HTTP %d)", cmp.Or(message, "no reason given"), resp.StatusCode)
 	}
@@ -83,15 +84,22 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return &instance.Fault{Kind: instance.Unclear, Err: fmt.Errorf("%s %s: the answer cannot be decoded: %w", method, req.URL.Path, err)}
+		// The error may quote the answer.
+		return instance.Faultf(instance.Unclear, "%s %s: the answer is not the JSON of this API", method, req.URL.Path)
 	}
 	return nil
 }
 
-var patient = &http.Client{Transport: &Patient{}}
+var patient = NewHTTP(nil)
 
-// Patient is a transport that waits and repeats requests: if the API throttles it, for as long as
-// the answer says; and for requests that change nothing, if the API fails or cannot be reached.
+// NewHTTP returns a client that sends its requests patiently to the addresses that g allows.
+func NewHTTP(g *instance.Guard) *http.Client {
+	return &http.Client{Transport: &Patient{Next: g.Transport()}}
+}
+
+// Patient is a transport that waits and repeats requests. If the API throttles a request, Patient
+// waits as long as the answer says. If the API fails or cannot be reached, Patient repeats only
+// requests that change nothing.
 type Patient struct {
 	// Next sends the requests; nil: http.DefaultTransport.
 	Next http.RoundTripper
@@ -123,7 +131,7 @@ func (p *Patient) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 		}
 		resp, err := next.RoundTrip(req)
-		again := err != nil && reads && r.Context().Err() == nil || err == nil &&
+		again := err != nil && instance.KindOf(err) != instance.Invalid && reads && r.Context().Err() == nil || err == nil &&
 			(resp.StatusCode == http.StatusTooManyRequests || reads && resp.StatusCode >= 500)
 		if !again || try >= cmp.Or(p.Tries, 6) || r.Body != nil && r.GetBody == nil {
 			return resp, err
@@ -147,8 +155,8 @@ func (p *Patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// after returns how long the API asks the client to wait: Retry-After in seconds or as a time, or
-// the time in seconds at which a limit is reset.
+// after returns how long the API asks the client to wait, or 0. Retry-After has a number of seconds
+// or a date. Without it, RateLimit-Reset has the Unix time at which the limit is reset.
 func after(h http.Header, now time.Time) time.Duration {
 	if v := h.Get("Retry-After"); v != "" {
 		if s, err := strconv.Atoi(v); err == nil {

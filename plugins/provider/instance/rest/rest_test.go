@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,5 +72,62 @@ func TestPatience(t *testing.T) {
 	}
 	if got := after(http.Header{"Ratelimit-Reset": {"1005"}}, now); got != 5*time.Second {
 		t.Error(got)
+	}
+}
+
+// TestGuarded checks that a guard stops a request that goes to this machine, directly, by a name or
+// by a redirect, and that it does so at once.
+func TestGuarded(t *testing.T) {
+	var sent atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent.Add(1)
+		http.Redirect(w, r, "http://127.0.0.2:1/", http.StatusTemporaryRedirect)
+	}))
+	defer s.Close()
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	for name, x := range map[string]struct {
+		base, allow string
+		sent        int32
+	}{
+		"directly":   {base: s.URL},
+		"by a name":  {base: "http://localhost:" + port},
+		"redirected": {base: s.URL, allow: "127.0.0.1/32", sent: 1},
+	} {
+		sent.Store(0)
+		g, err := instance.ParseGuard(x.allow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := NewHTTP(g)
+		client.Transport.(*Patient).Pause = 24 * time.Hour
+		err = (&Client{Base: x.base, HTTP: client}).Do(t.Context(), "GET", "/x", nil, nil)
+		client.Transport.(*Patient).Next.(*http.Transport).CloseIdleConnections()
+		if instance.KindOf(err) != instance.Invalid || !strings.Contains(err.Error(), "providers.endpoints") || sent.Load() != x.sent {
+			t.Errorf("%s: %v, %d requests were answered", name, err, sent.Load())
+		}
+	}
+}
+
+// TestNothingQuoted checks that errors quote nothing of an answer but the message of a cloud.
+func TestNothingQuoted(t *testing.T) {
+	for name, x := range map[string]struct {
+		status int
+		body   string
+	}{
+		"refused":  {403, "hunter2"},
+		"no JSON":  {200, "hunter2"},
+		"no match": {200, `{"done":7002}`},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(x.status)
+			_, _ = io.WriteString(w, x.body)
+		}))
+		var out struct{ Done bool }
+		err := (&Client{Base: s.URL, HTTP: s.Client()}).Do(t.Context(), "GET", "/x", nil, &out)
+		s.Close()
+		if err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "'h'") || strings.Contains(err.Error(), "7002") ||
+			strings.Contains(err.Error(), "number") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

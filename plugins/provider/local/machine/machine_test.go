@@ -101,6 +101,22 @@ func (b *box) eventually(what string, cond func() bool) {
 	}
 }
 
+// TestRestartOfASlowProcess restarts the only process of a node, which takes longer to end than a
+// supervisor without processes waits for requests.
+func TestRestartOfASlowProcess(t *testing.T) {
+	b := newBox(t)
+	b.ok("start", "web", "--", "sh", "-c", `trap 'sleep 1; exit 0' TERM; echo ready; while :; do sleep 0.05; done`)
+	b.eventually("the log", func() bool {
+		out, _ := b.run("logs", "web")
+		return strings.Contains(out, "ready")
+	})
+	first := b.status("web")
+	b.ok("restart", "web")
+	if s := b.status("web"); s.PID == first.PID || s.State != "running" {
+		t.Errorf("restart: %+v", s)
+	}
+}
+
 func TestStartStop(t *testing.T) {
 	b := newBox(t)
 	if _, code := b.run("status", "web"); code != exitNotRunning {

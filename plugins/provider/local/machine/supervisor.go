@@ -55,6 +55,7 @@ type supervisor struct {
 	dir      string
 	services map[string]*service
 	requests chan received
+	replaced int  // processes that are being ended, to be started anew
 	closing  bool // shutdown was requested
 	closeAt  time.Time
 	closers  []chan<- response
@@ -63,6 +64,8 @@ type supervisor struct {
 type received struct {
 	request
 	reply chan<- response
+	// replaces is set for the start of a process whose predecessor has ended.
+	replaces bool
 }
 
 // supervise is the main function of a supervisor process.
@@ -155,7 +158,7 @@ func (s *supervisor) accept(l net.Listener) {
 				return
 			}
 			reply := make(chan response, 1)
-			s.requests <- received{req, reply}
+			s.requests <- received{request: req, reply: reply}
 			b, err := json.Marshal(<-reply)
 			if err == nil {
 				_, _ = conn.Write(append(b, '\n'))
@@ -189,7 +192,7 @@ func (s *supervisor) loop(children, terminate <-chan os.Signal) {
 		select {
 		case <-children:
 		case <-terminate:
-			s.handle(received{request{Verb: "shutdown"}, make(chan response, 1)})
+			s.handle(received{request: request{Verb: "shutdown"}, reply: make(chan response, 1)})
 		case r := <-s.requests:
 			s.handle(r)
 		case <-timer.C:
@@ -200,6 +203,9 @@ func (s *supervisor) loop(children, terminate <-chan os.Signal) {
 
 // busy reports whether any process runs or is to be restarted.
 func (s *supervisor) busy() bool {
+	if s.replaced > 0 {
+		return true
+	}
 	for _, svc := range s.services {
 		if svc.pid != 0 || !svc.next.IsZero() {
 			return true
@@ -305,6 +311,9 @@ func (s *supervisor) nextDue(now, lonely time.Time) time.Duration {
 
 // handle answers a request, at once or when its process has ended.
 func (s *supervisor) handle(r received) {
+	if r.replaces {
+		s.replaced--
+	}
 	svc := s.services[r.Name]
 	switch {
 	case r.Verb == "status":
@@ -346,9 +355,10 @@ func (s *supervisor) replace(old *service, spec Spec, reply chan<- response) {
 		old.wanted = false
 		old.waiters = append(old.waiters, ended)
 		s.stop(old, 0)
+		s.replaced++
 		go func() {
 			<-ended
-			s.requests <- received{request{Verb: "start", Name: spec.Name, Spec: &spec}, reply}
+			s.requests <- received{request{Verb: "start", Name: spec.Name, Spec: &spec}, reply, true}
 		}()
 		return
 	}

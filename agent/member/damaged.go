@@ -1,0 +1,55 @@
+package member
+
+import (
+	"context"
+
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// putAside puts the damaged stores of this agent aside, so that the leader sends the state again. It does so
+// only if another agent leads a group that has a majority without this one. Otherwise the damaged stores
+// may hold the only copy of an entry, and a person has to decide.
+func (s *Supervisor) putAside(ctx context.Context, reason error) {
+	if s.cfg.PutAside == nil {
+		return
+	}
+	if !s.othersLead(ctx) {
+		s.cfg.Logger.Warn("the damaged Raft log stays as it is, because no majority of other voters has a leader")
+		return
+	}
+	to, err := s.cfg.PutAside(reason)
+	if err != nil {
+		s.cfg.Logger.Error("the damaged Raft log cannot be put aside", "error", err)
+		return
+	}
+	s.cfg.Logger.Warn("the damaged Raft log was put aside; the leader sends the state again", "to", to)
+}
+
+// othersLead reports whether another agent answers that it leads a group that has a majority without this agent.
+func (s *Supervisor) othersLead(ctx context.Context) bool {
+	for _, m := range s.cfg.Mesh.Members() {
+		if m.ID == s.cfg.ID || !m.Alive() || !m.Eligible {
+			continue
+		}
+		st, err := askStatus(ctx, s.cfg.Peers, m.RPCAddr, "")
+		if err == nil && st.LeaderReady && st.LeaderId == m.ID && dispensable(s.cfg.ID, st.Servers) {
+			return true
+		}
+	}
+	return false
+}
+
+// dispensable reports whether an agent belongs to a group whose other voters are a majority.
+func dispensable(id string, servers []*pb.Server) bool {
+	belongs, voters, others := false, 0, 0
+	for _, s := range servers {
+		belongs = belongs || s.Id == id
+		if s.Voter {
+			voters++
+			if s.Id != id {
+				others++
+			}
+		}
+	}
+	return belongs && others > voters/2
+}

@@ -1,0 +1,152 @@
+package logstore_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/consensus/logstore"
+)
+
+// TestGarbledFiles overwrites parts of the log's files. Opening them and reading all entries never ends
+// the process, and every entry that is read is as it was written.
+func TestGarbledFiles(t *testing.T) {
+	for _, kind := range onDisk {
+		t.Run(string(kind), func(t *testing.T) {
+			whole := filepath.Join(t.TempDir(), "raft")
+			s := open(t, whole, kind, logstore.Options{})
+			want := entries(1, 300, 3)
+			for i, l := range want {
+				l.Data = []byte(strings.Repeat(fmt.Sprint(i, "/"), 30))
+			}
+			for i := range 30 { // some of them in transactions of their own
+				if err := s.Log.StoreLogs(want[10*i : 10*i+10]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			shut(t, s)
+			damaged := 0
+			rnd := rand.New(rand.NewPCG(1, uint64(len(kind))))
+			for range map[logstore.Kind]int{logstore.BoltDB: 60, logstore.WAL: 15}[kind] { // the WAL's files are large
+				dir := filepath.Join(t.TempDir(), "raft")
+				if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+					t.Fatal(err)
+				}
+				garble(t, dir, rnd)
+				if !readAsFar(t, dir, kind, want) {
+					damaged++
+				}
+			}
+			if damaged == 0 {
+				t.Fatal("no damage was noticed")
+			}
+		})
+	}
+}
+
+// garble overwrites 1 to 300 bytes in the first 64 KiB of a file.
+func garble(t *testing.T, dir string, rnd *rand.Rand) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "raft.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob(filepath.Join(dir, "wal", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, more...)
+	f, err := os.OpenFile(files[rnd.IntN(len(files))], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := make([]byte, 1+rnd.IntN(300))
+	for i := range bad {
+		bad[i] = byte(rnd.Uint32())
+	}
+	if _, err := f.WriteAt(bad, rnd.Int64N(min(64<<10, info.Size()-300))); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAsFar opens the store and reads its entries. It reports false if the store is damaged or shorter
+// than it was, and fails the test if an entry is wrong.
+func readAsFar(t *testing.T, dir string, kind logstore.Kind, want []*raft.Log) bool {
+	t.Helper()
+	s, err := logstore.Open(dir, kind, logstore.Options{})
+	if err != nil {
+		return false
+	}
+	defer shut(t, s)
+	if got, err := s.Log.LastIndex(); err != nil || got != want[len(want)-1].Index {
+		return false
+	}
+	for _, w := range want {
+		var l raft.Log
+		if err := s.Log.GetLog(w.Index, &l); errors.Is(err, logstore.ErrDamaged) || errors.Is(err, raft.ErrLogNotFound) {
+			return false
+		} else if err != nil || l.Index != w.Index || l.Term != w.Term || string(l.Data) != string(w.Data) {
+			t.Fatalf("entry %d was changed: %+v, %v", w.Index, l, err)
+		}
+	}
+	return true
+}
+
+func TestPutAside(t *testing.T) {
+	for _, kind := range onDisk {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "raft")
+			s := open(t, dir, kind, logstore.Options{})
+			fill(t, s)
+			if _, err := logstore.PutAside(dir, logstore.ErrDamaged); !errors.Is(err, logstore.ErrInUse) {
+				t.Fatalf("stores that are open: %v", err)
+			}
+			shut(t, s)
+			to, err := logstore.PutAside(dir, logstore.ErrDamaged)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err := os.ReadFile(filepath.Join(to, "reason.txt")); err != nil || !strings.Contains(string(text), "damaged") {
+				t.Fatalf("%q, %v", text, err)
+			}
+			s = open(t, dir, kind, logstore.Options{})
+			checkVoteOf(t, s, 3, "me")
+			if !s.Guard().Abstains() || last(t, s.Log) != 0 {
+				t.Fatalf("the new stores hold entries up to %d", last(t, s.Log))
+			}
+			shut(t, s)
+			for range 5 {
+				shut(t, open(t, dir, kind, logstore.Options{}))
+				if _, err := logstore.PutAside(dir, logstore.ErrDamaged); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if kept, err := os.ReadDir(filepath.Dir(to)); err != nil || len(kept) != 3 {
+				t.Fatalf("%d are kept, %v", len(kept), err)
+			}
+			shut(t, open(t, dir, kind, logstore.Options{}))
+			if err := os.Remove(dir + "-watermark"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := logstore.PutAside(dir, logstore.ErrDamaged); err == nil {
+				t.Fatal("stores were put aside without a mark")
+			}
+			if _, err := os.Stat(dir); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

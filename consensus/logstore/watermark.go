@@ -1,0 +1,293 @@
+package logstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// The library's keys in the stable store.
+const (
+	keyVoteTerm = "LastVoteTerm"
+	keyVoteCand = "LastVoteCand"
+)
+
+// A watermark file holds two slots, which are written in turn. So one of them is whole after a crash.
+const (
+	watermarkMagic = "mark"
+	slotSize       = 512
+	maxCand        = 256
+)
+
+// mark is what a member has promised to the others: the term, the vote in it, and the last entry that it
+// has acknowledged.
+type mark struct {
+	term, voteTerm, last uint64
+	cand                 []byte
+}
+
+// watermark keeps the mark in a file beside the directory of the stores. With it a member notices at
+// its next start if its stores have lost acknowledged entries or votes. A member that has lost
+// entries does not vote until it has them again, because it could help to elect a leader that lacks them too.
+//
+// The file is written after the stores, so it is never ahead of them, and it is not synced for each entry:
+// after a power cut it may be behind, which does no harm. A nil watermark keeps nothing.
+type watermark struct {
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	file   *os.File
+	seq    uint64
+	now    mark
+	owed   uint64   // the member gives no vote until it holds this entry; 0: it owes none
+	paid   []func() // called when owed falls to 0
+	failed bool     // writing has failed, and that has been logged
+}
+
+// openWatermark opens or creates the file. found is false if it holds no mark.
+func openWatermark(path string, logger *slog.Logger) (t *watermark, found bool, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false, fmt.Errorf("open the log's mark: %w", explain(err))
+	}
+	t = &watermark{logger: logger, file: f}
+	both := make([]byte, 2*slotSize)
+	n, err := f.ReadAt(both, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, errors.Join(fmt.Errorf("read the log's mark %s: %w", path, err), f.Close())
+	}
+	for ; n >= slotSize; n -= slotSize {
+		if m, seq, ok := decodeMark(both[n-slotSize : n]); ok && seq > t.seq {
+			t.now, t.seq, found = m, seq, true
+		}
+	}
+	return t, found, nil
+}
+
+func encodeMark(m mark, seq uint64) []byte {
+	b := make([]byte, slotSize)
+	copy(b, watermarkMagic)
+	b[4] = 1 // the format
+	for i, v := range []uint64{seq, m.term, m.voteTerm, m.last} {
+		binary.BigEndian.PutUint64(b[8+8*i:], v)
+	}
+	if len(m.cand) <= maxCand { // a longer name is left out: then no candidate is the one that was voted for
+		binary.BigEndian.PutUint16(b[40:], uint16(len(m.cand)))
+		copy(b[42:], m.cand)
+	}
+	binary.BigEndian.PutUint32(b[slotSize-4:], crc32.Checksum(b[:slotSize-4], castagnoli))
+	return b
+}
+
+func decodeMark(b []byte) (m mark, seq uint64, ok bool) {
+	size := int(binary.BigEndian.Uint16(b[40:]))
+	if string(b[:len(watermarkMagic)]) != watermarkMagic || b[4] != 1 || size > maxCand ||
+		binary.BigEndian.Uint32(b[slotSize-4:]) != crc32.Checksum(b[:slotSize-4], castagnoli) {
+		return mark{}, 0, false
+	}
+	m = mark{term: binary.BigEndian.Uint64(b[16:]), voteTerm: binary.BigEndian.Uint64(b[24:]), last: binary.BigEndian.Uint64(b[32:])}
+	m.cand = append(m.cand, b[42:42+size]...)
+	return m, binary.BigEndian.Uint64(b[8:]), true
+}
+
+// write writes the mark to the older slot. An error is only logged: the stores hold the same.
+func (t *watermark) writeLocked(sync bool) {
+	t.seq++
+	_, err := t.file.WriteAt(encodeMark(t.now, t.seq), int64(t.seq%2)*slotSize)
+	if err == nil && sync {
+		err = t.file.Sync()
+	}
+	if err != nil && !t.failed {
+		t.logger.Warn("the log's mark cannot be written; a later loss of the log may stay unnoticed", "error", explain(err))
+	}
+	t.failed = err != nil
+}
+
+// appended notes that the log has reached last.
+func (t *watermark) appended(last uint64) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.owed > 0 && last >= t.owed {
+		t.owed = 0
+		t.logger.Info("this member has the entries again that its log had lost, and may vote", "index", last)
+		for _, f := range t.paid {
+			go f()
+		}
+		t.paid = nil
+	}
+	t.now.last = max(last, t.owed)
+	t.writeLocked(false)
+}
+
+// cut notes that the entries after last were removed, to be replaced by the leader's. A member that owes
+// entries goes on to owe them.
+func (t *watermark) cut(last uint64) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.now.last = max(last, t.owed)
+	t.writeLocked(true)
+}
+
+// set notes a value of the library.
+func (t *watermark) set(key string, val []byte) {
+	if t == nil || key != keyVoteCand {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.now.cand = append([]byte(nil), val...)
+	t.writeLocked(false)
+}
+
+// setNumber notes a number of the library.
+func (t *watermark) setNumber(key string, val uint64) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch key {
+	case keyCurrentTerm:
+		t.now.term = val
+	case keyVoteTerm:
+		t.now.voteTerm = val
+	default:
+		return
+	}
+	t.writeLocked(false)
+}
+
+// owes returns the entry that the member must hold before it votes, or 0.
+func (t *watermark) owes() uint64 {
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.owed
+}
+
+// forgive lets the member vote without the entries that it owes.
+func (t *watermark) forgive(last uint64) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.owed, t.paid, t.now.last = 0, nil, last
+	t.writeLocked(true)
+}
+
+// onPaid has f called, on a goroutine of its own, when the member may vote again. It reports false if the
+// member may vote already.
+func (t *watermark) onPaid(f func()) bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.owed > 0 {
+		t.paid = append(t.paid, f)
+	}
+	return t.owed > 0
+}
+
+func (t *watermark) close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.file.Close()
+}
+
+// compare compares the stores with the mark. It writes a lost term and vote back to the stores, and
+// records which entries they lack. Without a mark it makes one.
+func (t *watermark) compare(found bool, log raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotStore) error {
+	has, err := markOf(log, stable, snapshots)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !found {
+		t.now = has
+		t.writeLocked(true)
+		return nil
+	}
+	if has.voteTerm < t.now.voteTerm {
+		// The candidate comes first: without it, the new term would stand beside the old candidate.
+		if err := stable.Set([]byte(keyVoteCand), t.now.cand); err != nil {
+			return fmt.Errorf("store the vote again: %w", explain(err))
+		}
+		if err := stable.SetUint64([]byte(keyVoteTerm), t.now.voteTerm); err != nil {
+			return fmt.Errorf("store the vote again: %w", explain(err))
+		}
+		has.cand, has.voteTerm = t.now.cand, t.now.voteTerm
+	}
+	if has.term < t.now.term {
+		t.logger.Warn("the store has lost its term and votes; they are as before again", "term", t.now.term, "found", has.term)
+		if err := stable.SetUint64([]byte(keyCurrentTerm), t.now.term); err != nil {
+			return fmt.Errorf("store the term again: %w", explain(err))
+		}
+		has.term = t.now.term
+	}
+	if has.last < t.now.last {
+		t.owed = t.now.last
+		t.logger.Warn("the log has lost entries; this member does not vote until the leader has sent them again",
+			"last", has.last, "acknowledged", t.owed)
+	}
+	has.last = max(has.last, t.owed)
+	t.now = has
+	t.writeLocked(true)
+	return nil
+}
+
+// markOf returns the mark that fits the stores.
+func markOf(log raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotStore) (mark, error) {
+	var m mark
+	last, err := log.LastIndex()
+	if err != nil {
+		return m, fmt.Errorf("read the log: %w", err)
+	}
+	list, err := snapshots.List()
+	if err != nil {
+		return m, fmt.Errorf("list snapshots: %w", err)
+	}
+	if m.last = last; len(list) > 0 {
+		m.last = max(last, list[0].Index)
+	}
+	if m.term, err = number(stable, keyCurrentTerm); err != nil {
+		return m, err
+	}
+	if m.voteTerm, err = number(stable, keyVoteTerm); err != nil {
+		return m, err
+	}
+	if m.cand, err = stable.Get([]byte(keyVoteCand)); notThere(err) {
+		err = nil
+	}
+	return m, err
+}
+
+// number reads a number that may not be there yet.
+func number(stable raft.StableStore, key string) (uint64, error) {
+	v, err := stable.GetUint64([]byte(key))
+	if err != nil && !notThere(err) {
+		return 0, fmt.Errorf("read %s: %w", key, err)
+	}
+	return v, nil
+}
+
+// notThere reports whether a stable store lacks a key. The stores have
+// no common error for it, and hashicorp/raft compares the text, too.
+func notThere(err error) bool { return err != nil && err.Error() == "not found" }

@@ -1,5 +1,0 @@
-//go:build !race
-
-package raftgroup_test
-
-const raced = false

@@ -1,0 +1,298 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/consensus/state/view"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// others returns the other active operations of an operation's cluster, except those that are
+// being rolled back.
+func (a operations) others(op *model.Operation) []*model.Operation {
+	var out []*model.Operation
+	table.Each(a.txn, table.Operations, "active", func(o *model.Operation) bool {
+		if o.ID != op.ID && o.Tenant == op.Tenant && o.Cluster == op.Cluster && o.Status != model.OpRollingBack {
+			out = append(out, o)
+		}
+		return true
+	}, "active")
+	return out
+}
+
+// taken returns the nodes that other operations of the cluster hold, by id.
+func (a operations) taken(op *model.Operation) map[string]bool {
+	var out map[string]bool
+	for _, other := range a.others(op) {
+		if s := a.plan(other.ID); s != nil {
+			for _, n := range view.Holds(other, s) {
+				if out == nil {
+					out = map[string]bool{}
+				}
+				out[s.Graph.Nodes[n]] = true
+			}
+		}
+	}
+	return out
+}
+
+// mayRunConcurrently checks that a new operation may run concurrently with the others of its
+// cluster. It returns the cluster.
+func (a operations) mayRunConcurrently(tenant string, op *model.Operation, g *plan.Graph) (*model.Cluster, error) {
+	if err := a.tenant(tenant); err != nil {
+		return nil, err
+	}
+	if table.Get[model.Operation](a.txn, table.Operations, "id", op.ID) != nil {
+		return nil, problem.New(problem.Stale, "operation %s exists already; run the command again", op.ID)
+	}
+	return a.room(tenant, op, g)
+}
+
+// room returns the cluster of an operation. It returns an error if the cluster's other operations
+// or its present nodes do not let the operation run concurrently.
+func (a operations) room(tenant string, op *model.Operation, g *plan.Graph) (*model.Cluster, error) {
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", tenant, op.Cluster)
+	if cl == nil || cl.Status == model.ClusterTerminated {
+		return nil, problem.New(problem.NotFound, "there is no cluster %s", op.Cluster)
+	}
+	for _, other := range a.others(op) {
+		s := a.plan(other.ID)
+		switch {
+		case s == nil:
+		case other.Type == model.OpDelete:
+			return nil, problem.New(problem.Conflict, "operation %s deletes cluster %s", other.ID, cl.Name)
+		case op.Type == model.OpPlan || op.Type == model.OpRun: // it waits for its nodes
+		case other.Type == model.OpRun:
+		case other.Type.Concurrent() && other.Type != model.OpPlan:
+			for _, id := range g.Nodes {
+				if slices.Contains(s.Graph.Nodes, id) {
+					return nil, problem.New(problem.Conflict, "operation %s (%s) is at work on node %s: wait for it, or abort it", other.ID,
+						other.Type, id)
+				}
+			}
+		default:
+			for _, n := range view.Holds(other, s) {
+				if id := s.Graph.Nodes[n]; slices.Contains(g.Nodes, id) {
+					return nil, problem.New(problem.Conflict, "operation %s (%s) is at work on node %s: wait for it, or abort it", other.ID,
+						other.Type, id)
+				}
+			}
+		}
+	}
+	for _, id := range g.Nodes {
+		if n := table.Get[model.Node](a.txn, table.Nodes, "id", tenant, id); n == nil || n.Leaves {
+			return nil, problem.New(problem.Stale, "node %s of cluster %s changed while the operation was planned; run the command again", id,
+				cl.Name)
+		}
+	}
+	return cl, nil
+}
+
+// startConcurrent starts a concurrent operation. It writes the operation's own records and the
+// health of its nodes. Of the cluster it changes only the version and the number of operations.
+func (a operations) startConcurrent(c *pb.Command, op *model.Operation, row *table.PlanRow, lease *pb.Lease) Answer {
+	have, err := a.mayRunConcurrently(c.Tenant, op, row.State.Graph)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	op.CreatedAt, op.Version, op.Resources = a.now, a.index, a.resources().currentResources(c.Tenant)
+	if op.Status = model.OpRunning; op.Type == model.OpPlan {
+		op.Status = model.OpPaused // until an operator starts it
+	}
+	cl := *have
+	cl.Operations++
+	cl.Version = a.index // an operation planned from the earlier version is planned again
+	a.put(table.Clusters, &cl)
+	a.put(table.Operations, op)
+	a.put(table.Plans, row)
+	a.operationEvent(op)
+	if op.Type != model.OpPlan && op.Type != model.OpRun {
+		a.health().recovering(op, row.State.Graph, row.State.Graph.Nodes, c.Actor == model.Self)
+	}
+	e := a.edit(op.ID)
+	a.plans().arm(op, e)
+	a.touch(op.ID)
+	ans := Answer{Subject: op.ID}
+	if lease != nil {
+		lease.Operation = op.ID
+		ans.Refused = a.tasks().lease(lease).Refused
+	}
+	a.endings().finish(op, e)
+	return ans
+}
+
+// finishConcurrent finishes a concurrent operation. The records of its nodes show its effects
+// already, so that only their health is updated. A service whose restart failed stays unhealthy, and
+// the next attempt is scheduled.
+func (a endings) finishConcurrent(op *model.Operation, s *plan.State) {
+	policy := model.RecoveryPolicy{}
+	if have := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster); have != nil {
+		policy = have.Template.RecoveryPolicy()
+		cl := *have
+		cl.Version = a.index
+		a.put(table.Clusters, &cl)
+	}
+	if op.Type == model.OpPlan || op.Type == model.OpRun {
+		return
+	}
+	failed := map[string]map[string]string{}
+	for v := range s.Graph.Len() {
+		if s.Graph.Action[v] == model.Barrier || s.Status(uint32(v)) == model.TaskSucceeded || s.Task(uint32(v)).Forced {
+			continue
+		}
+		id := s.Graph.NodeID(v)
+		if failed[id] == nil {
+			failed[id] = map[string]string{}
+		}
+		why := ""
+		if n := s.Note(uint32(v)); n != nil && len(n.History) > 0 {
+			why = n.History[len(n.History)-1].Message
+		}
+		if failed[id][s.Graph.ServiceName(v)] == "" {
+			failed[id][s.Graph.ServiceName(v)] = why
+		}
+	}
+	about := subjects(s.Graph)
+	for _, id := range slices.Sorted(maps.Keys(about)) {
+		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
+		if n == nil {
+			continue
+		}
+		h := a.health().healthOf(n)
+		for _, svc := range about[id] {
+			why, bad := failed[id][svc]
+			a.finishService(op, h, svc, bad, why)
+		}
+		if op.Type == model.OpRecover {
+			h.Next = a.now + policy.Pause(h.Attempts)
+			if bad := len(failed[id]) > 0; !bad {
+				h.Machine, h.GoneSince = "", 0
+			}
+			h.GaveUp = h.Attempts >= int(policy.Attempts)
+		}
+		message := fmt.Sprintf("operation %s is done", op.ID)
+		switch {
+		case h.GaveUp && len(failed[id]) > 0:
+			message = fmt.Sprintf("recovery gave up after %d attempts", h.Attempts)
+		case len(failed[id]) > 0:
+			message = fmt.Sprintf("operation %s failed here", op.ID)
+		}
+		a.health().putHealth(h, message)
+	}
+}
+
+func (a endings) finishService(op *model.Operation, h *model.NodeHealth, svc string, bad bool, why string) {
+	switch {
+	case op.Type == model.OpPauseNode && bad:
+		delete(h.Paused, svc)
+	case op.Type == model.OpPauseNode:
+		h.Paused[svc] = model.Paused
+		delete(h.Services, svc)
+	case op.Type == model.OpResumeNode:
+		delete(h.Paused, svc)
+		fallthrough
+	default:
+		was := h.Services[svc]
+		if delete(h.Services, svc); !bad {
+			return // the next check finds out
+		}
+		now := model.ServiceHealth{Status: model.Unhealthy, Since: a.now, Message: why}
+		if was.Status == model.Unhealthy {
+			now.Since = was.Since
+		}
+		h.Services[svc] = now
+	}
+}
+
+// deleted returns the nodes whose machines a plan deletes.
+func deleted(g *plan.Graph) []string {
+	var out []string
+	for v, action := range g.Action {
+		if action == model.Delete {
+			out = append(out, g.NodeID(v))
+		}
+	}
+	return out
+}
+
+// replaced records the result of a replacement by recovery. Nodes whose replacement did not finish
+// are due again after a pause. Services that the operation left half done on other nodes become
+// unhealthy.
+func (a endings) replaced(op *model.Operation, s *plan.State) {
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
+	if cl == nil || op.Plan != model.RecoveryPlan {
+		return
+	}
+	policy := cl.Template.RecoveryPolicy()
+	made := map[string]bool{}
+	for _, id := range deleted(s.Graph) {
+		made[id] = true
+	}
+	type place struct{ node, service string }
+	begun, left := map[place]bool{}, map[place]string{}
+	for v := range s.Graph.Len() {
+		at := place{s.Graph.NodeID(v), s.Graph.ServiceName(v)}
+		t := s.Task(uint32(v))
+		switch {
+		case s.Graph.Action[v] == model.Barrier:
+		case t.Status == model.TaskSucceeded:
+			begun[at] = true
+		default:
+			begun[at] = begun[at] || t.Attempt > 0
+			left[at] = "operation " + op.ID + " left it half done"
+		}
+	}
+	bad := map[string]map[string]string{}
+	for at, why := range left {
+		if made[at.node] || begun[at] {
+			if bad[at.node] == nil {
+				bad[at.node] = map[string]string{}
+			}
+			bad[at.node][at.service] = why
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(bad)) {
+		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
+		if n == nil {
+			continue
+		}
+		h := a.health().healthOf(n)
+		if made[id] {
+			if h.Machine == "" {
+				h.Machine, h.GoneSince = model.MachineGone, a.now // or there, but of no use
+			}
+			h.Next = a.now + policy.Pause(h.Attempts)
+			h.GaveUp = h.Attempts >= int(policy.Attempts)
+		} else {
+			for _, svc := range slices.Sorted(maps.Keys(bad[id])) {
+				a.finishService(op, h, svc, true, bad[id][svc])
+			}
+		}
+		a.health().putHealth(h, "operation "+op.ID+" failed here")
+	}
+}
+
+// supersede aborts the concurrent operations that involve nodes which an operation removes or
+// replaces.
+func (a operations) supersede(op *model.Operation, gone []string) {
+	for _, other := range a.others(op) {
+		e := a.edit(other.ID)
+		if !other.Type.Concurrent() || e == nil || !slices.ContainsFunc(e.State().Graph.Nodes,
+			func(id string) bool { return slices.Contains(gone, id) }) {
+			continue
+		}
+		o := *other
+		o.Status, o.Message, o.Version = model.OpAborting, "superseded by operation "+op.ID, a.index
+		a.tasks().cancelWork(&o, e)
+		a.put(table.Operations, &o)
+		a.operationEvent(&o)
+		a.touch(o.ID)
+		a.endings().finish(&o, e)
+	}
+}

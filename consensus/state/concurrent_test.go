@@ -1,0 +1,393 @@
+package state_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
+)
+
+// clinic is a running cluster with two nodes: n1000 with db, n1001 with app.
+type clinic struct {
+	t     *testing.T
+	m     *state.Machine
+	index uint64
+	now   int64
+	log   [][]byte // the entries, in order
+}
+
+func newClinic(t *testing.T) *clinic {
+	c := &clinic{t: t, m: fresh(t), now: 1000}
+	c.do(tenant("t", 0, 0))
+	c.do(session("s", "a"))
+	if a := c.do(start("t", "00000001", "c", 2, "delete", "")); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.run("00000001-001", nil)
+	if op := c.operation("00000001-001"); op.Status != model.OpSucceeded {
+		t.Fatal(op.Status, op.Message)
+	}
+	return c
+}
+
+func (c *clinic) do(cmd *pb.Command) state.Answer {
+	c.t.Helper()
+	c.index++
+	c.now++
+	l := entry(c.index, c.now, cmd)
+	c.log = append(c.log, l.Data)
+	return do(c.t, c.m, l)[0]
+}
+
+// run completes the tasks of an operation one by one. A task for which fails returns true fails for
+// good.
+func (c *clinic) run(op string, fails func(g *plan.Graph, v uint32) bool) {
+	c.t.Helper()
+	for {
+		s, _ := c.m.View().Plan(op)
+		ready := s.Leasable()
+		if len(ready) == 0 || c.operation(op).Status.Ended() {
+			return
+		}
+		if a := c.do(lease(op, "s", ready[0])); len(a.Refused) > 0 {
+			c.t.Fatalf("no lease of %s", s.Graph.Name(int(ready[0])))
+		}
+		s, _ = c.m.View().Plan(op)
+		o := pb.Outcome_OUTCOME_SUCCEEDED
+		if fails != nil && fails(s.Graph, ready[0]) {
+			o = pb.Outcome_OUTCOME_FATAL
+		}
+		c.do(report(op, ready[0], s.Fence(ready[0]), o, ""))
+	}
+}
+
+func (c *clinic) operation(id string) *model.Operation {
+	c.t.Helper()
+	op, ok := c.m.View().Operation("t", id)
+	if !ok {
+		c.t.Fatalf("no operation %s", id)
+	}
+	return op
+}
+
+func (c *clinic) health(node string) *model.NodeHealth {
+	h := c.m.View().Health("t", node)
+	if h == nil {
+		h = &model.NodeHealth{}
+	}
+	return h
+}
+
+func (c *clinic) verdict(node, service string, healthy bool, machine pb.Machine) state.Answer {
+	n, _ := c.m.View().Node("t", node)
+	return c.do(&pb.Command{Actor: model.Self, Change: &pb.Command_ReportHealth{ReportHealth: &pb.ReportHealth{Changes: []*pb.HealthChange{
+		{Tenant: "t", Node: node, Version: n.Version, Service: service, Healthy: healthy, Message: "m", Machine: machine},
+	}}}})
+}
+
+// concurrent returns the command that starts a concurrent operation, which restarts one service on each
+// node with STOP and START.
+func (c *clinic) concurrent(id string, typ model.OperationType, actor string, on map[string]string) *pb.Command {
+	var nodes, services []string
+	for n := range on {
+		nodes = append(nodes, n)
+	}
+	slices.Sort(nodes)
+	b := plan.NewBuilder(nodes, []string{"app", "db"})
+	for i, n := range nodes {
+		svc, _ := slices.BinarySearch([]string{"app", "db"}, on[n])
+		stop := b.Task(model.Stop, i, svc)
+		b.Edge(stop, b.Task(model.Start, i, svc))
+		services = append(services, on[n])
+	}
+	g, err := b.Build()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	d := tree.PerNode(g, "recovery", func(n string) string { return n })
+	if g, err = d.Compile(g); err != nil {
+		c.t.Fatal(err)
+	}
+	op := model.Operation{ID: id, Tenant: "t", Cluster: "00000001", Type: typ, OnFailure: "leave", Services: services}
+	return &pb.Command{Tenant: "t", Actor: actor, Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{
+		Operation: logtest.Operation(op), Cluster: logtest.Cluster(model.Cluster{ID: "00000001", Tenant: "t"}), Graph: g.Encode(),
+		Tree: logtest.Tree(&d.Tree),
+	}}}
+}
+
+const db, app = "00000001-1000", "00000001-1001"
+
+func TestHealthIsOfWhatIsThereNow(t *testing.T) {
+	c := newClinic(t)
+	if a := c.verdict(app, "app", true, 0); len(a.Refused) > 0 || c.health(app).Status() != "healthy" {
+		t.Fatalf("%v, %+v", a, c.health(app))
+	}
+	since := c.health(app).Services["app"].Since
+	c.verdict(app, "app", true, 0)
+	if c.health(app).Services["app"].Since != since {
+		t.Error("the same verdict has a new time")
+	}
+	c.verdict(app, "app", false, pb.Machine_MACHINE_GONE)
+	if h := c.health(app); h.Status() != "gone" || len(h.Failing()) != 1 {
+		t.Errorf("%+v", h)
+	}
+	c.verdict(app, "", false, pb.Machine_MACHINE_THERE)
+	if h := c.health(app); h.Status() != "unhealthy" {
+		t.Errorf("%+v", h)
+	}
+	stale := &pb.Command{Change: &pb.Command_ReportHealth{ReportHealth: &pb.ReportHealth{Changes: []*pb.HealthChange{
+		{Tenant: "t", Node: app, Version: 1, Service: "app", Healthy: true}, {Tenant: "t", Node: "nobody", Service: "app"},
+	}}}}
+	if a := c.do(stale); len(a.Refused) != 2 || c.health(app).Status() != "unhealthy" {
+		t.Errorf("%v, %+v", a.Refused, c.health(app))
+	}
+	again := fresh(t)
+	if err := again.Restore(io.NopCloser(bytes.NewReader(dump(t, c.m)))); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(dump(t, again), dump(t, c.m)) || again.View().Health("t", app).Status() != "unhealthy" {
+		t.Error("another state after a snapshot")
+	}
+}
+
+func TestRecoveryRunsConcurrentlyAndIsCounted(t *testing.T) {
+	c := newClinic(t)
+	c.verdict(app, "app", false, 0)
+	before, _ := c.m.View().Cluster("t", "00000001")
+	if a := c.do(c.concurrent("00000001-002", model.OpRecover, model.Self, map[string]string{app: "app"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	if h := c.health(app); h.Attempts != 1 || h.Operation != "00000001-002" {
+		t.Errorf("%+v", h)
+	}
+	again := c.do(c.concurrent("00000001-003", model.OpRecover, model.Self, map[string]string{app: "app"}))
+	if !errors.Is(again.Err, problem.Conflict) {
+		t.Errorf("two recoveries of one node: %v", again.Err)
+	}
+	c.run("00000001-002", func(g *plan.Graph, v uint32) bool { return g.Action[v] == model.Start })
+	h := c.health(app)
+	cl, _ := c.m.View().Cluster("t", "00000001")
+	if op := c.operation("00000001-002"); op.Status != model.OpFailed || h.Services["app"].Status != model.Unhealthy ||
+		h.Next != c.now+60_000 {
+		t.Errorf("%s, %+v at %d", op.Status, h, c.now)
+	}
+	if cl.Status != before.Status || cl.Operation != before.Operation || cl.Snapshots != before.Snapshots || cl.Version == before.Version {
+		t.Errorf("the cluster: %+v, before: %+v", cl, before)
+	}
+	for i := 3; i <= 11; i++ {
+		id := "00000001-" + string([]byte{'0' + byte(i/100), '0' + byte(i/10%10), '0' + byte(i%10)})
+		if a := c.do(c.concurrent(id, model.OpRecover, model.Self, map[string]string{app: "app"})); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		c.run(id, func(g *plan.Graph, v uint32) bool { return g.Action[v] == model.Start })
+	}
+	if h := c.health(app); !h.GaveUp || h.Attempts != 10 {
+		t.Errorf("after ten attempts: %+v", h)
+	}
+	// A person's restart resets the attempts, and a service that was restarted has no verdict until
+	// its next check.
+	if a := c.do(c.concurrent("00000001-012", model.OpRecover, "ann", map[string]string{app: "app"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.run("00000001-012", nil)
+	if h := c.health(app); h.GaveUp || h.Attempts != 0 || h.Status() != "" {
+		t.Errorf("after a person's restart: %+v", h)
+	}
+	if n, _ := c.m.View().Node("t", app); n.States["app"] != "START" {
+		t.Errorf("%v", n.States)
+	}
+}
+
+// A recovery that has ended runs again on a person's order, if no other operation is at work on its
+// nodes (docs/spec/plans.md §8: complete phases stay until restart).
+func TestRecoveryAgain(t *testing.T) {
+	c := newClinic(t)
+	restart := func(op string) error {
+		return c.do(&pb.Command{Tenant: "t", Actor: "ann",
+			Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: pb.PlanOrder_PLAN_ORDER_RESTART}}}).Err
+	}
+	recoverApp := func(id string) {
+		t.Helper()
+		if a := c.do(c.concurrent(id, model.OpRecover, model.Self, map[string]string{app: "app"})); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	recoverApp("00000001-002")
+	c.run("00000001-002", nil)
+	recoverApp("00000001-003")
+	if err := restart("00000001-002"); !errors.Is(err, problem.Conflict) {
+		t.Fatalf("while another is at work there: %v", err)
+	}
+	c.run("00000001-003", nil)
+	if err := restart("00000001-002"); err != nil {
+		t.Fatal(err)
+	}
+	if op, h := c.operation("00000001-002"), c.health(app); op.Status != model.OpRunning || h.Operation != op.ID || h.Attempts != 0 {
+		t.Errorf("%+v, %+v", op, h)
+	}
+	if cl, _ := c.m.View().Cluster("t", "00000001"); cl.Status != model.ClusterActive {
+		t.Errorf("the cluster is %s", cl.Status)
+	}
+	done := 0
+	c.run("00000001-002", func(*plan.Graph, uint32) bool { done++; return false })
+	if op := c.operation("00000001-002"); op.Status != model.OpSucceeded || done != 2 {
+		t.Errorf("%s after %d tasks", op.Status, done)
+	}
+}
+
+// An operation that has begun its work on a node holds the node until its tasks there are done
+// (docs/decisions/023-recovery.md).
+func TestOperationsOfAClusterTakeTurnsOnANode(t *testing.T) {
+	c := newClinic(t)
+	both := map[string]string{app: "app", db: "db"}
+	if a := c.do(c.concurrent("00000001-002", model.OpRecover, model.Self, map[string]string{db: "db"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	// Start a main operation on both nodes before the concurrent one has begun.
+	cl, _ := c.m.View().Cluster("t", "00000001")
+	next := *cl
+	next.Operations++
+	main := c.concurrent("00000001-003", model.OpRestart, "ann", both)
+	s := main.GetStartOperation()
+	s.Cluster, s.ClusterVersion = logtest.Cluster(next), cl.Version
+	if a := c.do(main); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	if a := c.do(lease("00000001-002", "s", 0)); len(a.Refused) > 0 {
+		t.Fatal("nobody has begun on the node")
+	}
+	// The main operation has tasks 0 and 1 on n1000, and tasks 2 and 3 on n1001.
+	if a := c.do(lease("00000001-003", "s", 0, 2)); !slices.Equal(a.Refused, []uint32{0}) {
+		t.Fatalf("refused %v", a.Refused)
+	}
+	p, _ := c.m.View().Plan("00000001-002")
+	c.do(report("00000001-002", 0, p.Fence(0), pb.Outcome_OUTCOME_SUCCEEDED, ""))
+	if a := c.do(lease("00000001-003", "s", 0)); len(a.Refused) != 1 {
+		t.Fatal("between two tasks of the other the node is free")
+	}
+	again := c.do(c.concurrent("00000001-004", model.OpRecover, model.Self, map[string]string{app: "app"}))
+	if !errors.Is(again.Err, problem.Conflict) {
+		t.Errorf("recovery where another has begun: %v", again.Err)
+	}
+	c.run("00000001-002", nil)
+	if a := c.do(lease("00000001-003", "s", 0)); len(a.Refused) != 0 {
+		t.Fatal("the node is not free again")
+	}
+	if busy := c.m.View().Busy("t", "00000001"); len(busy) != 2 || busy[db] != "00000001-003" {
+		t.Errorf("%v", busy)
+	}
+}
+
+func TestPausedServices(t *testing.T) {
+	c := newClinic(t)
+	c.verdict(app, "app", true, 0)
+	pause := c.concurrent("00000001-002", model.OpPauseNode, "ann", map[string]string{app: "app"})
+	if a := c.do(pause); a.Err != nil || c.health(app).Paused["app"] != model.Pausing {
+		t.Fatalf("%v, %+v", a.Err, c.health(app))
+	}
+	c.run("00000001-002", nil)
+	if h := c.health(app); h.Paused["app"] != model.Paused || h.Status() != "paused" {
+		t.Errorf("%+v", h)
+	}
+	c.verdict(app, "app", false, 0)
+	if h := c.health(app); len(h.Failing()) > 0 {
+		t.Errorf("a paused service fails: %+v", h)
+	}
+	if a := c.do(c.concurrent("00000001-003", model.OpResumeNode, "ann", map[string]string{app: "app"})); a.Err != nil ||
+		c.health(app).Paused["app"] != model.Resuming {
+		t.Fatalf("%v, %+v", a.Err, c.health(app))
+	}
+	c.run("00000001-003", nil)
+	if h := c.health(app); len(h.Paused) > 0 {
+		t.Errorf("%+v", h)
+	}
+	for _, o := range []string{"pause-recovery", "resume-recovery"} {
+		cmd := order("00000001", o)
+		cmd.Tenant = "t"
+		if a := c.do(cmd); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		if cl, _ := c.m.View().Cluster("t", "00000001"); (cl.RecoveryPaused != nil) != (o == "pause-recovery") {
+			t.Errorf("%s: %+v", o, cl.RecoveryPaused)
+		}
+	}
+}
+
+// An operation that starts a paused service ends its pause: the running service is not shown as
+// paused, and is checked and recovered.
+func TestStartEndsAPause(t *testing.T) {
+	c := newClinic(t)
+	if a := c.do(c.concurrent("00000001-002", model.OpPauseNode, "ann", map[string]string{app: "app"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.run("00000001-002", nil)
+	main := func(id string, on map[string]string) {
+		t.Helper()
+		cl, _ := c.m.View().Cluster("t", "00000001")
+		next := *cl
+		next.Operations++
+		cmd := c.concurrent(id, model.OpRestart, "ann", on)
+		s := cmd.GetStartOperation()
+		s.Cluster, s.ClusterVersion = logtest.Cluster(next), cl.Version
+		if a := c.do(cmd); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		c.run(id, nil)
+		if op := c.operation(id); op.Status != model.OpSucceeded {
+			t.Fatal(op.Status, op.Message)
+		}
+	}
+	main("00000001-003", map[string]string{db: "db"})
+	if h := c.health(app); h.Paused["app"] != model.Paused {
+		t.Errorf("paused no more, though only another service was started: %+v", h)
+	}
+	main("00000001-004", map[string]string{app: "app"})
+	if h := c.health(app); len(h.Paused) > 0 {
+		t.Errorf("it runs, and is paused: %+v", h)
+	}
+	c.verdict(app, "app", false, 0)
+	if h := c.health(app); !slices.Equal(h.Failing(), []string{"app"}) {
+		t.Errorf("it fails, and nobody sees it: %+v", h)
+	}
+}
+
+// Orders about a plan that has ended change nothing if there is nothing to do. A failed recovery
+// has the status error (docs/spec/plans.md §2 rule 1, §5).
+func TestOrdersAfterTheEnd(t *testing.T) {
+	c := newClinic(t)
+	order := func(op, what string) error {
+		return c.do(&pb.Command{Tenant: "t", Actor: "ann",
+			Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: logformat.PlanOrders.Number(what)}}}).Err
+	}
+	if err := order("00000001-001", "stop"); err != nil || c.operation("00000001-001").Status != model.OpSucceeded {
+		t.Errorf("a stop of what is complete: %v, it is %s", err, c.operation("00000001-001").Status)
+	}
+	for i, typ := range []model.OperationType{model.OpPauseNode, model.OpResumeNode} {
+		id := []string{"00000001-002", "00000001-003"}[i]
+		if a := c.do(c.concurrent(id, typ, "ann", map[string]string{app: "app"})); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		c.run(id, nil)
+		if err := order(id, "start"); err != nil || c.operation(id).Status != model.OpSucceeded {
+			t.Errorf("a start of %s, which is done: %v", typ, err)
+		}
+	}
+	if a := c.do(c.concurrent("00000001-004", model.OpRecover, model.Self, map[string]string{app: "app"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.run("00000001-004", func(g *plan.Graph, v uint32) bool { return g.Action[v] == model.Start })
+	v, ok := c.m.View().PlanTree("t", "00000001-004", c.now)
+	if !ok || v.Status() != tree.Error || v.Info().Code() != tree.CodeErrors {
+		t.Errorf("a recovery that failed is shown as %s", v.Status())
+	}
+}

@@ -1,0 +1,235 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/consensus/state/view"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// plans carries out orders about parts of plans.
+type plans struct{ *writer }
+
+// holdsRecovery pauses or resumes the recovery of a cluster if an order is about its whole plan
+// "recovery". It reports whether it did so.
+func (a plans) holdsRecovery(c *pb.Command, op *model.Operation, o *pb.OrderPlan) bool {
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
+	if cl == nil || operation.PlanName(op) != model.RecoveryPlan || o.Phase != "" || o.Step != "" {
+		return false
+	}
+	var order pb.ClusterOrder
+	switch o.Order {
+	case pb.PlanOrder_PLAN_ORDER_INTERRUPT:
+		order = pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY
+	case pb.PlanOrder_PLAN_ORDER_CONTINUE:
+		order = pb.ClusterOrder_CLUSTER_ORDER_RESUME_RECOVERY
+	default:
+		return false
+	}
+	if (order == pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY) == (cl.RecoveryPaused != nil) {
+		return false
+	}
+	who := &pb.Command{Tenant: op.Tenant, Actor: c.Actor}
+	return a.operations().pauseRecovery(who, &pb.ControlCluster{Cluster: cl.ID, Order: order}).Err == nil
+}
+
+func (a plans) treeView(op *model.Operation, e *plan.Edit) *tree.View {
+	return view.Tree(op, a.trees[op.ID], e.State(), a.now, func(id string) *model.Node {
+		return table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
+	})
+}
+
+// arm closes the gates that are closed when a plan begins.
+func (a plans) arm(op *model.Operation, e *plan.Edit) {
+	t := a.trees[op.ID]
+	custom := op.Type == model.OpPlan
+	if t == nil || !t.Canaries() && !custom {
+		return
+	}
+	if err := tree.Set(e, tree.Arm(a.treeView(op, e), custom)); err != nil {
+		panic(fmt.Sprintf("state: the gates of operation %s: %v", op.ID, err)) // the tree fits the graph
+	}
+}
+
+// orderPlan carries out an operator's order about a part of a plan.
+func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
+	have := table.Get[model.Operation](a.txn, table.Operations, "id", o.Operation)
+	if have == nil || (c.Tenant != "" && have.Tenant != c.Tenant) {
+		return refuse(problem.NotFound, "there is no operation %q", o.Operation)
+	}
+	e := a.edit(have.ID)
+	if e == nil {
+		return refuse(problem.NotFound, "the plan of operation %s is not kept any more", have.ID)
+	}
+	held := a.holdsRecovery(c, have, o)
+	v := a.treeView(have, e)
+	order := logformat.PlanOrders.Word(o.Order)
+	r := tree.Give([]*tree.View{v}, tree.Order{Command: order, Plan: v.Name, Phase: o.Phase, Step: o.Step, Params: o.Parameters})
+	if r.Code == tree.CodeOK && have.Status.Ended() && asGood(have, o) {
+		return Answer{Subject: have.ID}
+	}
+	if r.Code != tree.CodeOK && held {
+		return Answer{Subject: have.ID}
+	}
+	if r.Code != tree.CodeOK {
+		return Answer{Err: &tree.Refusal{Code: r.Code, Message: r.Message}}
+	}
+	op := *have
+	if err := a.mayOrder(&op, r); err != nil {
+		return Answer{Err: err}
+	}
+	if op.Status.Ended() {
+		a.reopenOperation(&op)
+	}
+	if err := tree.Apply(e, r, plan.Order{End: plan.End{Outcome: "cancelled", Message: order + " by " + c.Actor}, Observe: mustObserve,
+		Now: a.now}); err != nil {
+		return refuse(problem.Conflict, "operation %s: %v", op.ID, err)
+	}
+	if len(o.Parameters) > 0 || r.Start {
+		op.Parameters = maps.Clone(o.Parameters)
+	}
+	if interrupted := e.State().Gates(plan.Whole())&plan.GateInterrupt != 0; interrupted && op.Status == model.OpRunning {
+		op.Status, op.Message = model.OpPaused, order+" by "+c.Actor
+	} else if !interrupted && op.Status == model.OpPaused && opens(r) {
+		a.resume(&op, e)
+	}
+	op.Version = a.index
+	a.put(table.Operations, &op)
+	part := order
+	for _, name := range []string{o.Phase, o.Step} {
+		if name != "" {
+			part += " " + name
+		}
+	}
+	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Status: order, Actor: c.Actor,
+		Message: part})
+	a.operationEvent(&op)
+	a.touch(op.ID)
+	a.endings().finish(&op, e)
+	return Answer{Subject: op.ID}
+}
+
+// asGood reports whether an order about a plan that has ended needs no work. No task is under way
+// that could be stopped, and nodes that were paused or resumed are in that state already.
+func asGood(op *model.Operation, o *pb.OrderPlan) bool {
+	return o.Order == pb.PlanOrder_PLAN_ORDER_STOP || o.Order == pb.PlanOrder_PLAN_ORDER_START &&
+		(op.Type == model.OpPauseNode || op.Type == model.OpResumeNode)
+}
+
+// opens reports whether an order lets the whole plan continue.
+func opens(r tree.Result) bool {
+	return slices.Contains(r.Gates, tree.Change{Part: plan.Whole(), Gate: plan.GateInterrupt})
+}
+
+// mustObserve reports whether the effect of a task must be observed before the task runs again.
+// The parameter was is the task's status before. A task that a worker holds may be done in part. The
+// machine of a CREATE may exist whatever the status is. Idempotent actions need not be observed.
+func mustObserve(action model.Action, was model.TaskStatus) bool {
+	return observed(action) && (was.Held() || action == model.Create)
+}
+
+// resume continues a paused operation. Its failed tasks have a new round of attempts.
+func (a plans) resume(op *model.Operation, e *plan.Edit) {
+	op.Status, op.Message = model.OpRunning, ""
+	if err := e.Release(plan.Whole(), plan.GateInterrupt); err != nil {
+		panic(fmt.Sprintf("state: operation %s: %v", op.ID, err)) // every plan has this part
+	}
+	a.reopen(e)
+}
+
+// mayOrder checks that an operation takes orders about its plan. An operation that has ended takes
+// only orders that run tasks again, as long as its results still stand.
+func (a plans) mayOrder(op *model.Operation, r tree.Result) error {
+	switch op.Status {
+	case model.OpRunning, model.OpPaused:
+		return nil
+	case model.OpAborting, model.OpRollingBack:
+		return problem.New(problem.Conflict, "operation %s is %s: its plan takes no orders any more", op.ID, op.Status)
+	}
+	if len(r.Restart) == 0 {
+		return problem.New(problem.Conflict, "operation %s has ended, it is %s: its plan takes no orders any more", op.ID, op.Status)
+	}
+	again := problem.New(problem.Conflict, "operation %s has ended and is %s, so its tasks cannot be repeated: start another operation",
+		op.ID, op.Status)
+	switch op.Type {
+	case model.OpDelete, model.OpShrink, model.OpRemoveServices, model.OpReplaceNode:
+		return again // the records of what it removed are gone
+	case model.OpRollback:
+		if op.Status == model.OpSucceeded {
+			return again
+		}
+	}
+	if op.Status != model.OpSucceeded && !slices.Contains(r.Restart, plan.Whole()) {
+		return again // its remaining tasks were cancelled
+	}
+	switch op.Type {
+	case model.OpPlan, model.OpRecover: // these change no layout
+		_, err := a.operations().room(op.Tenant, op, a.edits[op.ID].State().Graph)
+		return err
+	}
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
+	if cl == nil || cl.Operation != op.ID || cl.Status == model.ClusterTerminated {
+		return again
+	}
+	for _, id := range a.edits[op.ID].State().Graph.Nodes {
+		if table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id) == nil {
+			return again
+		}
+	}
+	return nil
+}
+
+// reopenOperation continues an operation that has ended.
+func (a plans) reopenOperation(op *model.Operation) {
+	op.Done = op.Done || op.Status == model.OpSucceeded
+	op.Status, op.EndedAt, op.Message, op.Undo, op.Retry = model.OpRunning, 0, "", false, nil
+	if op.Type == model.OpRollback {
+		op.OnFailure = "pause" // the operator may want to skip a step
+	}
+	switch op.Type {
+	case model.OpPlan:
+		return
+	case model.OpRecover:
+		g := a.edits[op.ID].State().Graph
+		a.health().recovering(op, g, g.Nodes, false)
+		return
+	}
+	cl := *table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
+	cl.Status, cl.Message, cl.Version = model.ClusterPending, "", a.index
+	a.put(table.Clusters, &cl)
+	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status)})
+}
+
+// tolerate ends a task that is out of attempts if its phase tolerates the failure. It returns false
+// if the phase does not.
+func (a plans) tolerate(op *model.Operation, e *plan.Edit, v uint32, fence uint64, unseen bool, end plan.End) (bool, error) {
+	t := a.trees[op.ID]
+	if t == nil || !t.Tolerates(e.State(), v) {
+		return false, nil
+	}
+	err := e.FailTolerated(v, fence, unseen, end, a.now)
+	if errors.Is(err, plan.ErrNoPart) {
+		return false, nil
+	}
+	return true, err
+}
+
+// reopen grants failed tasks a new round of attempts.
+func (a plans) reopen(e *plan.Edit) {
+	if e.State().Count(model.TaskFailed) == 0 {
+		return
+	}
+	for v := range e.State().Graph.Len() {
+		e.Reopen(uint32(v))
+	}
+}

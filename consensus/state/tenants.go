@@ -1,0 +1,189 @@
+package state
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/profile"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// tenants changes tenants, with their tokens and definitions.
+type tenants struct{ *writer }
+
+func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
+	if err := a.tenant(c.Tenant); err != nil {
+		return Answer{Err: err}
+	}
+	// All checks come before the first write, so that a refusal changes nothing.
+	for _, d := range p.Definitions {
+		if last := table.Latest(a.txn, c.Tenant, d.Kind, d.Name); p.CreateOnly && last != nil {
+			return refuse(problem.Conflict, "%s %q exists, at version %d", d.Kind, d.Name, last.Version)
+		}
+	}
+	for _, d := range p.Delete {
+		rows := table.List[table.DefinitionRow](a.txn, table.Definitions, "id_prefix", c.Tenant, d.Kind, d.Name)
+		switch {
+		case len(rows) == 0:
+			return refuse(problem.NotFound, "there is no %s/%s", d.Kind, d.Name)
+		case d.Version != 0 && !slices.ContainsFunc(rows, func(r *table.DefinitionRow) bool { return r.Version == int(d.Version) }):
+			return refuse(problem.NotFound, "%s/%s has no version %d", d.Kind, d.Name, d.Version)
+		case !p.UnlessUsed || d.Version != 0 && len(rows) > 1:
+			continue // users name definitions without a version
+		}
+		if users := a.view().Users(c.Tenant, model.Kind(d.Kind), d.Name); len(users) > 0 {
+			return refuse(problem.Conflict, "%s/%s is in use by %s: change or delete its users first, or force the deletion", d.Kind, d.Name,
+				someOf(users))
+		}
+	}
+	subject := ""
+	for _, d := range p.Definitions {
+		last := table.Latest(a.txn, c.Tenant, d.Kind, d.Name)
+		subject = d.Kind + "/" + d.Name
+		if last != nil && p.UnlessSame && bytes.Equal(last.Body, d.Body) {
+			continue
+		}
+		version := 1
+		if last != nil {
+			version = last.Version + 1
+		}
+		if p.NumbersContinue {
+			version = a.nextNumber(c.Tenant, d.Kind, d.Name, version)
+		}
+		a.put(table.Definitions, &table.DefinitionRow{Tenant: c.Tenant, StoredDefinition: model.StoredDefinition{
+			Kind: model.Kind(d.Kind), Name: d.Name, Version: version, Body: d.Body, Index: a.index,
+		}})
+		a.event(model.Event{Type: "definition.changed", Tenant: c.Tenant, Subject: subject, Status: fmt.Sprintf("version %d", version),
+			Actor: c.Actor})
+	}
+	for _, d := range p.Delete {
+		subject = d.Kind + "/" + d.Name
+		last := table.Latest(a.txn, c.Tenant, d.Kind, d.Name)
+		if p.NumbersContinue && last != nil && (d.Version == 0 || last.Version == int(d.Version)) {
+			a.retire(c.Tenant, d.Kind, d.Name, last.Version)
+		}
+		for _, r := range table.List[table.DefinitionRow](a.txn, table.Definitions, "id_prefix", c.Tenant, d.Kind, d.Name) {
+			if d.Version == 0 || r.Version == int(d.Version) {
+				a.remove(table.Definitions, r)
+			}
+		}
+		a.event(model.Event{Type: "definition.deleted", Tenant: c.Tenant, Subject: subject, Actor: c.Actor})
+	}
+	return Answer{Subject: subject}
+}
+
+// retire keeps the number of a deleted latest version, so that it is not used again.
+func (w *writer) retire(tenant, kind, name string, version int) {
+	if old := table.Get[table.RetiredRow](w.txn, table.Retired, "id", tenant, kind, name); old == nil || old.Version < version {
+		w.put(table.Retired, &table.RetiredRow{Tenant: tenant, Kind: kind, Name: name, Version: version})
+	}
+}
+
+// nextNumber returns the number of a new version: next, or a greater one if next was used before.
+func (w *writer) nextNumber(tenant, kind, name string, next int) int {
+	old := table.Get[table.RetiredRow](w.txn, table.Retired, "id", tenant, kind, name)
+	if old == nil {
+		return next
+	}
+	w.remove(table.Retired, old)
+	return max(next, old.Version+1)
+}
+
+// namedUsers is the number of a definition's users that a refusal names.
+const namedUsers = 10
+
+// someOf returns the names of the first users, and how many more there are.
+func someOf(users []string) string {
+	if more := len(users) - namedUsers; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(users[:namedUsers], ", "), more)
+	}
+	return strings.Join(users, ", ")
+}
+
+func (a tenants) putTenant(c *pb.Command, p *pb.PutTenant) Answer {
+	t, err := logformat.DecodeTenant(p.Tenant)
+	if err != nil {
+		return refuse(problem.Unsupported, "tenant: %v", err)
+	}
+	if p.CreateOnly && a.tenant(t.Name) == nil {
+		return refuse(problem.Conflict, "tenant %q exists", t.Name)
+	}
+	a.put(table.Tenants, t)
+	a.event(model.Event{Type: "tenant.changed", Tenant: t.Name, Subject: t.Name, Actor: c.Actor})
+	return Answer{Subject: t.Name}
+}
+
+func (a tenants) deleteTenant(c *pb.Command, name string) Answer {
+	if err := a.tenant(name); err != nil {
+		return Answer{Err: err}
+	}
+	var living string
+	table.Each(a.txn, table.Clusters, "id_prefix", func(cl *model.Cluster) bool {
+		if cl.Status != model.ClusterTerminated {
+			living = cl.ID
+		}
+		return living == ""
+	}, name)
+	if living != "" {
+		return refuse(problem.Conflict, "tenant %q still has cluster %s: delete its clusters first", name, living)
+	}
+	if runs := table.List[profile.Run](a.txn, table.Runs, "tenantup", name); len(runs) > 0 {
+		return refuse(problem.Conflict, "tenant %q still has run %s: wait for it, or stop it first", name, runs[0].ID)
+	}
+	a.removeTenantRows(name)
+	a.runs().removeTenantRuns(name)
+	a.remove(table.Tenants, &model.Tenant{Name: name})
+	a.event(model.Event{Type: "tenant.deleted", Tenant: name, Subject: name, Actor: c.Actor})
+	return Answer{Subject: name}
+}
+
+// removeTenantRows removes everything that belonged to a tenant, so that a
+// later tenant of the same name begins with nothing.
+func (a tenants) removeTenantRows(name string) {
+	for _, r := range table.List[table.DefinitionRow](a.txn, table.Definitions, "id_prefix", name) {
+		a.remove(table.Definitions, r)
+	}
+	for _, r := range table.List[table.RetiredRow](a.txn, table.Retired, "id_prefix", name) {
+		a.remove(table.Retired, r)
+	}
+	for _, r := range table.List[table.TokenRow](a.txn, table.Tokens, "id") {
+		if r.Tenant == name {
+			a.remove(table.Tokens, r)
+		}
+	}
+	for _, c := range table.List[model.Cluster](a.txn, table.Clusters, "id_prefix", name) {
+		a.operations().forgetCluster(c, a.remove)
+	}
+	a.sites().removeSites(name)
+	a.resources().removeResources(name)
+}
+
+func (a tenants) putToken(c *pb.Command, p *pb.PutToken) Answer {
+	if err := a.tenant(p.Tenant); err != nil {
+		return Answer{Err: err}
+	}
+	if table.Get[table.TokenRow](a.txn, table.Tokens, "id", p.Id) != nil {
+		return refuse(problem.Conflict, "token %q exists", p.Id)
+	}
+	a.put(table.Tokens, &table.TokenRow{Hash: hex.EncodeToString(p.Hash),
+		Token: model.Token{ID: p.Id, Actor: p.Actor, Tenant: p.Tenant, Role: model.Role(p.Role), Created: a.now}})
+	a.event(model.Event{Type: "token.changed", Tenant: p.Tenant, Subject: p.Id, Actor: c.Actor})
+	return Answer{Subject: p.Id}
+}
+
+func (a tenants) deleteToken(c *pb.Command, id string) Answer {
+	t := table.Get[table.TokenRow](a.txn, table.Tokens, "id", id)
+	if t == nil {
+		return refuse(problem.NotFound, "there is no token %q", id)
+	}
+	a.remove(table.Tokens, t)
+	a.event(model.Event{Type: "token.deleted", Tenant: t.Tenant, Subject: id, Actor: c.Actor})
+	return Answer{Subject: id}
+}

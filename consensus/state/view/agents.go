@@ -1,0 +1,57 @@
+package view
+
+import (
+	"github.com/hashicorp/go-memdb"
+
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/model"
+)
+
+// AgentView reads the agent registry: agents, sessions and plugin types.
+type AgentView struct{ txn *memdb.Txn }
+
+func (v AgentView) name(id string) string {
+	if a := table.Get[model.Agent](v.txn, table.Agents, "id", id); a != nil {
+		return a.Name
+	}
+	return id
+}
+
+// Agents returns the agent registry, by id.
+func (v AgentView) Agents() []model.Agent {
+	return values(table.List[model.Agent](v.txn, table.Agents, "id"))
+}
+
+// Agent finds an agent by id.
+func (v AgentView) Agent(id string) (model.Agent, bool) {
+	return table.Found[model.Agent](v.txn, table.Agents, id)
+}
+
+// Session returns the agent to which a session belongs.
+func (v AgentView) Session(id string) (agent string, ok bool) {
+	s := table.Get[table.SessionRow](v.txn, table.Sessions, "id", id)
+	if s == nil {
+		return "", false
+	}
+	return s.Agent, true
+}
+
+// Session is a worker's session.
+type Session struct {
+	Agent string
+	Epoch uint64 // the index of the entry that opened it
+}
+
+// Sessions returns all sessions, by id.
+func (v AgentView) Sessions() map[string]Session {
+	out := map[string]Session{}
+	table.Each(v.txn, table.Sessions, "id", func(s *table.SessionRow) bool { out[s.ID] = Session{s.Agent, s.Epoch}; return true })
+	return out
+}
+
+// PluginTypes returns the plugin types that agents offer, by key.
+func (v AgentView) PluginTypes() []model.PluginType {
+	var out []model.PluginType
+	table.Each(v.txn, table.PluginTypes, "id", func(r *table.PluginRow) bool { out = append(out, r.Type); return true })
+	return out
+}

@@ -1,0 +1,108 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Guard decides which addresses the requests to a cloud may reach. Whoever writes a provider chooses
+// its endpoint, but the requests come from the agent's machine: without a Guard they would reach
+// services that trust this machine. The address that is dialled counts, so it makes no difference
+// whether it comes from the endpoint, from a redirect or from a name that has changed.
+type Guard struct {
+	allow     []netip.Prefix
+	dialer    net.Dialer
+	transport *http.Transport
+}
+
+// NewGuard returns a Guard that refuses the addresses of this machine, of its links and of clouds'
+// metadata services, except those in allow.
+func NewGuard(allow []netip.Prefix) *Guard {
+	g := &Guard{allow: allow, dialer: net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}}
+	g.dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error { return g.check(address) }
+	// A proxy would be dialled instead of the endpoint, so none is used.
+	g.transport = &http.Transport{
+		DialContext: g.dialer.DialContext, ForceAttemptHTTP2: true, MaxIdleConns: 100,
+		IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: time.Second,
+	}
+	return g
+}
+
+// ParseGuard returns the Guard of a plugin's environment: allow has networks, separated by commas.
+func ParseGuard(allow string) (*Guard, error) {
+	var networks []netip.Prefix
+	for text := range strings.SplitSeq(allow, ",") {
+		if text == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a network such as 10.0.0.0/8", text)
+		}
+		networks = append(networks, p)
+	}
+	return NewGuard(networks), nil
+}
+
+// Transport returns the transport for requests to a cloud. That of a nil Guard reaches any address.
+func (g *Guard) Transport() http.RoundTripper {
+	if g == nil {
+		return http.DefaultTransport
+	}
+	return g.transport
+}
+
+// close closes the idle connections.
+func (g *Guard) close() {
+	if g != nil {
+		g.transport.CloseIdleConnections()
+	}
+}
+
+// check returns a Fault if the address must not be dialled.
+func (g *Guard) check(address string) error {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return &Fault{Kind: Invalid, Err: err}
+	}
+	ip := a.Addr().Unmap().WithZone("")
+	if slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		return nil
+	}
+	if slices.ContainsFunc(refused, func(p netip.Prefix) bool { return p.Contains(plain(ip)) }) {
+		return Faultf(Invalid, "%s is an address of the agent's machine, of its links or of a metadata service, which providers may not call: "+
+			"correct the endpoint, or have an operator set providers.endpoints on the agents", ip)
+	}
+	return nil
+}
+
+// refused are the addresses that lead to this machine, to its links or to clouds' metadata.
+var refused = prefixes("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", "::/128", "::1/128", "fe80::/10",
+	"ff00::/8", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32", "fd00:ec2::254/128", "fd20:ce::254/128")
+
+// embedding are the networks of IPv6 whose last four bytes are an address of IPv4.
+var embedding = prefixes("::/96", "64:ff9b::/96", "64:ff9b:1::/48")
+
+func prefixes(texts ...string) (out []netip.Prefix) {
+	for _, t := range texts {
+		out = append(out, netip.MustParsePrefix(t))
+	}
+	return out
+}
+
+// plain returns the IPv4 address within an IPv6 address, and any other address unchanged.
+func plain(ip netip.Addr) netip.Addr {
+	b := ip.As16()
+	within := slices.ContainsFunc(embedding, func(p netip.Prefix) bool { return p.Contains(ip) })
+	if !within || ip.IsUnspecified() || ip.IsLoopback() {
+		return ip
+	}
+	return netip.AddrFrom4([4]byte(b[12:]))
+}

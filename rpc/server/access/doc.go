@@ -1,0 +1,12 @@
+// Package access has the routes of tenants and tokens.
+package access
+
+import (
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+// Register adds the routes.
+func Register(s *rest.Server) {
+	tenantRoutes(s)
+	tokenRoutes(s)
+}

@@ -1,0 +1,121 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+func tenantRoutes(s *rest.Server) {
+	const tag, path, one = "tenants", "/v1/tenants", "/v1/tenants/{name}"
+	super := rest.Rule{Need: model.RoleSuperadmin}
+
+	rest.Read(
+		s,
+		rest.Route{
+			ID:      "listTenants",
+			Path:    path,
+			Tag:     tag,
+			Rule:    rest.Rule{Need: model.RoleRead},
+			Summary: "List tenants: all for superadmins, the caller's own for others",
+		},
+		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Tenant, error) {
+			out := []model.Tenant{}
+			for _, t := range v.Tenants() {
+				if c.Who.Role == model.RoleSuperadmin || t.Name == c.Who.Tenant {
+					out = append(out, t)
+				}
+			}
+			return out, nil
+		},
+	)
+	rest.Read(s, rest.Route{ID: "getTenant", Path: one, Tag: tag, Rule: rest.Rule{Need: model.RoleRead}, Summary: "Get a tenant"},
+		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) (model.Tenant, error) {
+			t, ok := v.Tenant(in.Name)
+			if !ok || c.Who.Role != model.RoleSuperadmin && t.Name != c.Who.Tenant {
+				return t, rest.NotFound("there is no tenant %q", in.Name)
+			}
+			return t, nil
+		})
+	rest.Write(
+		s,
+		rest.Route{
+			ID:      "createTenant",
+			Method:  http.MethodPost,
+			Path:    path,
+			Status:  http.StatusCreated,
+			Tag:     tag,
+			Rule:    super,
+			Summary: "Create a tenant",
+		},
+		func(ctx context.Context, c *rest.Call, in *struct {
+			Body rest.Raw[model.Tenant]
+		}) (model.Tenant, api.Written, error) {
+			return putTenant(ctx, s, c, "", in.Body, true)
+		},
+	)
+	rest.Write(s, rest.Route{ID: "putTenant", Method: http.MethodPut, Path: one, Tag: tag, Rule: super, Summary: "Create or change a tenant"},
+		func(ctx context.Context, c *rest.Call, in *struct {
+			rest.ByName
+			Body rest.Raw[model.Tenant]
+		}) (model.Tenant, api.Written, error) {
+			return putTenant(ctx, s, c, in.Name, in.Body, false)
+		})
+	rest.Write(
+		s,
+		rest.Route{
+			ID:      "deleteTenant",
+			Method:  http.MethodDelete,
+			Path:    one,
+			Tag:     tag,
+			Rule:    super,
+			Summary: "Delete a tenant that has no clusters",
+		},
+		func(ctx context.Context, c *rest.Call, in *rest.ByName) (api.Deleted, api.Written, error) {
+			w, err := s.Tenants.Delete(ctx, c.Who, in.Name)
+			return api.Deleted{Name: in.Name}, w, err
+		},
+	)
+}
+
+func putTenant(
+	ctx context.Context,
+	s *rest.Server,
+	c *rest.Call,
+	name string,
+	body rest.Raw[model.Tenant],
+	createOnly bool,
+) (model.Tenant, api.Written, error) {
+	t, err := body.Value()
+	if err != nil {
+		return t, api.Written{}, err
+	}
+	var faults model.Faults
+	switch {
+	case name != "" && t.Name == "":
+		t.Name = name
+	case name != "" && t.Name != name:
+		faults.Add("name", fmt.Sprintf("is %q, but the path says %q: they must be equal", t.Name, name))
+	}
+	if why := model.CheckName(t.Name); why != "" {
+		faults.Add("name", why)
+	}
+	for path, n := range map[string]int{"maxClusters": t.MaxClusters, "maxNodes": t.MaxNodes, "weight": t.Weight} {
+		if n < 0 {
+			faults.Add(path, fmt.Sprintf("must not be negative, but is %d", n))
+		}
+	}
+	if len(faults) > 0 {
+		return t, api.Written{}, rest.Invalid(faults)
+	}
+	w, err := s.Tenants.Put(ctx, c.Who, t, createOnly)
+	if err != nil {
+		return t, w, err
+	}
+	t, err = rest.Wrote(w, w.Effect.Tenant)
+	return t, w, err
+}

@@ -1,0 +1,143 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+func tokenRoutes(s *rest.Server) {
+	const tag, path = "tokens", "/v1/tokens"
+	admin := rest.Rule{Need: model.RoleAdmin}
+
+	rest.Read(s, rest.Route{ID: "listTokens", Path: path, Tag: tag, Rule: admin, Summary: "List the tenant's tokens, without their secrets"},
+		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Token, error) {
+			return append([]model.Token{}, v.Tokens(c.Who.Tenant)...), nil
+		})
+	rest.Write(
+		s,
+		rest.Route{
+			ID:          "createToken",
+			Method:      http.MethodPost,
+			Path:        path,
+			Status:      http.StatusCreated,
+			Tag:         tag,
+			Rule:        rest.Rule{Need: admin.Need, Secret: true},
+			Summary:     "Issue a token for the tenant",
+			Description: "If the request is repeated with the same request id, no other token is issued, and the secret is not shown again.",
+		},
+		func(ctx context.Context, c *rest.Call, in *struct {
+			Body rest.Raw[api.NewToken]
+		}) (api.IssuedToken, api.Written, error) {
+			var out api.IssuedToken
+			req, err := in.Body.Value()
+			if err != nil {
+				return out, api.Written{}, err
+			}
+			if req.Role == "" {
+				req.Role = model.RoleUser
+			}
+			var faults model.Faults
+			if why := model.CheckName(req.Actor); why != "" {
+				faults.Add("actor", why)
+			} else if isReserved(req.Actor) {
+				faults.Add("actor", fmt.Sprintf("%q means the mesh itself in records: choose another name", req.Actor))
+			}
+			if !slices.Contains(rest.Roles, req.Role) {
+				names := make([]string, len(rest.Roles))
+				for i, r := range rest.Roles {
+					names[i] = string(r)
+				}
+				faults.Add("role", fmt.Sprintf("must be one of %s, but is %q", strings.Join(names, ", "), req.Role))
+			}
+			if len(faults) > 0 {
+				return out, api.Written{}, rest.Invalid(faults)
+			}
+			if !rest.AtLeast(c.Who.Role, req.Role) {
+				return out, api.Written{}, rest.Forbidden(
+					"%s has the role %s and cannot issue a token with the role %s",
+					c.Who.Actor,
+					c.Who.Role,
+					req.Role,
+				)
+			}
+			before, err := s.Latest(ctx)
+			if err != nil {
+				return out, api.Written{}, err
+			}
+			if err := mayName(before, c.Who, req.Actor); err != nil {
+				return out, api.Written{}, err
+			}
+			secret, w, err := s.Tokens.Create(ctx, c.Who, model.Token{Actor: req.Actor, Tenant: c.Who.Tenant, Role: req.Role})
+			if err != nil {
+				return out, w, err
+			}
+			out.Secret = secret
+			out.Token, err = rest.Wrote(w, w.Effect.Token)
+			return out, w, err
+		},
+	)
+	rest.Write(
+		s,
+		rest.Route{ID: "deleteToken", Method: http.MethodDelete, Path: path + "/{id}", Tag: tag, Rule: admin, Summary: "Revoke a token"},
+		func(ctx context.Context, c *rest.Call, in *struct {
+			ID string `path:"id" doc:"The token's id, as the list shows it"`
+		}) (api.Deleted, api.Written, error) {
+			v, done, err := s.Before(ctx, c)
+			if err != nil {
+				return api.Deleted{}, api.Written{}, err
+			}
+			if done != nil {
+				return api.Deleted{Name: in.ID}, *done, nil
+			}
+			tokens := v.Tokens(c.Who.Tenant)
+			i := slices.IndexFunc(tokens, func(t model.Token) bool { return t.ID == in.ID })
+			if i < 0 {
+				return api.Deleted{}, api.Written{}, rest.NotFound("there is no token with the id %q in tenant %s", in.ID, c.Who.Tenant)
+			}
+			if !rest.AtLeast(c.Who.Role, tokens[i].Role) {
+				return api.Deleted{}, api.Written{}, rest.Forbidden(
+					"%s has the role %s and cannot revoke a token with the role %s",
+					c.Who.Actor,
+					c.Who.Role,
+					tokens[i].Role,
+				)
+			}
+			w, err := s.Tokens.Delete(ctx, c.Who, in.ID)
+			return api.Deleted{Name: in.ID}, w, err
+		},
+	)
+}
+
+// reserved are the names under which the mesh itself and its operators appear in records. No token
+// has one of them, in any spelling.
+var reserved = []string{"root", "coopr", "system", "dev"}
+
+func isReserved(actor string) bool {
+	return slices.ContainsFunc(reserved, func(name string) bool { return strings.EqualFold(name, actor) })
+}
+
+// mayName returns why the caller cannot issue a token for an actor, or nil. A second token of the
+// same actor is fine, so that a token can be replaced. But records must not show two people as
+// one. So no name differs only in case from one of the tenant or of a superadmin. An administrator
+// issues no token in the name of another administrator of the tenant, or of a superadmin.
+func mayName(v rest.View, who model.Caller, actor string) error {
+	for _, t := range v.Tokens("") {
+		here, super := t.Tenant == who.Tenant, t.Role == model.RoleSuperadmin
+		switch {
+		case !strings.EqualFold(t.Actor, actor) || !here && !super:
+		case t.Actor != actor:
+			return problem.New(problem.Conflict, "there is a token of %s already: %s differs from that only in case", t.Actor, actor)
+		case actor != who.Actor && rest.AtLeast(t.Role, who.Role) && who.Role != model.RoleSuperadmin:
+			return problem.New(problem.Conflict, "the name %s is taken: only its owner or a superadmin may issue another token for it", actor)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package clusters
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+func operationRoutes(s *rest.Server) {
+	const tag, path, one = "operations", "/v1/operations", "/v1/operations/{operation}"
+	reads, writes := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleUser}
+
+	rest.List(s, rest.Route{ID: "listOperations", Path: path, Tag: tag, Rule: reads, Summary: "List operations, the newest first"},
+		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
+			Cluster string `query:"cluster" doc:"Only those of this cluster, by id or name"`
+			Status  string `query:"status" doc:"Only these statuses, separated by commas"`
+			Offset  int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
+			Limit   int    `query:"limit" minimum:"1" maximum:"10000" doc:"Maximum number of results; 1000 if absent"`
+		}) ([]api.OperationDetails, int, error) {
+			wanted, err := statuses("query.status", in.Status, rest.OperationStatuses)
+			if err != nil {
+				return nil, 0, err
+			}
+			cluster := ""
+			if in.Cluster != "" {
+				cl, err := c.Cluster(v, in.Cluster)
+				if err != nil {
+					return nil, 0, err
+				}
+				cluster = cl.ID
+			}
+			var all []*model.Operation
+			for _, op := range v.Operations(c.Who.Tenant, cluster) {
+				if (len(wanted) == 0 || slices.Contains(wanted, string(op.Status))) && c.SeesID(v, op.Cluster) {
+					all = append(all, op)
+				}
+			}
+			out := []api.OperationDetails{}
+			for _, op := range rest.Page(all, in.Offset, in.Limit) {
+				out = append(out, details(v, c.Who.Tenant, op))
+			}
+			return out, len(all), nil
+		})
+	rest.Read(s, rest.Route{ID: "getOperation", Path: one, Tag: tag, Rule: reads, Summary: "Get an operation and its progress"},
+		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByOperation) (api.OperationDetails, error) {
+			op, err := c.Operation(v, in.ID)
+			if err != nil {
+				return api.OperationDetails{}, err
+			}
+			return details(v, c.Who.Tenant, op), nil
+		})
+	rest.List(s, rest.Route{ID: "listOperationTasks", Path: one + "/tasks", Tag: tag, Rule: reads, Summary: "List the tasks of an operation"},
+		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
+			rest.ByOperation
+			Status string `query:"status" enum:"blocked,ready,leased,running,succeeded,failed,cancelled,uncertain" doc:"Only tasks of this status"`
+			Offset int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
+			Limit  int    `query:"limit" minimum:"1" maximum:"10000" doc:"Maximum number of results; 1000 if absent"`
+		}) ([]model.Task, int, error) {
+			op, err := c.Operation(v, in.ID)
+			if err != nil {
+				return nil, 0, err
+			}
+			limit := in.Limit
+			if limit == 0 {
+				limit = rest.DefaultPage
+			}
+			tasks, total := v.Tasks(c.Who.Tenant, op.ID, in.Status, in.Offset, limit)
+			return tasks, total, nil
+		})
+	for _, order := range []struct{ word, summary string }{
+		{"pause", "Pause an operation: no further tasks start"},
+		{"resume", "Resume a paused operation"},
+		{"abort", "Abort an operation: no further tasks start"},
+		{"rollback", "Abort an operation and return the cluster to its previous state"},
+	} {
+		rest.Write(
+			s,
+			rest.Route{
+				ID:       order.word + "Operation",
+				Method:   http.MethodPost,
+				Path:     one + "/" + order.word,
+				Tag:      tag,
+				Rule:     writes,
+				Optional: true,
+				Summary:  order.summary,
+			},
+			func(ctx context.Context, c *rest.Call, in *struct {
+				rest.ByOperation
+				Body rest.Raw[api.OrderBody]
+			}) (api.OperationDetails, api.Written, error) {
+				body, err := in.Body.Value()
+				if err != nil {
+					return api.OperationDetails{}, api.Written{}, err
+				}
+				v, done, err := s.Before(ctx, c)
+				if err != nil {
+					return api.OperationDetails{}, api.Written{}, err
+				}
+				if done != nil {
+					return ordered(*done)
+				}
+				if _, err := c.Operation(v, in.ID); err != nil {
+					return api.OperationDetails{}, api.Written{}, err
+				}
+				w, err := s.Operations.Order(ctx, c.Who, in.ID, order.word, body.Reason)
+				if err != nil {
+					return api.OperationDetails{}, w, err
+				}
+				return ordered(w)
+			},
+		)
+	}
+}
+
+// ordered returns the answer to an order about an operation.
+func ordered(w api.Written) (api.OperationDetails, api.Written, error) {
+	op, err := rest.Wrote(w, w.Effect.Operation)
+	return detailsOf(op, w.Effect.Progress), w, err
+}
+
+func details(v rest.View, tenant string, op *model.Operation) api.OperationDetails {
+	return detailsOf(*op, v.Progress(tenant, op.ID))
+}
+
+func detailsOf(op model.Operation, p model.Progress) api.OperationDetails {
+	if p.Counts == nil {
+		p.Counts = map[string]int{}
+	}
+	return api.OperationDetails{Operation: op, Progress: p}
+}

@@ -1,0 +1,302 @@
+package definitions
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
+	"github.com/coopr/coopr/internal/words"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/redact"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+func kindRoutes(s *rest.Server) {
+	definitionRoutes[model.ClusterTemplate](s, model.KindClusterTemplate, "ClusterTemplate", "cluster template")
+	definitionRoutes[model.PartialTemplate](s, model.KindPartialTemplate, "PartialTemplate", "partial template")
+	definitionRoutes[model.Service](s, model.KindService, "Service", "service")
+	definitionRoutes[model.Provider](s, model.KindProvider, "Provider", "provider")
+	definitionRoutes[model.HardwareType](s, model.KindHardwareType, "HardwareType", "hardware type")
+	definitionRoutes[model.ImageType](s, model.KindImageType, "ImageType", "image type")
+	definitionRoutes[model.PluginType](s, model.KindProviderType, "ProviderType", "provider type")
+	definitionRoutes[model.PluginType](s, model.KindAutomatorType, "AutomatorType", "automator type")
+}
+
+type byVersion struct {
+	Name    string `path:"name" doc:"The definition's name"`
+	Version int    `path:"version" minimum:"1" doc:"The version, from 1"`
+}
+
+type deletion struct {
+	rest.ByName
+	Force bool `query:"force" doc:"Delete the definition even if it is in use"`
+}
+
+type versionDeletion struct {
+	Name    string `path:"name" doc:"The definition's name"`
+	Version int    `path:"version" minimum:"1" doc:"The version, from 1"`
+	Force   bool   `query:"force" doc:"Delete the version even if it is the only one and the definition is in use"`
+}
+
+type definitionBody[T any] struct {
+	Body rest.Raw[T]
+}
+
+type namedDefinitionBody[T any] struct {
+	Name string `path:"name" doc:"The definition's name"`
+	Body rest.Raw[T]
+}
+
+// definitionRoutes registers the routes of one kind of definition.
+func definitionRoutes[T any](s *rest.Server, kind model.Kind, id, word string) {
+	path := "/v1/" + string(kind)
+	one := path + "/{name}"
+	admin := rest.Rule{Need: model.RoleAdmin}
+	user := rest.Rule{Need: model.RoleRead}
+	tag := "definitions"
+
+	rest.Read(s, rest.Route{ID: "list" + id + "s", Path: path, Tag: tag, Rule: user, Summary: "List the latest version of every " + word},
+		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]*T, error) {
+			return decodeAll[T](v, c.Who.Tenant, v.Definitions(c.Who.Tenant, kind))
+		})
+	rest.Read(s, rest.Route{ID: "get" + id, Path: one, Tag: tag, Rule: user, Summary: "Get a " + word},
+		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) (*T, error) {
+			return getDefinition[T](v, c.Who.Tenant, kind, word, in.Name, 0)
+		})
+	rest.Read(
+		s,
+		rest.Route{ID: "list" + id + "Versions", Path: one + "/versions", Tag: tag, Rule: user, Summary: "List all versions of a " + word},
+		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) ([]*T, error) {
+			all := v.Versions(c.Who.Tenant, kind, in.Name)
+			if len(all) == 0 {
+				return nil, noDefinition(v, c.Who.Tenant, kind, word, in.Name)
+			}
+			return decodeAll[T](v, c.Who.Tenant, all)
+		},
+	)
+	rest.Read(
+		s,
+		rest.Route{ID: "get" + id + "Version", Path: one + "/versions/{version}", Tag: tag, Rule: user, Summary: "Get one version of a " + word},
+		func(_ context.Context, c *rest.Call, v rest.View, in *byVersion) (*T, error) {
+			return getDefinition[T](v, c.Who.Tenant, kind, word, in.Name, in.Version)
+		},
+	)
+	rest.Write(
+		s,
+		rest.Route{
+			ID:      "create" + id,
+			Method:  http.MethodPost,
+			Path:    path,
+			Status:  http.StatusCreated,
+			Tag:     tag,
+			Rule:    admin,
+			Summary: "Create a " + word + ", which must not exist yet",
+		},
+		func(ctx context.Context, c *rest.Call, in *definitionBody[T]) (*T, api.Written, error) {
+			return putDefinition[T](ctx, s, c, kind, "", in.Body.Data, true)
+		},
+	)
+	rest.Write(
+		s,
+		rest.Route{
+			ID:      "put" + id,
+			Method:  http.MethodPut,
+			Path:    one,
+			Tag:     tag,
+			Rule:    admin,
+			Summary: "Write a new version of a " + word + ", or the first one",
+		},
+		func(ctx context.Context, c *rest.Call, in *namedDefinitionBody[T]) (*T, api.Written, error) {
+			return putDefinition[T](ctx, s, c, kind, in.Name, in.Body.Data, false)
+		},
+	)
+	rest.Write(
+		s,
+		rest.Route{ID: "delete" + id, Method: http.MethodDelete, Path: one, Tag: tag, Rule: admin, Summary: "Delete all versions of a " + word},
+		func(ctx context.Context, c *rest.Call, in *deletion) (api.Deleted, api.Written, error) {
+			w, err := s.Definitions.Delete(ctx, c.Who, kind, in.Name, 0, in.Force)
+			return api.Deleted{Kind: kind, Name: in.Name}, w, err
+		},
+	)
+	rest.Write(
+		s,
+		rest.Route{
+			ID:      "delete" + id + "Version",
+			Method:  http.MethodDelete,
+			Path:    one + "/versions/{version}",
+			Tag:     tag,
+			Rule:    admin,
+			Summary: "Delete one version of a " + word,
+		},
+		func(ctx context.Context, c *rest.Call, in *versionDeletion) (api.Deleted, api.Written, error) {
+			w, err := s.Definitions.Delete(ctx, c.Who, kind, in.Name, in.Version, in.Force)
+			return api.Deleted{Kind: kind, Name: in.Name, Version: in.Version}, w, err
+		},
+	)
+}
+
+// restore decodes a stored definition and sets its version.
+func restore(d model.StoredDefinition) (model.Definition, error) {
+	def, err := model.Restore(d.Kind, d.Body)
+	if err != nil {
+		return def, fmt.Errorf("%s/%s version %d: %w", d.Kind, d.Name, d.Version, err)
+	}
+	switch v := def.Value.(type) {
+	case *model.Provider:
+		v.Version = d.Version
+	case *model.HardwareType:
+		v.Version = d.Version
+	case *model.ImageType:
+		v.Version = d.Version
+	case *model.Service:
+		v.Version = d.Version
+	case *model.ClusterTemplate:
+		v.Version = d.Version
+	case *model.PartialTemplate:
+		v.Version = d.Version
+	case *model.PluginType:
+		v.Version = d.Version
+	}
+	return def, nil
+}
+
+func decodeAll[T any](v rest.View, tenant string, stored []model.StoredDefinition) ([]*T, error) {
+	out := make([]*T, 0, len(stored))
+	r := redact.For(v, tenant)
+	for _, d := range stored {
+		t, err := decodeOne[T](r, d)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func decodeOne[T any](r *redact.Redactor, d model.StoredDefinition) (*T, error) {
+	def, err := restore(d)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := def.Value.(*model.Provider); ok {
+		clean := r.Provider(*p)
+		def.Value = &clean
+	}
+	t, ok := def.Value.(*T)
+	if !ok {
+		return nil, fmt.Errorf("definition %s has the unexpected Go type %T", def.ID(), def.Value)
+	}
+	return t, nil
+}
+
+func getDefinition[T any](v rest.View, tenant string, kind model.Kind, word, name string, version int) (*T, error) {
+	d, ok := v.Definition(tenant, kind, name, version)
+	if !ok {
+		if version != 0 && len(v.Versions(tenant, kind, name)) > 0 {
+			return nil, rest.NotFound("the %s %q has no version %d in tenant %s", word, name, version, tenant)
+		}
+		return nil, noDefinition(v, tenant, kind, word, name)
+	}
+	return decodeOne[T](redact.For(v, tenant), d)
+}
+
+func noDefinition(v rest.View, tenant string, kind model.Kind, word, name string) error {
+	all := v.Definitions(tenant, kind)
+	names := make([]string, len(all))
+	for i, d := range all {
+		names[i] = d.Name
+	}
+	hint := ""
+	if near := words.Nearest(name, names); near != "" {
+		hint = fmt.Sprintf(": did you mean %q?", near)
+	}
+	return rest.NotFound("there is no %s %q in tenant %s%s", word, name, tenant, hint)
+}
+
+func putDefinition[T any](
+	ctx context.Context,
+	s *rest.Server,
+	c *rest.Call,
+	kind model.Kind,
+	name string,
+	data []byte,
+	createOnly bool,
+) (*T, api.Written, error) {
+	def, err := decode.Definition(kind, data)
+	if err != nil {
+		return nil, api.Written{}, rest.Judge(err, data)
+	}
+	if name != "" && def.Name != name {
+		return nil, api.Written{}, rest.Invalid(
+			model.Faults{{Path: "name", Message: fmt.Sprintf("is %q, but the path says %q: they must be equal", def.Name, name)}},
+		)
+	}
+	stored, w, v, err := put(ctx, s, c, []model.Definition{def}, createOnly)
+	if err != nil {
+		return nil, w, err
+	}
+	t, err := decodeOne[T](redact.For(v, c.Who.Tenant), stored[0])
+	return t, w, err
+}
+
+// put writes definitions, and returns them with their new versions. v is a state from before the
+// write.
+func put(ctx context.Context, s *rest.Server, c *rest.Call, defs []model.Definition, createOnly bool) (stored []model.StoredDefinition,
+	w api.Written, v rest.View, err error) {
+	v, done, err := s.Before(ctx, c)
+	if err != nil {
+		return nil, w, nil, err
+	}
+	// The values that a repeated request leaves to the stored definition were filled in the first
+	// time, and the answer does not show them.
+	if stored, err = store(v, c.Who.Tenant, defs, done == nil); err != nil {
+		return nil, w, nil, err
+	}
+	if done != nil {
+		w = *done
+	} else if w, err = s.Definitions.Put(ctx, c.Who, stored, createOnly); err != nil {
+		return nil, w, nil, err
+	}
+	for i := range stored {
+		d := &stored[i]
+		for _, made := range w.Effect.Definitions {
+			if made.Kind == d.Kind && made.Name == d.Name {
+				d.Version = made.Version
+			}
+		}
+		if d.Version == 0 {
+			_, err := rest.Wrote[model.StoredDefinition](w, nil)
+			return nil, w, nil, err
+		}
+	}
+	return stored, w, v, nil
+}
+
+// store encodes definitions for storage. With fill, redacted values of providers are replaced by the
+// stored ones.
+func store(v rest.View, tenant string, defs []model.Definition, fill bool) ([]model.StoredDefinition, error) {
+	out := make([]model.StoredDefinition, len(defs))
+	var faults model.Faults
+	for i, def := range defs {
+		if p, ok := def.Value.(*model.Provider); ok && fill && redact.Redacted(p.Provisioner) {
+			var old *model.Provider
+			if d, ok := v.Definition(tenant, model.KindProvider, p.Name, 0); ok {
+				if o, err := model.Restore(d.Kind, d.Body); err == nil {
+					old, _ = o.Value.(*model.Provider)
+				}
+			}
+			for _, f := range redact.For(v, tenant).Restore(p, old) {
+				f.Subject, f.Line = def.ID(), def.Line
+				faults = append(faults, f)
+			}
+		}
+		body, err := model.Encode(def)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", def.ID(), err)
+		}
+		out[i] = model.StoredDefinition{Kind: def.Kind, Name: def.Name, Body: body}
+	}
+	return out, faults.Err()
+}

@@ -1,0 +1,121 @@
+package definitions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/redact"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+type importBody struct {
+	Body rest.Raw[api.Definitions]
+}
+
+func importRoutes(s *rest.Server) {
+	rest.Write(s, rest.Route{
+		ID: "importDefinitions", Method: http.MethodPost, Path: "/v1/import", Tag: "definitions", Rule: rest.Rule{Need: model.RoleAdmin},
+		Summary: "Write many definitions at once, all or none",
+		Description: "The body is what an export returns, or a list of definitions, each with its kind under \"kind\"; JSON or YAML. " +
+			"Definitions that are not named stay as they are.",
+	}, func(ctx context.Context, c *rest.Call, in *importBody) (api.Imported, api.Written, error) {
+		return importDefinitions(ctx, s, c, in)
+	})
+	rest.Read(s, rest.Route{
+		ID: "exportDefinitions", Path: "/v1/export", Tag: "definitions", Rule: rest.Rule{Need: model.RoleRead},
+		Summary: "All definitions of the tenant", Description: "Secrets of providers are given to admins only.",
+	}, func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) (*api.Definitions, error) {
+		return export(v, c.Who)
+	})
+}
+
+func importDefinitions(ctx context.Context, s *rest.Server, c *rest.Call, in *importBody) (api.Imported, api.Written, error) {
+	var done api.Imported
+	defs, err := decode.Classify("", in.Body.Data)
+	if err != nil {
+		return done, api.Written{}, rest.Judge(err, in.Body.Data)
+	}
+	var kept []model.Definition
+	seen := map[string]model.Definition{}
+	var faults model.Faults
+	for _, d := range defs {
+		if ok, why := d.Imports(); !ok {
+			done.Warnings = append(done.Warnings, &model.Fault{Subject: d.Name, Line: d.Line, Message: why})
+			continue
+		}
+		if first, twice := seen[d.ID()]; twice {
+			faults = append(
+				faults,
+				&model.Fault{
+					Subject: d.ID(),
+					Line:    d.Line,
+					Message: fmt.Sprintf("is in the import twice, first in line %d: leave one out", first.Line),
+				},
+			)
+			continue
+		}
+		seen[d.ID()] = d
+		kept = append(kept, d)
+	}
+	if len(faults) > 0 {
+		return done, api.Written{}, faults
+	}
+	if len(kept) == 0 {
+		return done, api.Written{}, rest.Invalid(model.Faults{{Message: "there is nothing to import: the body has no definition"}})
+	}
+	stored, w, _, err := put(ctx, s, c, kept, false)
+	if err != nil {
+		return done, w, err
+	}
+	done.Warnings = append(done.Warnings, w.Warnings...)
+	for _, d := range stored {
+		done.Written = append(done.Written, api.DefinitionRef{Kind: d.Kind, Name: d.Name, Version: d.Version})
+	}
+	return done, w, nil
+}
+
+// export returns a tenant's definitions. Only admins get secrets.
+func export(v rest.View, who model.Caller) (*api.Definitions, error) {
+	out := &api.Definitions{}
+	r := redact.For(v, who.Tenant)
+	var all error
+	for _, kind := range model.Kinds {
+		for _, d := range v.Definitions(who.Tenant, kind) {
+			def, err := restore(d)
+			if err != nil {
+				all = errors.Join(all, err)
+				continue
+			}
+			switch x := def.Value.(type) {
+			case *model.Provider:
+				p := *x
+				if !rest.AtLeast(who.Role, model.RoleAdmin) {
+					p = r.Provider(p)
+				}
+				out.Providers = append(out.Providers, &p)
+			case *model.HardwareType:
+				out.HardwareTypes = append(out.HardwareTypes, x)
+			case *model.ImageType:
+				out.ImageTypes = append(out.ImageTypes, x)
+			case *model.Service:
+				out.Services = append(out.Services, x)
+			case *model.ClusterTemplate:
+				out.ClusterTemplates = append(out.ClusterTemplates, x)
+			case *model.PartialTemplate:
+				out.PartialTemplates = append(out.PartialTemplates, x)
+			case *model.PluginType:
+				if kind == model.KindAutomatorType {
+					out.AutomatorTypes = append(out.AutomatorTypes, x)
+				} else {
+					out.ProviderTypes = append(out.ProviderTypes, x)
+				}
+			}
+		}
+	}
+	return out, all
+}

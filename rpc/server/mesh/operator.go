@@ -1,0 +1,110 @@
+package mesh
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+func operatorRoutes(s *rest.Server) {
+	const tag = "operator"
+	super := rest.Rule{Need: model.RoleSuperadmin}
+
+	rest.Ask(
+		s,
+		rest.Route{
+			ID:      "listRaftPeers",
+			Method:  http.MethodGet,
+			Path:    "/v1/operator/raft/peers",
+			Tag:     tag,
+			Rule:    super,
+			Summary: "List the members of the Raft group",
+		},
+		func(ctx context.Context, _ *rest.Call, _ *rest.None) ([]api.RaftPeer, error) {
+			peers, err := s.Raft.Peers(ctx)
+			return append([]api.RaftPeer{}, peers...), err
+		},
+	)
+	rest.Ask(
+		s,
+		rest.Route{
+			ID:       "transferLeadership",
+			Method:   http.MethodPost,
+			Path:     "/v1/operator/raft/transfer",
+			Tag:      tag,
+			Rule:     super,
+			Optional: true,
+			Summary:  "Transfer the leadership to another voter",
+		},
+		func(ctx context.Context, _ *rest.Call, in *struct {
+			Body rest.Raw[api.TransferBody]
+		}) (api.Done, error) {
+			body, err := in.Body.Value()
+			if err != nil {
+				return api.Done{}, err
+			}
+			return api.Done{Done: true}, s.Raft.Transfer(ctx, body.To)
+		},
+	)
+	rest.Ask(
+		s,
+		rest.Route{
+			ID:      "removeRaftPeer",
+			Method:  http.MethodDelete,
+			Path:    "/v1/operator/raft/peers/{id}",
+			Tag:     tag,
+			Rule:    super,
+			Summary: "Remove a member from the Raft group",
+		},
+		func(ctx context.Context, _ *rest.Call, in *struct {
+			ID string `path:"id" doc:"The member's id"`
+		}) (api.Deleted, error) {
+			return api.Deleted{Name: in.ID}, s.Raft.Remove(ctx, in.ID)
+		},
+	)
+	rest.Stream(
+		s,
+		rest.Route{
+			ID:      "saveSnapshot",
+			Method:  http.MethodGet,
+			Path:    "/v1/operator/snapshot",
+			Tag:     tag,
+			Rule:    super,
+			Bare:    true,
+			Summary: "Save a snapshot of the whole state",
+		},
+		"application/octet-stream",
+		"The snapshot archive",
+		func(_ context.Context, _ *rest.Call, _ *rest.None, w http.ResponseWriter, r *http.Request) error {
+			return s.Raft.Save(r.Context(), w)
+		},
+	)
+	rt := rest.Route{
+		ID:      "restoreSnapshot",
+		Method:  http.MethodPost,
+		Path:    "/v1/operator/snapshot",
+		Tag:     tag,
+		Rule:    rest.Rule{Need: model.RoleSuperadmin, Streamed: true},
+		Summary: "Replace the whole state by a snapshot",
+	}
+	rest.Stream(s, rt, "application/json", "Done, when the state is replaced",
+		func(_ context.Context, _ *rest.Call, _ *rest.None, w http.ResponseWriter, r *http.Request) error {
+			if r.Body == nil || r.Body == http.NoBody {
+				return rest.Malformed(model.Faults{{Message: "the body is empty: send a snapshot archive"}})
+			}
+			if err := s.Raft.Restore(r.Context(), r.Body); err != nil {
+				return err
+			}
+			_, err := w.Write([]byte(`{"done":true}` + "\n"))
+			return err
+		})
+	post := s.OpenAPI().Paths[rt.Path].Post
+	post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+	}}
+}

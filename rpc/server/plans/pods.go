@@ -1,0 +1,179 @@
+package plans
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+// ByPod names a node of a cluster as the DC/OS SDK names a pod.
+type ByPod struct {
+	rest.ByCluster
+	Pod string `path:"pod" doc:"The first part of the node's host name, the whole host name, or the node's id"`
+}
+
+// podName returns a node's name within its cluster.
+func podName(n *model.Node) string {
+	name, _, _ := strings.Cut(n.Hostname, ".")
+	if name == "" {
+		return n.ID
+	}
+	return name
+}
+
+// pod returns a node as a pod, with a task for each service.
+func pod(cl *model.Cluster, n *model.Node) tree.Pod {
+	p := tree.Pod{Name: podName(n), Tasks: []tree.PodTask{}}
+	for _, s := range n.Services {
+		p.Tasks = append(p.Tasks, tree.PodTask{ID: n.ID + "/" + s, Name: p.Name + "-" + s, Status: taskState(cl, n, s)})
+	}
+	return p
+}
+
+// taskState returns the state of a service on a node in the words of the DC/OS SDK, or "" if the
+// service was never started.
+func taskState(cl *model.Cluster, n *model.Node, service string) string {
+	if h := n.Health; h != nil {
+		switch {
+		case h.Paused[service] != "":
+			return h.Paused[service]
+		case h.Machine == model.MachineGone:
+			return "GONE"
+		case h.Services[service].Status == model.Unhealthy:
+			return "FAILED"
+		}
+	}
+	switch n.States[service] {
+	case "START":
+		if def := cl.Definitions[service]; !def.Runs() {
+			return "FINISHED"
+		}
+		return "RUNNING"
+	case "START?":
+		return "STARTING"
+	case "STOP":
+		return "KILLED"
+	case "STOP?":
+		return "KILLING"
+	}
+	return ""
+}
+
+// pods groups the nodes of a cluster by their services.
+func pods(cl *model.Cluster, nodes []*model.Node) tree.Pods {
+	out := tree.Pods{Service: cl.Name, Pods: []tree.PodType{}}
+	for _, n := range nodes {
+		name := strings.Join(n.Services, "+")
+		i := slices.IndexFunc(out.Pods, func(t tree.PodType) bool { return t.Name == name })
+		if i < 0 {
+			i = len(out.Pods)
+			out.Pods = append(out.Pods, tree.PodType{Name: name})
+		}
+		out.Pods[i].Instances = append(out.Pods[i].Instances, pod(cl, n))
+	}
+	slices.SortStableFunc(out.Pods, func(a, b tree.PodType) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// podOf returns the node that a pod name stands for.
+func podOf(c *rest.Call, v rest.View, cl *model.Cluster, name string) (*model.Node, error) {
+	for _, n := range v.Nodes(c.Who.Tenant, cl.ID) {
+		if name == podName(n) || name == n.Hostname || name == n.ID {
+			return n, nil
+		}
+	}
+	return nil, &tree.Refusal{Code: http.StatusNotFound, Message: "Pod " + name + " not found"}
+}
+
+func podRoutes(s *rest.Server) {
+	const tag, path = "plans", "/v1/clusters/{cluster}/pod"
+	reads := rest.Rule{Need: model.RoleRead}
+	get := func(id, path, summary string, body reflect.Type, h func(*rest.Call, rest.View, *model.Cluster, string) (any, error)) {
+		answer := func(ctx context.Context, c *rest.Call, cluster, pod string) (int, any, uint64, error) {
+			v, err := s.View(ctx, c)
+			if err != nil {
+				return 0, nil, 0, err
+			}
+			cl, err := serviceOf(c, v, cluster)
+			if err != nil {
+				return 0, nil, 0, err
+			}
+			out, err := h(c, v, cl, pod)
+			return http.StatusOK, out, v.Index(), err
+		}
+		r := rest.Route{ID: id, Method: http.MethodGet, Path: path, Tag: tag, Rule: reads, Summary: summary, Description: alsoSDK}
+		answers := []sdkAnswer{{http.StatusOK, "As asked for", body}}
+		if strings.Contains(path, "{pod}") {
+			sdk(s, r, answers, func(ctx context.Context, c *rest.Call, in *ByPod) (int, any, uint64, error) {
+				return answer(ctx, c, in.ID, in.Pod)
+			})
+			return
+		}
+		sdk(s, r, answers, func(ctx context.Context, c *rest.Call, in *rest.ByCluster) (int, any, uint64, error) {
+			return answer(ctx, c, in.ID, "")
+		})
+	}
+	get(
+		"listPods",
+		path,
+		"The names of a cluster's nodes, as pods of the DC/OS SDK",
+		reflect.TypeFor[[]string](),
+		func(c *rest.Call, v rest.View, cl *model.Cluster, _ string) (any, error) {
+			names := []string{}
+			for _, n := range v.Nodes(c.Who.Tenant, cl.ID) {
+				names = append(names, podName(n))
+			}
+			slices.Sort(names)
+			return names, nil
+		},
+	)
+	get(
+		"getPods",
+		path+"/status",
+		"Get all nodes of a cluster, grouped by their services, with the status of each service",
+		reflect.TypeFor[tree.Pods](),
+		func(c *rest.Call, v rest.View, cl *model.Cluster, _ string) (any, error) {
+			return pods(cl, v.Nodes(c.Who.Tenant, cl.ID)), nil
+		},
+	)
+	get(
+		"getPod",
+		path+"/{pod}/status",
+		"Get a node and the status of each of its services",
+		reflect.TypeFor[tree.Pod](),
+		func(c *rest.Call, v rest.View, cl *model.Cluster, name string) (any, error) {
+			n, err := podOf(c, v, cl, name)
+			if err != nil {
+				return nil, err
+			}
+			return pod(cl, n), nil
+		},
+	)
+	get(
+		"getPodInfo",
+		path+"/{pod}/info",
+		"What each service of a node is",
+		reflect.TypeFor[[]api.PodInfo](),
+		func(c *rest.Call, v rest.View, cl *model.Cluster, name string) (any, error) {
+			n, err := podOf(c, v, cl, name)
+			if err != nil {
+				return nil, err
+			}
+			out := []api.PodInfo{}
+			for i, t := range pod(cl, n).Tasks {
+				service := n.Services[i]
+				out = append(out, api.PodInfo{Status: t, Info: api.PodTaskInfo{
+					Name: t.Name, Pod: podName(n), Service: service, Version: cl.Definitions[service].Version, Node: n.ID, IPAddresses: n.IPAddresses,
+				}})
+			}
+			return out, nil
+		},
+	)
+}

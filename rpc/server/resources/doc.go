@@ -1,0 +1,2 @@
+// Package resources has the routes of plugin resources.
+package resources

@@ -1,0 +1,142 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+var requestID = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,128}$`)
+
+// Roles are all roles, the one with the most rights first.
+var Roles = []model.Role{model.RoleSuperadmin, model.RoleAdmin, model.RoleUser, model.RoleRead}
+
+// AtLeast reports whether a role includes another.
+func AtLeast(have, need model.Role) bool {
+	h := slices.Index(Roles, have)
+	return h >= 0 && h <= slices.Index(Roles, need)
+}
+
+// tokenOf returns the token of a request: from "Authorization: Bearer T", or from "Authorization:
+// token=T".
+func tokenOf(r *http.Request) string {
+	h := strings.TrimSpace(r.Header.Get("Authorization"))
+	scheme, rest, ok := strings.Cut(h, " ")
+	switch {
+	case ok && (strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "token")):
+		h = strings.TrimSpace(rest)
+	case ok:
+		return ""
+	}
+	if t, ok := strings.CutPrefix(h, "token="); ok {
+		return strings.Trim(t, `"`)
+	}
+	return h
+}
+
+// checkQuery refuses every request with a token in its URL. URLs are kept in the logs of proxies and
+// in the histories of shells and browsers.
+func checkQuery(query url.Values) error {
+	if !query.Has("token") {
+		return nil
+	}
+	return Invalid(model.Faults{{
+		Path:    "query.token",
+		Message: "a token in a URL is kept in logs: send it as \"Authorization: Bearer TOKEN\", and revoke this one",
+	}})
+}
+
+// Call is a request whose caller is known.
+type Call struct {
+	Who         model.Caller
+	consistency api.Consistency
+	// after and wait make a read wait for a newer state; after 0 does not wait.
+	after uint64
+	wait  waitTime
+	note  *note
+	// check returns an error once the token is not valid any more. It is nil if the call does not wait.
+	check func(context.Context) error
+}
+
+// Fail records the error of an answer that has begun already.
+func (c *Call) Fail(err error) { c.note.err = err }
+
+// BodyProblem returns the problem of a body that could not be read to its end, or nil.
+func (c *Call) BodyProblem() error {
+	if c.note.body == nil {
+		return nil
+	}
+	return bodyProblem(c.note.body)
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *Call {
+	c, ok := ctx.Value(callKey{}).(*Call)
+	if !ok {
+		panic("api: a handler was reached without authentication")
+	}
+	return c
+}
+
+// authenticate determines the caller and the tenant of a request.
+func (s *Server) authenticate(ctx context.Context, r *http.Request, query url.Values, ru Rule, c *Call) error {
+	token := tokenOf(r)
+	if token == "" {
+		return problem.New(problem.Unauthorized, "send a token, as \"Authorization: Bearer TOKEN\"")
+	}
+	who, err := s.Tokens.Authenticate(ctx, token)
+	if err != nil {
+		return err
+	}
+	c.note.tenant, c.note.actor = who.Tenant, who.Actor
+	if id := r.Header.Get(api.HeaderRequest); id != "" {
+		if !requestID.MatchString(id) {
+			return Invalid(model.Faults{{Path: api.HeaderRequest, Message: "must be 1 to 128 letters, digits and . _ : / -"}})
+		}
+		who.Request, c.note.request = id, id
+	}
+	tenant := r.Header.Get(api.HeaderTenant)
+	if q := query.Get("tenant"); q != "" {
+		if tenant != "" && tenant != q {
+			return Invalid(
+				model.Faults{
+					{Path: "tenant", Message: fmt.Sprintf("the query says %q and the header %s says %q: name one", q, api.HeaderTenant, tenant)},
+				},
+			)
+		}
+		tenant = q
+	}
+	if tenant != "" && tenant != who.Tenant {
+		if who.Role != model.RoleSuperadmin {
+			return Forbidden("the token is of tenant %s: only a superadmin may name another tenant (%s)", who.Tenant, tenant)
+		}
+		switch {
+		case tenant == api.AllTenants && ru.AllTenants:
+		case ru.Local:
+			// The status of this agent belongs to no tenant.
+		default:
+			v, err := s.State.View(ctx, c.consistency, 0)
+			if err != nil {
+				return err
+			}
+			if _, ok := v.Tenant(tenant); !ok {
+				return NotFound("there is no tenant %q: `coopr tenant list` (GET /v1/tenants) shows them", tenant)
+			}
+		}
+		who.Tenant, c.note.tenant = tenant, tenant
+	}
+	if !AtLeast(who.Role, ru.Need) {
+		return Forbidden("%s has the role %s: this needs the role %s", who.Actor, who.Role, ru.Need)
+	}
+	c.Who = who
+	return nil
+}

@@ -1,0 +1,82 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/coopr/coopr/engine/problem"
+)
+
+// tokenTime is how often a request that waits checks that its token is still valid.
+const tokenTime = time.Second
+
+// waits reports whether a request may last long: as a stream, a followed log or a blocking read.
+func waits(ru Rule, query url.Values) bool {
+	follow, _ := strconv.ParseBool(query.Get("follow")) // huma refuses other values
+	return ru.Watches || query.Get("index") != "" || follow
+}
+
+// endedToken is the cause of the end of a context whose token was revoked.
+type endedToken struct{ error }
+
+func (e *endedToken) Unwrap() error { return e.error }
+
+// Ended returns why a request ended before its reader left: its token is not valid any more. It
+// returns nil if the reader left, and while the request goes on.
+func Ended(ctx context.Context) error {
+	var e *endedToken
+	if errors.As(context.Cause(ctx), &e) {
+		return e.error
+	}
+	return nil
+}
+
+// CheckToken returns an error if the token of a call that waited was revoked meanwhile.
+func (c *Call) CheckToken(ctx context.Context) error {
+	if c.check == nil {
+		return nil
+	}
+	return c.check(ctx)
+}
+
+// hold makes a request that waits end with its token. The returned context ends soon after the
+// token, until the caller calls release.
+func (s *Server) hold(r *http.Request, c *Call, ru Rule) (held context.Context, release func()) {
+	token := tokenOf(r)
+	c.check = func(ctx context.Context) error {
+		_, err := s.Tokens.Authenticate(ctx, token)
+		switch {
+		case err == nil || !errors.Is(err, problem.Unauthorized):
+			return nil
+		case !ru.Local && !s.Router.Serves(true):
+			return nil // this agent has no state any more, so it cannot tell
+		}
+		return problem.New(problem.Unauthorized, "the token was revoked")
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(min(tokenTime, s.heartbeat))
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if err := c.check(ctx); err != nil {
+				cancel(&endedToken{err})
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}

@@ -1,0 +1,76 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/coopr/coopr/rpc/api"
+)
+
+func humaConfig() huma.Config {
+	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	aliases(registry)
+	json := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readBody}
+	yaml := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readBody}
+	return huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title:   "Coopr",
+				Version: "1",
+				Description: "Every agent of a mesh serves this API. An agent that cannot answer a request forwards it to the leader.\n\n" +
+					"Send a token as `Authorization: Bearer TOKEN`. A write with a `" + api.HeaderRequest + "` " +
+					"is carried out once, however often it is sent within the day after that (the agents' setting `retention.requests`). " +
+					"Answers to reads have the index of the state in `" + api.HeaderIndex + "`; with `index=N` a read waits until the state is newer. " +
+					"Errors are problem documents (RFC 9457) whose `type` is stable.",
+			},
+			Components: &huma.Components{
+				Schemas: registry,
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"token": {Type: "http", Scheme: "bearer", Description: "A token of a tenant's user, admin or superadmin."},
+				},
+			},
+			Security: []map[string][]string{{"token": {}}},
+		},
+		Formats: map[string]huma.Format{
+			"application/json": json, "json": json,
+			"application/yaml": yaml, "yaml": yaml, "application/x-yaml": yaml, "text/yaml": yaml, "x-yaml": yaml,
+			api.ProblemContentType: json,
+		},
+		DefaultFormat: "application/json",
+		Transformers:  []huma.Transformer{transformProblem},
+	}
+}
+
+// OpenAPI returns the document of the routes that are registered, without the schemas that the
+// library adds.
+func (s *Server) OpenAPI() *huma.OpenAPI {
+	doc := s.api.OpenAPI()
+	delete(doc.Components.Schemas.Map(), "ErrorModel")
+	delete(doc.Components.Schemas.Map(), "ErrorDetail")
+	return doc
+}
+
+// serveDocument serves the document. The document is created for the first request, so that an
+// agent starts faster.
+func (s *Server) serveDocument() {
+	serve := func(route, contentType string, encode func() ([]byte, error)) {
+		body := sync.OnceValues(encode)
+		s.mux.HandleFunc("GET "+route, func(w http.ResponseWriter, r *http.Request) {
+			noteOf(r.Context()).route = "openapi"
+			b, err := body()
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			w.Header().Set("Content-Type", contentType)
+			_, _ = w.Write(b)
+		})
+	}
+	doc := s.OpenAPI()
+	serve("/v1/openapi.json", "application/openapi+json", func() ([]byte, error) { return json.Marshal(doc) })
+	serve("/v1/openapi.yaml", "application/openapi+yaml", doc.YAML)
+}

@@ -1,0 +1,592 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/decode"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/internal/words"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// Rule determines the callers that may use a route, and the agent that answers it.
+type Rule struct {
+	// Public routes need no token.
+	Public bool
+	// Local routes are answered by the agent that receives the request, whether it leads or not.
+	Local bool
+	// Need is the least role that may use the route.
+	Need model.Role
+	// Streamed bodies have no limit in size.
+	Streamed bool
+	// Watches routes last until their reader disconnects.
+	Watches bool
+	// Once: requests with the same request id are carried out once, so that a request with an
+	// unknown outcome may be repeated.
+	Once bool
+	// Secret answers are shown only once.
+	Secret bool
+	// AllTenants lets a superadmin select all tenants at once.
+	AllTenants bool
+}
+
+// Route is one row of the API's table.
+type Route struct {
+	ID, Method, Path string
+	Tag, Summary     string
+	Description      string
+	Status           int
+	Rule             Rule
+	// Optional bodies may be left out.
+	Optional bool
+	// Bare reads take neither index nor consistency.
+	Bare bool
+}
+
+const ruleKey = "coopr.rule"
+
+// Reply is the answer of a handler that returns JSON.
+type Reply[T any] struct {
+	Status   int
+	Index    string `header:"Coopr-Index" doc:"The index of the state that the answer is from"`
+	Repeated string `header:"Coopr-Repeated" doc:"true if a write with the same request id was carried out before"`
+	Total    string `header:"Coopr-Total" doc:"The length of the whole list, where the answer is a part of it"`
+	Body     T
+}
+
+// Read registers a route that reads the state.
+func Read[I, T any](s *Server, r Route, h func(context.Context, *Call, View, *I) (T, error)) {
+	r.Method = http.MethodGet
+	register(s, r, func(ctx context.Context, c *Call, in *I) (*Reply[T], error) {
+		v, err := s.View(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		body, err := h(ctx, c, v, in)
+		if err != nil {
+			return nil, err
+		}
+		return &Reply[T]{Body: body, Index: strconv.FormatUint(v.Index(), 10)}, nil
+	})
+}
+
+// List is like read, for a part of a list. h also returns the length of the whole list.
+func List[I, T any](s *Server, r Route, h func(context.Context, *Call, View, *I) ([]T, int, error)) {
+	r.Method = http.MethodGet
+	register(s, r, func(ctx context.Context, c *Call, in *I) (*Reply[[]T], error) {
+		v, err := s.View(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		body, total, err := h(ctx, c, v, in)
+		if err != nil {
+			return nil, err
+		}
+		if body == nil {
+			body = []T{}
+		}
+		return &Reply[[]T]{Body: body, Index: strconv.FormatUint(v.Index(), 10), Total: strconv.Itoa(total)}, nil
+	})
+}
+
+// Write registers a route that changes the state.
+func Write[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (T, api.Written, error)) {
+	r.Rule.Once = !r.Rule.Secret
+	register(s, r, func(ctx context.Context, c *Call, in *I) (*Reply[T], error) {
+		body, w, err := h(ctx, c, in)
+		if err != nil {
+			return nil, err
+		}
+		reply := &Reply[T]{Body: body}
+		if st, ok := any(body).(interface{ HTTPStatus() int }); ok {
+			reply.Status = st.HTTPStatus()
+		}
+		if w.Index > 0 {
+			reply.Index = strconv.FormatUint(w.Index, 10)
+		}
+		if w.Repeated {
+			reply.Repeated = "true"
+		}
+		return reply, nil
+	})
+}
+
+// Ask registers a route that does not read the replicated state.
+func Ask[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (T, error)) {
+	r.Bare = true
+	register(s, r, func(ctx context.Context, c *Call, in *I) (*Reply[T], error) {
+		body, err := h(ctx, c, in)
+		if err != nil {
+			return nil, err
+		}
+		return &Reply[T]{Body: body}, nil
+	})
+}
+
+func register[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (*Reply[T], error)) {
+	op := s.operation(r)
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*Reply[T], error) {
+		var c *Call // a public route has no caller
+		if !r.Rule.Public {
+			c = callOf(ctx)
+		}
+		reply, err := h(ctx, c, in)
+		if err != nil {
+			n := noteOf(ctx)
+			n.err, n.again = err, r.Rule.mayPass(err)
+			return nil, ProblemOf(err)
+		}
+		if reply.Status == 0 {
+			reply.Status = op.DefaultStatus
+		}
+		return reply, nil
+	})
+	s.finish(op, r)
+}
+
+// Stream registers a route whose handler writes the answer piece by piece.
+func Stream[I any](
+	s *Server,
+	r Route,
+	contentType, what string,
+	h func(context.Context, *Call, *I, http.ResponseWriter, *http.Request) error,
+) {
+	op := s.operation(r)
+	op.Responses = map[string]*huma.Response{strconv.Itoa(op.DefaultStatus): {
+		Description: what,
+		Content:     map[string]*huma.MediaType{contentType: {Schema: &huma.Schema{Type: huma.TypeString}}},
+	}}
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
+		c := callOf(ctx)
+		return &huma.StreamResponse{Body: func(hctx huma.Context) {
+			req, w := humago.Unwrap(hctx)
+			out := &lateWriter{w: w, contentType: contentType}
+			if err := h(ctx, c, in, out, req.WithContext(ctx)); err != nil {
+				c.note.err, c.note.again = err, r.Rule.mayPass(err)
+				if out.begun {
+					panic(http.ErrAbortHandler) // the client must notice that the answer is incomplete
+				}
+				writeProblem(w, ProblemOf(err))
+			}
+		}}, nil
+	})
+	s.finish(op, r)
+}
+
+// lateWriter sends the headers with the first piece, so that an earlier error can still be
+// answered with a problem document. It flushes every piece.
+type lateWriter struct {
+	w           http.ResponseWriter
+	contentType string
+	begun       bool
+}
+
+func (l *lateWriter) Header() http.Header { return l.w.Header() }
+
+func (l *lateWriter) WriteHeader(status int) {
+	if !l.begun {
+		l.begun = true
+		if l.w.Header().Get("Content-Type") == "" {
+			l.w.Header().Set("Content-Type", l.contentType)
+		}
+		l.w.WriteHeader(status)
+	}
+}
+
+func (l *lateWriter) Write(p []byte) (int, error) {
+	l.WriteHeader(http.StatusOK)
+	n, err := l.w.Write(p)
+	if err == nil {
+		_ = http.NewResponseController(l.w).Flush()
+	}
+	return n, err
+}
+
+// Flush sends the headers if they were not sent before.
+func (l *lateWriter) Flush() {
+	l.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(l.w).Flush()
+}
+
+// operation returns huma's description of a route, with the parts that all routes of its kind
+// share.
+func (s *Server) operation(r Route) huma.Operation {
+	if r.Status == 0 {
+		r.Status = http.StatusOK
+	}
+	op := huma.Operation{
+		OperationID: r.ID, Method: r.Method, Path: r.Path, Summary: r.Summary, Description: r.Description,
+		Tags: []string{r.Tag}, DefaultStatus: r.Status,
+		MaxBodyBytes: -1, BodyReadTimeout: -1, // limitedBody enforces both limits
+		SkipValidateBody: true,
+		RequestBody:      nil,
+		Metadata:         map[string]any{ruleKey: r.Rule},
+		Middlewares:      huma.Middlewares{s.enter},
+	}
+	text := func() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
+	if r.Rule.Public {
+		op.Security = []map[string][]string{{}}
+		return op
+	}
+	if !r.Rule.Local {
+		op.Parameters = append(
+			op.Parameters,
+			&huma.Param{
+				Name:        "tenant",
+				In:          "query",
+				Schema:      text(),
+				Description: "Another tenant than the token's, for superadmins; also as the header " + api.HeaderTenant,
+			},
+		)
+	}
+	switch {
+	case r.Method != http.MethodGet:
+		op.Parameters = append(
+			op.Parameters,
+			&huma.Param{
+				Name:        api.HeaderRequest,
+				In:          "header",
+				Schema:      &huma.Schema{Type: huma.TypeString, Pattern: requestID.String()},
+				Description: "Requests with the same id are carried out once within a day",
+			},
+		)
+	case !r.Bare && !r.Rule.Local:
+		op.Parameters = append(
+			op.Parameters,
+			&huma.Param{
+				Name:        "index",
+				In:          "query",
+				Schema:      &huma.Schema{Type: huma.TypeInteger, Format: "int64"},
+				Description: "Wait until the state is newer than this index",
+			},
+			&huma.Param{Name: "wait", In: "query", Schema: text(), Description: "Maximum time to wait, such as 30s; 60s if absent, 10m at most"},
+			&huma.Param{
+				Name:        "consistency",
+				In:          "query",
+				Schema:      &huma.Schema{Type: huma.TypeString, Enum: []any{"default", "consistent", "stale"}},
+				Description: "default: the leader's state; consistent: confirmed by the voters first; stale: the copy of the asked agent",
+			},
+		)
+	}
+	op.RequestBody = &huma.RequestBody{}
+	return op
+}
+
+// finish completes the document of a route after its registration.
+func (s *Server) finish(op huma.Operation, r Route) {
+	item := s.api.OpenAPI().Paths[r.Path]
+	for _, o := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete} {
+		if o == nil || o.OperationID != r.ID {
+			continue
+		}
+		if body := o.RequestBody; body != nil {
+			if len(body.Content) == 0 && !r.Rule.Streamed {
+				o.RequestBody = nil
+			} else if !r.Rule.Streamed {
+				body.Required = !r.Optional
+				body.Content["application/yaml"] = &huma.MediaType{Schema: body.Content["application/json"].Schema}
+			}
+		}
+		if r.Status == http.StatusAccepted {
+			// 200 means that nothing was started: a dry run, or nothing to do.
+			o.Responses["200"] = &huma.Response{Description: "Nothing was started", Content: o.Responses["202"].Content}
+		}
+		o.Responses["default"] = &huma.Response{
+			Description: "A problem document (RFC 9457)",
+			Content: map[string]*huma.MediaType{
+				api.ProblemContentType: {Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Problem](), true, "Problem")},
+			},
+		}
+	}
+}
+
+// enter runs before every handler. It decides which agent answers, and authenticates and
+// authorises the caller.
+func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
+	op := hctx.Operation()
+	ru := op.Metadata[ruleKey].(Rule)
+	r, w := humago.Unwrap(hctx)
+	n := noteOf(r.Context())
+	n.route = op.OperationID
+	if ru.Public {
+		next(hctx)
+		return
+	}
+	refuse := func(err error) {
+		n.err = err
+		writeProblem(w, ProblemOf(err))
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		refuse(Malformed(model.Faults{{Path: "query", Message: err.Error()}}))
+		return
+	}
+	if err := checkQuery(query); err != nil {
+		refuse(err)
+		return
+	}
+	if err := s.checkBody(w, r, op, ru); err != nil {
+		refuse(err)
+		return
+	}
+	waits := waits(ru, query)
+	if waits {
+		leave, err := s.watch()
+		if err != nil {
+			refuse(err)
+			return
+		}
+		defer leave()
+	}
+	stale := !ru.Local && r.Method == http.MethodGet && api.Consistency(query.Get("consistency")) == api.Stale
+	if !ru.Local && !s.Router.Serves(stale) {
+		if r.Header.Get(api.HeaderForwarded) != "" {
+			w.Header().Set(api.HeaderNotLeader, s.name)
+			refuse(problem.New(problem.NoLeader, "agent %s is not the leader", s.name))
+			return
+		}
+		if s.forward(w, r, stale, ru) {
+			return
+		}
+	}
+	c := &Call{note: n}
+	if faults := c.parse(op, query); len(faults) > 0 {
+		refuse(Invalid(faults))
+		return
+	}
+	if err := s.authenticate(r.Context(), r, query, ru, c); err != nil {
+		refuse(err)
+		return
+	}
+	if c.Who.Request != "" {
+		w.Header().Set(api.HeaderRequest, c.Who.Request)
+	}
+	ctx := r.Context()
+	if waits {
+		held, release := s.hold(r, c, ru)
+		defer release()
+		ctx = held
+	}
+	next(huma.WithContext(hctx, context.WithValue(ctx, callKey{}, c)))
+}
+
+// watch reserves one of the places for requests that wait.
+func (s *Server) watch() (leave func(), err error) {
+	if s.watches == nil {
+		return func() {}, nil
+	}
+	select {
+	case s.watches <- struct{}{}:
+		return func() { <-s.watches }, nil
+	default:
+		return nil, NewProblem(
+			problem.Busy,
+			fmt.Sprintf("this agent has %d readers that wait already: try again later, or ask another agent", cap(s.watches)),
+		)
+	}
+}
+
+// checkBody checks the headers of the body and limits it.
+func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Operation, ru Rule) error {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	if !ru.Streamed && r.ContentLength > s.maxBody {
+		return bodyProblem(&errTooLarge{s.maxBody})
+	}
+	n := noteOf(r.Context())
+	r.Body = &limitedBody{
+		ReadCloser: r.Body, control: http.NewResponseController(w), limit: s.maxBody, left: s.maxBody, streamed: ru.Streamed,
+		failed: func(err error) { n.body, n.err = err, err },
+	}
+	if op.RequestBody == nil || ru.Streamed || r.ContentLength == 0 {
+		return nil
+	}
+	given := r.Header.Get("Content-Type")
+	if given == "" {
+		return nil
+	}
+	kind, _, err := mime.ParseMediaType(given)
+	if err == nil && slices.Contains([]string{"application/json", "application/yaml", "application/x-yaml", "text/yaml"}, kind) {
+		return nil
+	}
+	p := NewProblem(
+		problem.Malformed,
+		fmt.Sprintf("the body has Content-Type %q: send JSON or YAML, with Content-Type: application/json or application/yaml", given),
+	)
+	p.Status = http.StatusUnsupportedMediaType
+	return p
+}
+
+// The bounds on waiting for a newer state.
+const (
+	DefaultWait = time.Minute
+	maxWait     = 10 * time.Minute
+)
+
+type waitTime time.Duration
+
+// parse parses the parameters that all routes share, and reports unknown ones.
+func (c *Call) parse(op *huma.Operation, query url.Values) model.Faults {
+	var faults model.Faults
+	known := []string{"tenant"}
+	for _, p := range op.Parameters {
+		if p.In == "query" {
+			known = append(known, p.Name)
+		}
+	}
+	for name := range query {
+		if !slices.Contains(known, name) {
+			hint := ""
+			if near := words.Nearest(name, known); near != "" {
+				hint = fmt.Sprintf(": did you mean %q?", near)
+			}
+			faults.Add("query."+name, "unknown parameter"+hint)
+		}
+	}
+	slices.SortFunc(faults, func(a, b *model.Fault) int { return strings.Compare(a.Path, b.Path) })
+	c.consistency, c.wait = api.Default, waitTime(DefaultWait)
+	switch cons := api.Consistency(query.Get("consistency")); cons {
+	case "":
+	case api.Default, api.Consistent, api.Stale:
+		c.consistency = cons
+	default:
+		faults.Add("query.consistency", fmt.Sprintf("must be default, consistent or stale, but is %q", cons))
+	}
+	if t := query.Get("index"); t != "" {
+		i, err := strconv.ParseUint(t, 10, 64)
+		if err != nil {
+			faults.Add("query.index", fmt.Sprintf("must be a whole number, but is %q", t))
+		}
+		c.after = i
+	}
+	if t := query.Get("wait"); t != "" {
+		d, err := time.ParseDuration(t)
+		switch {
+		case err != nil || d < 0:
+			faults.Add("query.wait", fmt.Sprintf("must be a duration such as 30s, but is %q", t))
+		default:
+			c.wait = waitTime(min(d, maxWait))
+		}
+	}
+	return faults
+}
+
+// View returns the state that a read asks for. It waits for a newer one if the read asks for that.
+func (s *Server) View(ctx context.Context, c *Call) (View, error) {
+	if c.after == 0 {
+		return s.State.View(ctx, c.consistency, 0)
+	}
+	waiting, cancel := context.WithTimeout(ctx, time.Duration(c.wait))
+	defer cancel()
+	v, err := s.State.View(waiting, c.consistency, c.after)
+	if ended := c.CheckToken(ctx); ended != nil {
+		return nil, ended
+	}
+	return v, err
+}
+
+// Latest returns the present state, for the checks before a write. The answer to the write is made from
+// api.Written: a state that is read after the write may hold others' changes.
+func (s *Server) Latest(ctx context.Context) (View, error) { return s.State.View(ctx, api.Default, 0) }
+
+// Before returns the present state, for the checks before a write. If the request was carried out
+// before, it also returns the result, and the caller checks nothing: the object may be gone.
+func (s *Server) Before(ctx context.Context, c *Call) (v View, done *api.Written, err error) {
+	if v, err = s.Latest(ctx); err != nil {
+		return nil, nil, err
+	}
+	if w, ok := v.Answered(c.Who); ok {
+		done = &w
+	}
+	return v, done, nil
+}
+
+// Wrote returns an object that a write made. A repeated request lacks it if its id was used for a
+// request of another kind.
+func Wrote[T any](w api.Written, row *T) (T, error) {
+	if row != nil {
+		return *row, nil
+	}
+	var none T
+	if w.Repeated {
+		return none, problem.New(problem.Conflict, "the request id was used for something else before: send another")
+	}
+	return none, fmt.Errorf("the answer of the write at index %d lacks a %T", w.Index, none)
+}
+
+// Raw is a request's body, which the document describes as a T. The handler decodes it, strictly
+// and with all faults at once.
+type Raw[T any] struct{ Data []byte }
+
+func (b *Raw[T]) take(data []byte) { b.Data = bytes.Clone(data) }
+
+// Schema returns the schema of T.
+func (Raw[T]) Schema(r huma.Registry) *huma.Schema { return r.Schema(reflect.TypeFor[T](), true, "") }
+
+// Value decodes the body; an empty one is the zero T.
+func (b Raw[T]) Value() (T, error) {
+	var v T
+	if err := decode.Strict(b.Data, &v); err != nil {
+		return v, Judge(err, b.Data)
+	}
+	return v, nil
+}
+
+// By decodes the body with a function.
+func (b Raw[T]) By(decode func([]byte) (T, error)) (T, error) {
+	v, err := decode(b.Data)
+	if err != nil {
+		return v, Judge(err, b.Data)
+	}
+	return v, nil
+}
+
+// readBody is called by huma instead of a decoder. It keeps the bytes.
+func readBody(data []byte, v any) error {
+	b, ok := v.(interface{ take([]byte) })
+	if !ok {
+		return fmt.Errorf("the body cannot be decoded into a %T", v)
+	}
+	b.take(data)
+	return nil
+}
+
+// Judge returns the problem for a body that could not be decoded: malformed if the text is neither
+// JSON nor YAML, and invalid if its content has faults.
+func Judge(err error, data []byte) error {
+	var faults model.Faults
+	if !errors.As(err, &faults) {
+		return err
+	}
+	text := bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	var whole yaml.Node
+	switch {
+	case len(text) == 0:
+		return Malformed(faults)
+	case text[0] == '{' || text[0] == '[':
+		if !json.Valid(text) {
+			return Malformed(faults)
+		}
+	case yaml.Unmarshal(text, &whole) != nil:
+		return Malformed(faults)
+	}
+	return Invalid(faults)
+}

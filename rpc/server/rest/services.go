@@ -1,0 +1,187 @@
+package rest
+
+import (
+	"context"
+	"io"
+
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// Services holds the services that the routes of an agent's API call. All fields are required.
+// Errors have a code of engine/problem. Unless its comment says otherwise, a method works on the
+// leader only and fails with problem.NoLeader on another agent; the server forwards requests to
+// the leader before it calls such a method.
+type Services struct {
+	Router      Router
+	State       State
+	Tenants     Tenants
+	Tokens      Tokens
+	Definitions Definitions
+	Clusters    Clusters
+	Operations  Operations
+	Orphans     Orphans
+	Sites       Sites
+	Resources   Resources
+	Runs        Runs
+	Mesh        Mesh
+	Raft        Raft
+}
+
+// Router decides whether this agent answers a request, and forwards requests to the leader.
+type Router interface {
+	// Serves reports whether this agent can answer a request: the leader can once its
+	// duties run; every voter can if stale state is good enough.
+	Serves(stale bool) bool
+	// RoundTripToLeader sends a request to the leader over the peer network. It fails with
+	// problem.NoLeader if no leader was reached in time and the request was not sent.
+	RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (status int,
+		respHeader map[string][]string, respBody io.ReadCloser, err error)
+}
+
+// State reads the replicated state. It works on every voter.
+type State interface {
+	// View returns the state at one moment, as fresh as c asks for. With another after
+	// than 0 it waits until the state is newer than that index, or until ctx ends, which
+	// is no error.
+	View(ctx context.Context, c api.Consistency, after uint64) (View, error)
+	// Follow calls fn with the changes after an index, in order, until ctx ends or fn
+	// fails. Index 0 means from now on. It calls fn without events once, as soon as it is
+	// sure that no later change is missed. All events of one index are in one call. It fails
+	// with problem.Conflict if the index is too old or the reader too slow: the caller reads
+	// the state again.
+	Follow(ctx context.Context, tenant string, after uint64, fn func([]model.Event) error) error
+}
+
+// Tenants writes tenants.
+type Tenants interface {
+	Put(ctx context.Context, who model.Caller, t model.Tenant, createOnly bool) (api.Written, error)
+	Delete(ctx context.Context, who model.Caller, name string) (api.Written, error)
+}
+
+// Tokens writes tokens and recognises them.
+type Tokens interface {
+	// Authenticate returns the caller that a token belongs to. It works on every voter,
+	// and fails with problem.Unauthorized for an unknown token.
+	Authenticate(ctx context.Context, token string) (model.Caller, error)
+	// Create returns the secret of a new token, which is not stored.
+	Create(ctx context.Context, who model.Caller, t model.Token) (string, api.Written, error)
+	Delete(ctx context.Context, who model.Caller, id string) (api.Written, error)
+}
+
+// Definitions writes definitions.
+type Definitions interface {
+	// Put checks definitions and writes all of them, or none if one has faults.
+	Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, createOnly bool) (api.Written, error)
+	// Delete deletes one version of a definition; version 0 means all. Without force it refuses to
+	// delete a definition that is in use.
+	Delete(ctx context.Context, who model.Caller, kind model.Kind, name string, version int, force bool) (api.Written, error)
+	// Rank asks a plugin of this agent for the comparator that it offers. It fails with
+	// model.Faults if no plugin offers it. It works on every agent.
+	Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error)
+}
+
+// Clusters starts operations on clusters.
+type Clusters interface {
+	// Create solves, plans and starts a new cluster, or only previews it.
+	Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (api.Started, error)
+	// Operate starts another operation on a cluster, or only previews it.
+	Operate(ctx context.Context, who model.Caller, cluster string, req api.Operate) (api.Started, error)
+	// Resolve marks a failed cluster as repaired.
+	Resolve(ctx context.Context, who model.Caller, cluster, reason string) (api.Written, error)
+}
+
+// Operations controls operations and their plans.
+type Operations interface {
+	// Order carries out an order about an operation: "pause", "resume", "abort" or "rollback".
+	Order(ctx context.Context, who model.Caller, operation, order, reason string) (api.Written, error)
+	// BeginPlan creates the operation of a plan of a cluster's template. It stays
+	// interrupted until an order starts it.
+	BeginPlan(ctx context.Context, who model.Caller, cluster, plan string) (operation string, w api.Written, err error)
+	// OrderPlan carries out an order about an operation's plan. It fails with a
+	// *tree.Refusal if the order changes nothing.
+	OrderPlan(ctx context.Context, who model.Caller, operation string, o tree.Order) (api.Written, error)
+	// Explain returns the reasons why steps of an operation's plan wait, for at most the
+	// given number of steps. It works on every voter, but only the leader knows about its workers.
+	Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error)
+	// TaskLog copies the log of a task from the agent that has it to w; attempt 0 means
+	// the latest. With follow it continues until the task ends. It works on every voter.
+	TaskLog(ctx context.Context, who model.Caller, task string, attempt int, follow bool, w io.Writer) error
+}
+
+// Orphans finds and removes machines that belong to no node.
+type Orphans interface {
+	// Report returns the result of the last search, or with search of a new one.
+	Report(ctx context.Context, search bool) (model.OrphanReport, error)
+	// Remove removes a machine that the last search found.
+	Remove(ctx context.Context, who model.Caller, id string) (api.Written, error)
+}
+
+// Sites controls sites of change objects.
+type Sites interface {
+	List(ctx context.Context, tenant string) ([]site.Overview, error)
+	// Status returns the status of a site's objects. With another after than 0 it waits for
+	// another revision, for as long as ctx allows.
+	Status(ctx context.Context, tenant, name string, after uint64) (site.SiteStatus, error)
+	Document(tenant, name string, generation uint64) (*site.Document, error)
+	History(tenant, name string) ([]site.PastGeneration, error)
+	Graph(tenant, name string) (*site.Graph, error)
+	Explain(tenant, name, object string) ([]site.Reason, error)
+	Preview(tenant string, doc *site.Document) (site.ChangePreview, error)
+	// Apply starts a generation with a document. unchanged is true if the document is in
+	// force already.
+	Apply(ctx context.Context, who model.Caller, doc *site.Document) (p site.ChangePreview, unchanged bool, w api.Written, err error)
+	Revert(ctx context.Context, who model.Caller, name string, to uint64) (p site.ChangePreview, unchanged bool, w api.Written, err error)
+	Delete(ctx context.Context, who model.Caller, name string) (site.ChangePreview, api.Written, error)
+	// Check compares all objects with the real things and changes nothing.
+	Check(ctx context.Context, tenant, name string) ([]site.Finding, error)
+	Release(ctx context.Context, who model.Caller, name, object, reason string) (api.Written, error)
+}
+
+// Resources stores plugin resources.
+type Resources interface {
+	// List returns all versions of all resources of a tenant, and the index of the state.
+	List(tenant string) (all []model.ResourceVersion, index uint64, err error)
+	// Upload stores content as the next version. When it returns, the content is on the
+	// disks of a majority of the voters.
+	Upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (model.ResourceVersion, api.Written, error)
+	// Order carries out an order about a version, or about all versions of a resource if
+	// the order is "delete" and version is 0. The order "sync" is about all of the tenant.
+	Order(ctx context.Context, who model.Caller, order string, k model.ResourceKey, version int) (api.Written, error)
+	// Content returns the content of a version. The caller closes it.
+	Content(ctx context.Context, p model.ResourcePin) (io.ReadCloser, error)
+}
+
+// Runs writes profiles, programs, schedules, preferences and secrets, and controls runs.
+type Runs interface {
+	ChangeSetting(ctx context.Context, who model.Caller, s api.Setting) (api.Written, error)
+	// Start starts a run. It fails with problem.TooMany if the run was rejected because of a
+	// limit.
+	Start(ctx context.Context, who model.Caller, req api.StartRun) (api.Written, error)
+	// Order applies an order, such as stop or extend, to a run.
+	Order(ctx context.Context, who model.Caller, run string, e profile.Event) (api.Written, error)
+}
+
+// Mesh is this agent's view of the mesh. It works on every agent.
+type Mesh interface {
+	Members() []api.Member
+	Status() api.AgentStatus
+	// Join contacts the mesh at gossip addresses and returns how many of them answered.
+	Join(ctx context.Context, addrs []string) (int, error)
+	// Leave makes this agent leave the mesh, or removes another agent, which must be dead.
+	Leave(ctx context.Context, agent string) error
+}
+
+// Raft controls the Raft group and snapshots of the whole state.
+type Raft interface {
+	// Peers returns the members of the group. It works on every voter.
+	Peers(ctx context.Context) ([]api.RaftPeer, error)
+	// Transfer transfers the leadership to a voter, or to any voter if to is "".
+	Transfer(ctx context.Context, to string) error
+	Remove(ctx context.Context, id string) error
+	Save(ctx context.Context, w io.Writer) error
+	Restore(ctx context.Context, r io.Reader) error
+}

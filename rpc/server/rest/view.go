@@ -1,0 +1,99 @@
+package rest
+
+import (
+	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// View is the state at one moment. A method with a tenant returns only objects of that tenant.
+// The second result is false if the object does not exist. Callers must not change the results.
+type View interface {
+	Index() uint64
+	TenantView
+	DefinitionView
+	ClusterView
+	PlanView
+	RunView
+	// Audit returns the log of all changes, of all tenants.
+	Audit() *audit.Trail
+	// Agents returns the agents on record.
+	Agents() []model.Agent
+	// Answered returns the result of the write that was carried out with the caller's request id.
+	Answered(who model.Caller) (api.Written, bool)
+}
+
+// TenantView is a View of tenants and tokens.
+type TenantView interface {
+	Tenants() []model.Tenant
+	Tenant(name string) (model.Tenant, bool)
+	Tokens(tenant string) []model.Token
+}
+
+// DefinitionView is a View of definitions and of the plugin types on offer.
+type DefinitionView interface {
+	// Definitions returns the latest version of each definition of a kind, by name.
+	Definitions(tenant string, kind model.Kind) []model.StoredDefinition
+	// Definition returns one version of a definition; version 0 means the latest.
+	Definition(tenant string, kind model.Kind, name string, version int) (model.StoredDefinition, bool)
+	Versions(tenant string, kind model.Kind, name string) []model.StoredDefinition
+	// PluginTypes returns the latest version of each type that the agents offer.
+	PluginTypes() []model.PluginType
+}
+
+// ClusterView is a View of clusters, nodes, operations and tasks.
+type ClusterView interface {
+	Clusters(tenant string) []*model.Cluster
+	// Cluster finds a cluster by id, or by name if only one living cluster has the name.
+	Cluster(tenant, idOrName string) (*model.Cluster, bool)
+	Nodes(tenant, cluster string) []*model.Node
+	Node(tenant, id string) (*model.Node, bool)
+	// Operations returns the operations of a cluster, or of all if cluster is "", the
+	// newest first.
+	Operations(tenant, cluster string) []*model.Operation
+	Operation(tenant, id string) (*model.Operation, bool)
+	Progress(tenant, operation string) model.Progress
+	// History returns a cluster's snapshots, the oldest first.
+	History(tenant, cluster string) []*model.Snapshot
+	// Tasks returns at most limit tasks of an operation from offset on (0: all), only
+	// those of a status unless that is "", and the number of tasks without offset and limit.
+	Tasks(tenant, operation string, status string, offset, limit int) ([]model.Task, int)
+	Task(tenant, id string) (model.Task, bool)
+	// Links returns a cluster's links with expanded macros. It omits links whose macros
+	// cannot be expanded yet.
+	Links(c *model.Cluster) []model.Link
+}
+
+// PlanView is a View of plans.
+type PlanView interface {
+	// Plans returns a cluster's plans, the one with the highest priority first.
+	Plans(tenant, cluster string) []api.Plan
+	// PlanTree returns the plan of an operation as phases and steps.
+	PlanTree(tenant, operation string) (*tree.View, bool)
+	// CustomTree returns a plan of a cluster's template that was not run yet.
+	CustomTree(tenant, cluster, plan string) (*tree.View, bool)
+}
+
+// RunView is a View of profiles, programs and runs. Tenant "" stands for the system.
+type RunView interface {
+	Profiles(tenant string, system bool) []profile.Profile
+	Profile(tenant string, ref profile.Ref) (profile.Profile, bool)
+	// Assignments returns the names of the objects that refer to a profile.
+	Assignments(tenant string, ref profile.Ref) []string
+	ProfileUsage(tenant string, ref profile.Ref, now int64) profile.Usage
+	Provisioners(tenant string) []profile.Spec
+	Programs(tenant string) []profile.Program
+	Program(tenant, name string, version int) (profile.Program, bool)
+	ProgramUsage(tenant, program string, now int64) profile.Usage
+	Schedules(tenant string) []profile.Schedule
+	Schedule(tenant, name string) (profile.Schedule, bool)
+	Preferences(tenant, program string) (profile.Settings, bool)
+	// Levels returns the settings that a run of a program starts with.
+	Levels(tenant, program string) profile.Levels
+	SecretNames(tenant string) []string
+	// Runs returns a tenant's runs, the newest first.
+	Runs(tenant string) []*profile.Run
+	Run(tenant, id string) (*profile.Run, bool)
+}

@@ -1,0 +1,176 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+// ByProgram names a program in the path.
+type ByProgram struct {
+	Name string `path:"program" doc:"The program's name"`
+}
+
+func programRoutes(s *rest.Server) {
+	const tag, path, one = "programs", "/v1/programs", "/v1/programs/{program}"
+	reads, writes := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleUser}
+
+	rest.Read(s, rest.Route{ID: "listPrograms", Path: path, Tag: tag, Rule: reads, Summary: "List the latest version of every program"},
+		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]profile.Program, error) {
+			return append([]profile.Program{}, v.Programs(c.Who.Tenant)...), nil
+		})
+	rest.Read(s, rest.Route{ID: "getProgram", Path: one, Tag: tag, Rule: reads, Summary: "Get a program, with what its runs have used"},
+		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
+			ByProgram
+			Version int `query:"version" minimum:"0" doc:"The version; 0 or absent: the latest"`
+		}) (api.ProgramDetails, error) {
+			p, ok := v.Program(c.Who.Tenant, in.Name, in.Version)
+			if !ok {
+				return api.ProgramDetails{}, rest.NotFound("there is no program %q in tenant %s", in.Name, c.Who.Tenant)
+			}
+			return api.ProgramDetails{Program: p, Usage: v.ProgramUsage(c.Who.Tenant, in.Name, s.Millis())}, nil
+		})
+	rest.Write(
+		s,
+		rest.Route{ID: "putProgram", Method: http.MethodPut, Path: one, Tag: tag, Rule: writes, Summary: "Write a new version of a program"},
+		func(ctx context.Context, c *rest.Call, in *struct {
+			ByProgram
+			Body rest.Raw[profile.Program]
+		}) (profile.Program, api.Written, error) {
+			p, err := in.Body.Value()
+			if err != nil {
+				return p, api.Written{}, err
+			}
+			if p.Name != "" && p.Name != in.Name {
+				return p, api.Written{}, rest.Invalid(
+					model.Faults{{Path: "name", Message: fmt.Sprintf("is %q, but the path says %q: they must be equal", p.Name, in.Name)}},
+				)
+			}
+			p.Name, p.Version = in.Name, 0
+			p.Complete()
+			if fs := p.Check(); len(fs) > 0 {
+				return p, api.Written{}, fs
+			}
+			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "program", Name: in.Name, Order: "put", Value: p})
+			if err != nil {
+				return p, w, err
+			}
+			made, err := rest.Wrote(w, w.Effect.Program)
+			p.Version = made.Version
+			return p, w, err
+		},
+	)
+	rest.Write(
+		s,
+		rest.Route{
+			ID:      "deleteProgram",
+			Method:  http.MethodDelete,
+			Path:    one,
+			Tag:     tag,
+			Rule:    writes,
+			Summary: "Delete all versions of a program that has no schedules",
+		},
+		func(ctx context.Context, c *rest.Call, in *ByProgram) (api.Deleted, api.Written, error) {
+			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "program", Name: in.Name, Order: "delete"})
+			return api.Deleted{Name: in.Name}, w, err
+		},
+	)
+	startRoute(s, rest.Route{ID: "startProgram", Path: one + "/start", Tag: tag, Summary: "Start a run of a program"})
+}
+
+// BySchedule names a schedule in the path.
+type BySchedule struct {
+	Name string `path:"schedule" doc:"The schedule's name"`
+}
+
+func scheduleDetails(s *rest.Server, x profile.Schedule) api.ScheduleDetails {
+	out := api.ScheduleDetails{Schedule: x}
+	if x.Status != profile.Disabled {
+		_, _, out.Next = x.Due(s.Millis())
+	}
+	return out
+}
+
+func scheduleRoutes(s *rest.Server) {
+	const tag, path, one = "schedules", "/v1/schedules", "/v1/schedules/{schedule}"
+	reads, writes := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleUser}
+
+	rest.Read(s, rest.Route{ID: "listSchedules", Path: path, Tag: tag, Rule: reads, Summary: "List schedules"},
+		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]api.ScheduleDetails, error) {
+			out := []api.ScheduleDetails{}
+			for _, x := range v.Schedules(c.Who.Tenant) {
+				out = append(out, scheduleDetails(s, x))
+			}
+			return out, nil
+		})
+	rest.Read(s, rest.Route{ID: "getSchedule", Path: one, Tag: tag, Rule: reads, Summary: "Get a schedule"},
+		func(_ context.Context, c *rest.Call, v rest.View, in *BySchedule) (api.ScheduleDetails, error) {
+			x, ok := v.Schedule(c.Who.Tenant, in.Name)
+			if !ok {
+				return api.ScheduleDetails{}, rest.NotFound("there is no schedule %q in tenant %s", in.Name, c.Who.Tenant)
+			}
+			return scheduleDetails(s, x), nil
+		})
+	rest.Write(
+		s,
+		rest.Route{ID: "putSchedule", Method: http.MethodPut, Path: one, Tag: tag, Rule: writes, Summary: "Create or change a schedule"},
+		func(ctx context.Context, c *rest.Call, in *struct {
+			BySchedule
+			Body rest.Raw[profile.Schedule]
+		}) (api.ScheduleDetails, api.Written, error) {
+			x, err := in.Body.Value()
+			if err != nil {
+				return api.ScheduleDetails{}, api.Written{}, err
+			}
+			x.Name, x.Tenant, x.Status, x.Actor, x.LastRun, x.Message = in.Name, "", "", "", "", ""
+			x.Last, x.Waits, x.Skipped, x.Version = 0, 0, 0, 0
+			x.Complete()
+			if fs := x.Check(); len(fs) > 0 {
+				return api.ScheduleDetails{}, api.Written{}, fs
+			}
+			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "schedule", Name: in.Name, Order: "put", Value: x})
+			if err != nil {
+				return api.ScheduleDetails{}, w, err
+			}
+			x, err = rest.Wrote(w, w.Effect.Schedule)
+			return scheduleDetails(s, x), w, err
+		},
+	)
+	rest.Write(
+		s,
+		rest.Route{
+			ID:      "deleteSchedule",
+			Method:  http.MethodDelete,
+			Path:    one,
+			Tag:     tag,
+			Rule:    writes,
+			Summary: "Delete a schedule; its runs continue",
+		},
+		func(ctx context.Context, c *rest.Call, in *BySchedule) (api.Deleted, api.Written, error) {
+			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "schedule", Name: in.Name, Order: "delete"})
+			return api.Deleted{Name: in.Name}, w, err
+		},
+	)
+	for _, order := range []string{"enable", "disable"} {
+		rest.Write(
+			s,
+			rest.Route{
+				ID:      order + "Schedule",
+				Method:  http.MethodPost,
+				Path:    one + "/" + order,
+				Tag:     tag,
+				Rule:    writes,
+				Summary: "Enable or disable a schedule; runs that were due while it was disabled are not made up for",
+			},
+			func(ctx context.Context, c *rest.Call, in *BySchedule) (api.Done, api.Written, error) {
+				w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "schedule", Name: in.Name, Order: order})
+				return api.Done{Done: true}, w, err
+			},
+		)
+	}
+}

@@ -1,0 +1,215 @@
+package runs
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+// ByRun names a run in the path.
+type ByRun struct {
+	ID string `path:"run" doc:"The run's id"`
+}
+
+func details(s *rest.Server, r *profile.Run) api.RunDetails {
+	var u profile.Usage
+	u.Add(r, s.Millis())
+	return api.RunDetails{Run: *r, NodeMinutes: u.NodeMinutes, ProvisioningMillis: u.ProvisioningMillis}
+}
+
+// wrote returns the answer to a write of a run.
+func wrote(s *rest.Server, w api.Written) (api.RunDetails, api.Written, error) {
+	r, err := rest.Wrote(w, w.Effect.Run)
+	if err != nil {
+		return api.RunDetails{}, w, err
+	}
+	return details(s, &r), w, nil
+}
+
+// findRun returns a run that the caller sees. Users see their own runs.
+func findRun(c *rest.Call, v rest.View, id string) (*profile.Run, error) {
+	r, ok := v.Run(c.Who.Tenant, id)
+	if !ok || c.Who.Role == model.RoleUser && r.Actor != c.Who.Actor {
+		return nil, rest.NotFound("there is no run %q in tenant %s", id, c.Who.Tenant)
+	}
+	return r, nil
+}
+
+func runRoutes(s *rest.Server) {
+	const tag, path, one = "runs", "/v1/runs", "/v1/runs/{run}"
+	reads := rest.Rule{Need: model.RoleRead}
+
+	rest.List(
+		s,
+		rest.Route{
+			ID:      "listRuns",
+			Path:    path,
+			Tag:     tag,
+			Rule:    reads,
+			Summary: "List runs, the newest first; their programs come without scripts and files",
+		},
+		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
+			Program  string `query:"program" doc:"Only runs of this program"`
+			Profile  string `query:"profile" doc:"Only runs with this profile"`
+			Schedule string `query:"schedule" doc:"Only runs that this schedule started"`
+			Status   string `query:"status" doc:"Only runs with one of these statuses of the program or the cluster, separated by commas"`
+			Orphaned bool   `query:"orphaned" doc:"Only runs whose clusters may still exist although nothing manages them"`
+			Offset   int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
+			Limit    int    `query:"limit" minimum:"0" doc:"Maximum number of results; 1000 if absent"`
+		}) ([]api.RunDetails, int, error) {
+			wanted := strings.FieldsFunc(strings.ToUpper(in.Status), func(r rune) bool { return r == ',' })
+			var out []api.RunDetails
+			total, limit := 0, min(in.Limit, rest.MaxPage)
+			if limit == 0 {
+				limit = rest.DefaultPage
+			}
+			ref := ""
+			if in.Profile != "" {
+				r, err := refOf(in.Profile)
+				if err != nil {
+					return nil, 0, err
+				}
+				ref = r.String()
+			}
+			for _, r := range v.Runs(c.Who.Tenant) {
+				switch {
+				case c.Who.Role == model.RoleUser && r.Actor != c.Who.Actor,
+					in.Program != "" && r.Program.Name != in.Program, ref != "" && r.Profile != ref,
+					in.Schedule != "" && r.Schedule != in.Schedule, in.Orphaned && !r.Lost(),
+					len(wanted) > 0 && !slices.Contains(wanted, string(r.Status)) && !slices.Contains(wanted, string(r.Cluster.Status)):
+					continue
+				}
+				if total++; total > in.Offset && len(out) < limit {
+					d := details(s, r)
+					d.Program = d.Program.WithoutFiles(false)
+					out = append(out, d)
+				}
+			}
+			return out, total, nil
+		},
+	)
+	rest.Read(
+		s,
+		rest.Route{ID: "getRun", Path: one, Tag: tag, Rule: reads, Summary: "Get a run with the status of its program and its cluster"},
+		func(_ context.Context, c *rest.Call, v rest.View, in *ByRun) (api.RunDetails, error) {
+			r, err := findRun(c, v, in.ID)
+			if err != nil {
+				return api.RunDetails{}, err
+			}
+			return details(s, r), nil
+		},
+	)
+	startRoute(s, rest.Route{ID: "startRun", Path: path, Tag: tag, Summary: "Start a run of a stored program, or of a program in the body"})
+	runOrders(s, tag, one)
+	runLogRoute(s, tag, one)
+}
+
+// startRoute registers one of the two routes that start a run.
+func startRoute(s *rest.Server, r rest.Route) {
+	r.Method, r.Status, r.Rule = http.MethodPost, http.StatusAccepted, rest.Rule{Need: model.RoleUser}
+	start := func(ctx context.Context, c *rest.Call, program string, body rest.Raw[api.StartRun]) (api.RunDetails, api.Written, error) {
+		req, err := body.Value()
+		if err != nil {
+			return api.RunDetails{}, api.Written{}, err
+		}
+		if program != "" {
+			if req.Inline != nil || req.Program != "" && req.Program != program {
+				return api.RunDetails{}, api.Written{}, rest.Invalid(
+					model.Faults{{Path: "program", Message: "the path names the program: omit program and inline"}},
+				)
+			}
+			req.Program = program
+		}
+		if (req.Program == "") == (req.Inline == nil) {
+			return api.RunDetails{}, api.Written{}, rest.Invalid(model.Faults{{Path: "program", Message: "name a program, or give one inline"}})
+		}
+		if req.Nodes < 0 {
+			return api.RunDetails{}, api.Written{}, rest.Invalid(model.Faults{{Path: "nodes", Message: "must not be negative"}})
+		}
+		w, err := s.Runs.Start(ctx, c.Who, req)
+		if err != nil {
+			return api.RunDetails{}, w, err
+		}
+		return wrote(s, w)
+	}
+	if strings.Contains(r.Path, "{program}") {
+		r.Optional = true
+		rest.Write(s, r, func(ctx context.Context, c *rest.Call, in *struct {
+			ByProgram
+			Body rest.Raw[api.StartRun]
+		}) (api.RunDetails, api.Written, error) {
+			return start(ctx, c, in.Name, in.Body)
+		})
+		return
+	}
+	rest.Write(s, r, func(ctx context.Context, c *rest.Call, in *struct {
+		Body rest.Raw[api.StartRun]
+	}) (api.RunDetails, api.Written, error) {
+		return start(ctx, c, "", in.Body)
+	})
+}
+
+// runOrders registers the orders about runs.
+func runOrders(s *rest.Server, tag, one string) {
+	runOrder(s, tag, one, "stop", model.RoleUser, "Stop a run's program; its nodes are deleted or kept",
+		func(b api.StopBody) profile.Event {
+			return profile.Event{Kind: profile.Stop, Keep: b.KeepAlive, Reason: b.Reason}
+		})
+	runOrder(s, tag, one, "deprovision", model.RoleUser, "Delete the nodes of a run that were kept",
+		func(api.OrderBody) profile.Event { return profile.Event{Kind: profile.TearDown} })
+	runOrder(s, tag, one, "extend", model.RoleUser, "Keep a run's nodes for longer",
+		func(b api.ExtendBody) profile.Event { return profile.Event{Kind: profile.Extend, At: b.ExpireAt} })
+	runOrder(s, tag, one, "force", model.RoleAdmin, "Record that a run's cluster is deprovisioned, or an orphan, whatever its status",
+		func(b api.ForceBody) profile.Event {
+			return profile.Event{Kind: profile.Force, To: b.To, Reason: b.Reason}
+		})
+	runOrder(s, tag, one, "retry", model.RoleUser, "Try again to delete what is left of a run's cluster",
+		func(api.OrderBody) profile.Event { return profile.Event{Kind: profile.Retry} })
+	runOrder(s, tag, one, "purge", model.RoleAdmin, "Remove a run from the list of orphans, because nothing is left of its cluster",
+		func(b api.OrderBody) profile.Event { return profile.Event{Kind: profile.Purge, Reason: b.Reason} })
+}
+
+func runOrder[B any](s *rest.Server, tag, one, verb string, need model.Role, summary string, event func(B) profile.Event) {
+	rest.Write(
+		s,
+		rest.Route{
+			ID:       verb + "Run",
+			Method:   http.MethodPost,
+			Path:     one + "/" + verb,
+			Tag:      tag,
+			Rule:     rest.Rule{Need: need},
+			Optional: verb != "force" && verb != "extend",
+			Summary:  summary,
+		},
+		func(ctx context.Context, c *rest.Call, in *struct {
+			ByRun
+			Body rest.Raw[B]
+		}) (api.RunDetails, api.Written, error) {
+			b, err := in.Body.Value()
+			if err != nil {
+				return api.RunDetails{}, api.Written{}, err
+			}
+			v, done, err := s.Before(ctx, c)
+			if err != nil {
+				return api.RunDetails{}, api.Written{}, err
+			}
+			if done != nil {
+				return wrote(s, *done)
+			}
+			if _, err := findRun(c, v, in.ID); err != nil {
+				return api.RunDetails{}, api.Written{}, err
+			}
+			w, err := s.Runs.Order(ctx, c.Who, in.ID, event(b))
+			if err != nil {
+				return api.RunDetails{}, w, err
+			}
+			return wrote(s, w)
+		},
+	)
+}

@@ -1,0 +1,2 @@
+// Package sites has the routes of sites of change objects.
+package sites

@@ -1,0 +1,254 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+	"github.com/coopr/coopr/testing/lab"
+)
+
+// number returns a variable as a number.
+func number(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// TestChaos is the run that the package's documentation describes.
+func TestChaos(t *testing.T) {
+	long, given := os.Getenv("CHAOS_TIME"), os.Getenv("CHAOS_FAULTS")
+	if long == "" && given == "" {
+		t.Skip("a run of minutes, with real processes: make chaos")
+	}
+	l := lab.New(t)
+	bin := programs.Build(t)
+	agents := int(number(t, "CHAOS_AGENTS", 3))
+	if agents != 3 && agents != 5 {
+		t.Fatal("CHAOS_AGENTS: 3 or 5 agents")
+	}
+	seed := number(t, "CHAOS_SEED", uint64(time.Now().Unix()))
+	var next func() (step, bool)
+	if given != "" {
+		s, err := parseSchedule(given, agents)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next = following(s)
+	} else {
+		limit, err := time.ParseDuration(long)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next = within(limit, generator(seed, agents))
+	}
+	t.Logf("%d agents, CHAOS_SEED=%d", agents, seed)
+	once := func(next func() (step, bool)) *report {
+		r := run(context.Background(), l, bin, t.TempDir(), agents, seed, next, t.Logf)
+		t.Log(r)
+		return r
+	}
+	r := once(next)
+	if r.err == nil {
+		return
+	}
+	t.Errorf("CHAOS_AGENTS=%d CHAOS_SEED=%d CHAOS_FAULTS=%s: %v", agents, seed, r.done, r.err)
+	if most := int(number(t, "CHAOS_SHRINK", 0)); most > 0 {
+		t.Logf("the smallest schedule that fails: %s", shrink(r.done, most, func(s schedule) bool { return once(following(s)).err != nil }))
+	}
+}
+
+// following returns the steps of a schedule one by one.
+func following(s schedule) func() (step, bool) {
+	return func() (x step, ok bool) {
+		if len(s) == 0 {
+			return step{}, false
+		}
+		x, s = s[0], s[1:]
+		return x, true
+	}
+}
+
+// within returns the steps of a generator for a time, counted from the first one.
+func within(limit time.Duration, next func() step) func() (step, bool) {
+	var over time.Time
+	return func() (step, bool) {
+		if over.IsZero() {
+			over = time.Now().Add(limit)
+		}
+		return next(), time.Now().Before(over)
+	}
+}
+
+// report is the result of a run.
+type report struct {
+	done  schedule
+	gaps  map[string][]time.Duration // by kind, for each fault of the kind the longest time without a write
+	whole map[string][]time.Duration // by kind, how long the mesh took to be whole after each fault
+	ops   int
+	work  int // operations on clusters
+	err   error
+}
+
+// String returns the report for people.
+func (r *report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d faults, %d operations of clients, %d operations on clusters\n", len(r.done), r.ops, r.work)
+	fmt.Fprintf(&b, "%-10s %6s %18s %18s\n", "fault", "times", "longest gap", "longest recovery")
+	for _, kind := range kinds() {
+		if n := len(r.gaps[kind]); n > 0 {
+			fmt.Fprintf(&b, "%-10s %6d %17.2fs %17.2fs\n", kind, n, slices.Max(r.gaps[kind]).Seconds(), slices.Max(r.whole[kind]).Seconds())
+		}
+	}
+	return b.String()
+}
+
+// run starts a mesh, loads it with work, applies faults until next has no more, and checks what the clients saw.
+func run(ctx context.Context, l *lab.Lab, bin, dir string, agents int, seed uint64, next func() (step, bool),
+	logf func(string, ...any)) *report {
+	r := &report{gaps: map[string][]time.Duration{}, whole: map[string][]time.Duration{}}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m, err := startMesh(ctx, l, bin, dir, agents)
+	defer func() {
+		keep := os.Getenv("CHAOS_KEEP")
+		if keep == "" && r.err != nil {
+			r.err = errors.Join(r.err, m.tails())
+		}
+		r.err = errors.Join(r.err, m.end(keep))
+	}()
+	if err == nil {
+		err = m.define(ctx, bin)
+	}
+	if err != nil {
+		r.err = err
+		return r
+	}
+	load := startLoad(ctx, m, seed)
+	for s, ok := next(); ok && r.err == nil; s, ok = next() {
+		r.err = r.apply(ctx, load, s, logf)
+	}
+	if r.err != nil {
+		cancel() // the clients may wait for a mesh that does not recover
+	}
+	logf("%7.1fs the clients stop", load.history.now().Seconds())
+	load.halt()
+	logf("%7.1fs the checks begin", load.history.now().Seconds())
+	r.ops, r.work = len(load.history.ops), len(load.clusters)
+	if r.err == nil {
+		r.err = errors.Join(load.checkEvents(ctx), load.checkWork(ctx), m.checkAudit(ctx))
+	}
+	cancel()
+	for _, f := range load.follows {
+		<-f.done
+	}
+	for _, err := range load.errs {
+		if !errors.Is(err, context.Canceled) {
+			r.err = errors.Join(r.err, err)
+		}
+	}
+	r.err = errors.Join(r.err, load.history.check(), m.crashes())
+	logf("%7.1fs the checks end", load.history.now().Seconds())
+	return r
+}
+
+// apply applies one fault and waits until the mesh is whole again.
+func (r *report) apply(ctx context.Context, l *load, s step, logf func(string, ...any)) error {
+	m := l.mesh
+	if s.agent == leading {
+		s.agent = m.leader(ctx)
+	}
+	r.done = append(r.done, s)
+	from := l.history.now()
+	logf("%7.1fs %s (agent %s)", from.Seconds(), s, m.agents[s.agent].name)
+	f := faults[s.kind]
+	if err := f.begin(ctx, m, s.agent); err != nil {
+		return fmt.Errorf("begin %s: %w", s, err)
+	}
+	l.pause(ctx, s.hold)
+	if err := f.end(ctx, m, s.agent); err != nil {
+		return fmt.Errorf("end %s: %w", s, err)
+	}
+	ended := l.history.now()
+	if err := m.awaitWhole(ctx); err != nil {
+		return fmt.Errorf("after %s: %w", s, err)
+	}
+	r.whole[s.kind] = append(r.whole[s.kind], l.history.now()-ended)
+	l.pause(ctx, time.Second) // so that the next gap is its own
+	r.gaps[s.kind] = append(r.gaps[s.kind], l.history.gap(from, l.history.now()))
+	return nil
+}
+
+// define imports the definitions of the clusters.
+func (m *mesh) define(ctx context.Context, bin string) error {
+	definitions, err := filepath.Abs("../e2e/testdata/ledger/definitions")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "coopr"), "import", definitions)
+	cmd.Env = []string{"HOME=" + m.dir, "COOPR_ADDR=" + m.agents[0].at(httpPort), "COOPR_TOKEN=" + m.token,
+		"COOPR_CACERT=" + filepath.Join(m.dir, "ca.pem")}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("import the definitions: %w: %s", err, out)
+	}
+	return nil
+}
+
+// checkAudit has every agent check its own copy of the audit log.
+func (m *mesh) checkAudit(ctx context.Context) error {
+	var errs []error
+	for _, a := range m.agents {
+		v, err := a.api.AuditVerify(ctx, client.Read{Consistency: api.Stale})
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("the audit log of agent %s: %w", a.name, err))
+		case !v.OK:
+			errs = append(errs, fmt.Errorf("the audit log of agent %s is broken: %+v", a.name, v))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var crash = regexp.MustCompile(`(?m)^(panic: |fatal error: |unexpected fault address|goroutine \d+ .*\[running)`)
+
+// crashes looks for agents whose Go runtime gave up.
+func (m *mesh) crashes() error {
+	var errs []error
+	for _, a := range m.agents {
+		if log := a.machine.Console(); crash.MatchString(log) {
+			at := crash.FindStringIndex(log)[0]
+			errs = append(errs, fmt.Errorf("agent %s crashed:\n%s", a.name, log[at:min(len(log), at+3000)]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tails returns the ends of the agents' logs as an error.
+func (m *mesh) tails() error {
+	var errs []error
+	for _, a := range m.agents {
+		if a.machine != nil {
+			lines := strings.Split(strings.TrimSpace(a.machine.Console()), "\n")
+			errs = append(errs, fmt.Errorf("the log of agent %s ends with:\n%s", a.name, strings.Join(lines[max(0, len(lines)-40):], "\n")))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,278 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+	"github.com/coopr/coopr/testing/lab"
+	"github.com/coopr/coopr/testing/site"
+)
+
+var programs = site.NewPrograms("./plugins/automator/coopr-automator-shell")
+
+func TestMain(m *testing.M) { programs.Main(m) }
+
+const (
+	// patience is how long a run waits for anything before it gives up. It guards against waiting for
+	// ever; nothing is said about how fast things are.
+	patience = 3 * time.Minute
+	// answer is how long a client waits for the answer of an agent, before it asks another one.
+	answer = 1500 * time.Millisecond
+	// diskSize is the size of the disk of an agent.
+	diskSize = 192 << 20
+
+	httpPort, peerPort, gossipPort = "55054", "55055", "55056"
+)
+
+// mesh is a mesh of agents on a lab. Its methods return errors, as a run that fails may be repeated.
+type mesh struct {
+	lab    *lab.Lab
+	dir    string
+	token  string // of an operator
+	agents []*agent
+}
+
+type agent struct {
+	mesh    *mesh
+	name    string
+	data    string
+	addr    netip.Addr
+	machine *lab.Machine
+	api     *client.Client // asks this agent alone
+}
+
+func (a *agent) at(port string) string { return a.addr.String() + ":" + port }
+
+// startMesh starts a mesh in a folder and waits until it is at work.
+func startMesh(ctx context.Context, l *lab.Lab, bin, dir string, agents int) (*mesh, error) {
+	m := &mesh{lab: l, dir: dir}
+	addr := l.Gateway
+	for i := range agents {
+		addr = addr.Next()
+		name := string(rune('a' + i))
+		m.agents = append(m.agents, &agent{mesh: m, name: name, addr: addr, data: filepath.Join(dir, name)})
+	}
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, "coopr-agent"), "token", "new").Output()
+	if err != nil {
+		return m, fmt.Errorf("join token: %w", err)
+	}
+	ledger, err := filepath.Abs("../e2e/testdata/ledger/plugins")
+	if err != nil {
+		return m, err
+	}
+	join, plugins := filepath.Join(dir, "join-token"), filepath.Join(dir, "plugins")
+	if err := errors.Join(os.WriteFile(join, out, 0o600), os.CopyFS(plugins, os.DirFS(ledger)), os.MkdirAll(m.nodes(), 0o700),
+		os.Symlink(filepath.Join(bin, "coopr-automator-shell"), filepath.Join(plugins, "coopr-automator-shell"))); err != nil {
+		return m, err
+	}
+	for _, a := range m.agents {
+		if err := a.start(ctx, bin); err != nil {
+			return m, err
+		}
+	}
+	if err := m.connect(ctx, bin); err != nil {
+		return m, err
+	}
+	return m, m.awaitWhole(ctx)
+}
+
+func (m *mesh) nodes() string  { return filepath.Join(m.dir, "nodes") }
+func (m *mesh) ledger() string { return filepath.Join(m.dir, "ledger") }
+
+// start starts an agent for the first time, on a small disk.
+func (a *agent) start(ctx context.Context, bin string) error {
+	m := a.mesh
+	tmp := filepath.Join(m.dir, a.name+".tmp")
+	if err := errors.Join(os.Mkdir(a.data, 0o700), os.Mkdir(tmp, 0o700)); err != nil {
+		return err
+	}
+	if err := syscall.Mount("tmpfs", a.data, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskSize)); err != nil {
+		return fmt.Errorf("the disk of agent %s: %w", a.name, err)
+	}
+	var join []string
+	for _, other := range m.agents {
+		join = append(join, fmt.Sprintf("%q", other.at(gossipPort)))
+	}
+	config := filepath.Join(m.dir, a.name+".yaml")
+	lines := []string{
+		"name: " + a.name,
+		"data_dir: " + a.data,
+		"plugin_dir: " + filepath.Join(m.dir, "plugins"),
+		fmt.Sprintf("bootstrap_expect: %d", len(m.agents)),
+		"join: [" + strings.Join(join, ", ") + "]",
+		"join_token_file: " + filepath.Join(m.dir, "join-token"),
+		fmt.Sprintf("http: {addr: %q}", a.at(httpPort)),
+		fmt.Sprintf("peer: {addr: %q}", a.at(peerPort)),
+		fmt.Sprintf("gossip: {addr: %q}", a.at(gossipPort)),
+		"raft: {snapshot_interval: 10s, snapshot_threshold: 256, trailing_logs: 64}",
+		"providers: {local: {root: " + m.nodes() + "}}",
+	}
+	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		return err
+	}
+	machine, err := m.lab.Start(ctx, lab.Spec{
+		Name: a.name, Addr: a.addr,
+		Program: []string{filepath.Join(bin, "coopr-agent"), "run", "--config", config},
+		Env:     []string{"HOME=" + m.dir, "TMPDIR=" + tmp, "PATH=" + os.Getenv("PATH"), "GOTRACEBACK=all"},
+		Syncs:   true,
+	})
+	if err != nil {
+		return err
+	}
+	a.machine = machine
+	return nil
+}
+
+// connect makes the clients of the agents, as an operator of the mesh.
+func (m *mesh) connect(ctx context.Context, bin string) error {
+	first := m.agents[0].data
+	if err := await(ctx, "the mesh's secret", func() error {
+		_, err := os.Stat(filepath.Join(first, "mesh-secret"))
+		return err
+	}); err != nil {
+		return err
+	}
+	ca := filepath.Join(m.dir, "ca.pem")
+	cert, err := exec.CommandContext(ctx, filepath.Join(bin, "coopr-agent"), "ca", "--data-dir", first).Output()
+	if err == nil {
+		err = os.WriteFile(ca, cert, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("the mesh's certificate: %w", err)
+	}
+	token, err := exec.CommandContext(ctx, filepath.Join(bin, "coopr-agent"), "token", "--data-dir", first).Output()
+	if err != nil {
+		return fmt.Errorf("the mesh's token: %w", err)
+	}
+	m.token = strings.TrimSpace(string(token))
+	for _, a := range m.agents {
+		if a.api, err = client.New(client.Config{Addresses: []string{a.at(httpPort)}, Token: m.token, CACert: ca, Patience: -1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end ends the mesh. With keep it copies the logs of the agents there.
+func (m *mesh) end(keep string) error {
+	var errs []error
+	for _, a := range m.agents {
+		if a.api != nil {
+			a.api.Close()
+		}
+		if a.machine != nil {
+			if keep != "" {
+				errs = append(errs, os.MkdirAll(keep, 0o755), os.WriteFile(filepath.Join(keep, a.name+".log"), []byte(a.machine.Console()), 0o644))
+			}
+			errs = append(errs, a.machine.Destroy())
+		}
+		_ = syscall.Unmount(a.data, syscall.MNT_DETACH) // it may not be mounted
+	}
+	m.lab.Net.Heal()
+	return errors.Join(errs...)
+}
+
+// await repeats a function until it returns no error, for conditions without a blocking read.
+func await(ctx context.Context, what string, ask func() error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(patience)
+	for {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waited for %s: %w, %w", what, ctx.Err(), err)
+		case <-over:
+			return fmt.Errorf("waited for %s for %v: %w", what, patience, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// status asks an agent, for a moment only: it may be stopped.
+func (a *agent) status(ctx context.Context) (api.AgentStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
+	s, err := a.api.Status(ctx)
+	if err != nil {
+		err = fmt.Errorf("agent %s: %w", a.name, err)
+	}
+	return s, err
+}
+
+// awaitWhole waits until every agent runs, follows one leader at work, has a session with it, and votes.
+func (m *mesh) awaitWhole(ctx context.Context) error {
+	return await(ctx, "the mesh to be whole", func() error {
+		leader := ""
+		for _, a := range m.agents {
+			s, err := a.status(ctx)
+			switch {
+			case !a.machine.Running():
+				return fmt.Errorf("agent %s has ended by itself", a.name)
+			case err != nil:
+				return err
+			case s.Leader == "" || s.IsLeader && !s.LeaderReady:
+				return fmt.Errorf("agent %s has no leader at work", a.name)
+			case leader != "" && s.Leader != leader:
+				return fmt.Errorf("agent %s follows %s, and another agent follows %s", a.name, s.Leader, leader)
+			case s.Session == "":
+				return fmt.Errorf("agent %s has no session", a.name)
+			case !s.Voter:
+				return fmt.Errorf("agent %s does not vote: %s", a.name, m.peers(ctx))
+			case s.Alive != len(m.agents):
+				return fmt.Errorf("agent %s counts %d living agents", a.name, s.Alive)
+			}
+			leader = s.Leader
+		}
+		return nil
+	})
+}
+
+// peers returns the Raft group as the first agent that answers knows it, for people.
+func (m *mesh) peers(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
+	for _, a := range m.agents {
+		if list, err := a.api.RaftPeers(ctx); err == nil {
+			return fmt.Sprintf("%+v", list)
+		}
+	}
+	return "no agent knows the Raft group"
+}
+
+// leader returns the agent that leads, or any agent if none is known to.
+func (m *mesh) leader(ctx context.Context) int {
+	return max(0, slices.IndexFunc(m.agents, func(a *agent) bool {
+		s, err := a.status(ctx)
+		return err == nil && s.IsLeader
+	}))
+}
+
+// signal sends a signal to the agent's process alone, not to its children.
+func (a *agent) signal(s syscall.Signal) error {
+	pids, err := a.machine.Processes()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && filepath.Base(exe) == "coopr-agent" {
+			return syscall.Kill(pid, s)
+		}
+	}
+	return fmt.Errorf("agent %s does not run", a.name)
+}
