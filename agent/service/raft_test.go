@@ -18,8 +18,8 @@ import (
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
-// An archive that is written and read as a stream gives the state again. One that is damaged anywhere is refused, and
-// no goroutine stays.
+// TestArchiveAsStream: an archive that is written and read as a stream restores the state. One that
+// is damaged anywhere is refused, and no goroutine stays.
 func TestArchiveAsStream(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	m, err := state.New(state.Config{})

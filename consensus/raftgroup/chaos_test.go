@@ -135,7 +135,7 @@ func allVote(c *grouptest.Cluster) bool {
 	return true
 }
 
-// expel removes a member from the group, or gives one its vote back.
+// expel removes a member from the group, or restores the vote of one that was removed.
 func expel(c *grouptest.Cluster, m *grouptest.Member) {
 	for _, x := range c.Members() {
 		g := x.Group()

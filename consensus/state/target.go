@@ -44,8 +44,8 @@ func (a endings) arrived(cl *model.Cluster, op *model.Operation) {
 	}
 }
 
-// keepStatus gives a cluster the status that it had before an operation. If it only lacked machines
-// then, and all of its nodes are now as they are to be, it is active.
+// keepStatus restores the status that a cluster had before an operation. A cluster that only lacked
+// machines then, and whose nodes are all as they are to be now, becomes active.
 func (a endings) keepStatus(cl, before *model.Cluster) {
 	switch before.Status {
 	case model.ClusterInconsistent, model.ClusterFailed, model.ClusterIncomplete:

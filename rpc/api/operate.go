@@ -80,8 +80,8 @@ type Preview struct {
 // NodeChange is what an operation does to one node.
 type NodeChange struct {
 	Node string `json:"node"`
-	// What happens to the node: "new", "removed", "replaced", "changed", or "skipped", because its
-	// machine is gone.
+	// One of "new", "removed", "replaced", "changed", and "skipped", which means that the machine is
+	// gone.
 	What   string   `json:"what" enum:"new,removed,replaced,changed,skipped"`
 	Add    []string `json:"add,omitempty" doc:"Services that are added"`
 	Remove []string `json:"remove,omitempty" doc:"Services that are removed"`

@@ -29,7 +29,7 @@ func (d *Dispatcher) First(ctx context.Context, op *model.Operation, g *plan.Gra
 	}) {
 		return nil, func() {}
 	}
-	// done gives up only the choices that the state has not taken.
+	// The choices that the state has taken stay.
 	done = func() { d.post(func() { d.giveUp(made) }) }
 	var r *round
 	select {

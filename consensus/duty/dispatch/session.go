@@ -40,7 +40,7 @@ func (s *session) send(m *pb.LeaderMessage) {
 	}
 }
 
-// cancel tells the worker to end an attempt.
+// cancel sends the worker the order to end an attempt.
 func (s *session) cancel(op string, u uint32, fence uint64, reason string) {
 	s.send(&pb.LeaderMessage{Cancels: []*pb.Cancel{{Task: string(model.OperationID(op).Task(u)), Fence: fence, Reason: reason}}})
 }

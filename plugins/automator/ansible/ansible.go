@@ -200,7 +200,7 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	if exit.Signal == "" && exit.Code == exitUnreachable {
 		return fmt.Errorf("node %s is unreachable for Ansible: see the task's log", t.Node)
 	}
-	return kit.Succeeded("the playbook of "+kit.What(t, in), exit)
+	return kit.Succeeded("the playbook of "+kit.Describe(t, in), exit)
 }
 
 // playbook returns the path of the action's playbook.

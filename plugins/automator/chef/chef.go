@@ -171,7 +171,7 @@ func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
 	if err != nil {
 		return err
 	}
-	return kit.Succeeded("chef-solo "+act.runList+" of "+kit.What(t, in), exit)
+	return kit.Succeeded("chef-solo "+act.runList+" of "+kit.Describe(t, in), exit)
 }
 
 // all returns the attributes of a task in the shape that the original's recipes use: the cluster's

@@ -225,7 +225,7 @@ func (a *Automator) do(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := kit.Succeeded("container of "+kit.What(t, in), exit); err != nil {
+	if err := kit.Succeeded("container of "+kit.Describe(t, in), exit); err != nil {
 		return nil, err
 	}
 	if id, ok := strings.CutPrefix(string(out.Line()), "COOPR_ID "); ok {

@@ -39,8 +39,8 @@ func Succeeded(what string, exit remote.Exit) error {
 	return nil
 }
 
-// What returns a task's action in words, for messages.
-func What(t *sdk.Task, in *model.TaskInput) string {
+// Describe returns a task's action in words, for messages.
+func Describe(t *sdk.Task, in *model.TaskInput) string {
 	return fmt.Sprintf("%s %s on %s", t.Service, t.Action, cmp.Or(in.Config.Hostname, t.Node))
 }
 

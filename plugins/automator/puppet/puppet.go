@@ -172,7 +172,7 @@ func (a *Automator) apply(ctx context.Context, t *sdk.Task, dry bool) (changes b
 	if err != nil {
 		return false, err
 	}
-	what := "the manifest of " + kit.What(t, in)
+	what := "the manifest of " + kit.Describe(t, in)
 	switch {
 	case exit.Signal != "":
 	case exit.Code == exitSame || exit.Code == exitChanged:

@@ -197,7 +197,7 @@ func (a *Automator) script(ctx context.Context, node remote.Node, t *sdk.Task, i
 	if err != nil {
 		return nil, err
 	}
-	what := "script of " + kit.What(t, in)
+	what := "script of " + kit.Describe(t, in)
 	if t.Action == actionRun {
 		return step(what, act, exit)
 	}
