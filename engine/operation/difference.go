@@ -243,8 +243,9 @@ func (d *differences) to(nodes []*model.Node) []planner.DiffNode {
 	return out
 }
 
-// goal returns the state that a service is to reach: that of the snapshot, its current one, or
-// START for a new service.
+// goal returns the state that a service is to reach. A rollback leads back to the state at its
+// snapshot. Every other operation leaves a stopped service stopped, and completes and starts a
+// service that has come only part of the way.
 func (d *differences) goal(n *model.Node, service string, made bool) string {
 	state, has := n.States[service]
 	if old := d.old[n.ID]; old != nil {
@@ -254,7 +255,11 @@ func (d *differences) goal(n *model.Node, service string, made bool) string {
 		return g
 	}
 	switch state {
-	case model.Install.String(), model.Configure.String(), model.Initialize.String(), model.Stop.String():
+	case model.Install.String(), model.Configure.String(), model.Initialize.String():
+		if d.then != nil || d.keeps && !made {
+			return state
+		}
+	case model.Stop.String():
 		if !made || d.then != nil {
 			return state
 		}

@@ -63,3 +63,35 @@ func TestGoals(t *testing.T) {
 		t.Errorf("%v, %v", units, err)
 	}
 }
+
+// TestCompletes: an operation towards a new target completes what an earlier operation left half
+// done on a node, and leaves a stopped service stopped.
+func TestCompletes(t *testing.T) {
+	actions := map[string]model.ServiceAction{"install": {Type: "x"}, "configure": {Type: "x"}, "start": {Type: "x"}, "stop": {Type: "x"}}
+	service := model.Service{Provisioner: model.ServiceProvisioner{Actions: actions}}
+	for state, want := range map[string][]string{
+		"INSTALL":   {"CONFIGURE/web", "START/web"},
+		"CONFIGURE": {"START/web"},
+		"STOP":      nil,
+		"START":     nil,
+	} {
+		cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterInconsistent, Version: 3, Services: []string{"web"},
+			Definitions: map[string]model.Service{"web": service}}
+		n := &model.Node{ID: "1-1000", Number: 1000, Hostname: "c1-1000.local", Services: cl.Services, Created: true, Confirmed: true,
+			States: map[string]string{"web": state}}
+		p, err := Prepare(t.Context(), model.Caller{}, Request{Type: model.OpConfigure, Config: map[string]any{}},
+			Input{Cluster: cl, Nodes: []*model.Node{n}}, model.Set{}, "1-002")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for v := range p.Graph.Len() {
+			if p.Graph.Action[v] != model.Barrier {
+				got = append(got, strings.TrimPrefix(p.Graph.Name(v), "1-1000/"))
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("from %s: %v, not %v", state, got, want)
+		}
+	}
+}
