@@ -94,6 +94,10 @@ chaos-sim: ## Simulate a Raft group under load for a day, and 40 of its lives wi
 bench: ## Run the benchmarks that docs/benchmarks.md records.
 	go test -run='^$$' -bench=. -benchtime=1s ./testing/bench
 
+.PHONY: soak
+soak: ## Create and delete clusters for an hour, and fail if an agent grows (SOAK_TIME, SOAK_RATE).
+	SOAK_TIME=$${SOAK_TIME:-1h} go test -run='^$$' -bench=Soak -benchtime=1x -timeout=24h ./testing/bench
+
 ##@ Test on real systems (root)
 
 .PHONY: lab-image

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
@@ -244,7 +245,14 @@ func (a *Agent) openMember() error {
 	})
 	a.locator = member.NewLocator(a.supervisor)
 	a.departure = service.NewDeparture(a.supervisor, func() error { return a.mesh.SetSelf(a.self()) })
-	return a.metrics.Register(member.RunMetrics{Supervisor: a.supervisor})
+	for _, c := range []prometheus.Collector{
+		member.RunMetrics{Supervisor: a.supervisor}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := a.metrics.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // peerAddr returns the peer address at which an agent is known to be now.
