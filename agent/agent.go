@@ -17,7 +17,6 @@ import (
 
 	"github.com/hashicorp/memberlist"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
@@ -245,14 +244,7 @@ func (a *Agent) openMember() error {
 	})
 	a.locator = member.NewLocator(a.supervisor)
 	a.departure = service.NewDeparture(a.supervisor, func() error { return a.mesh.SetSelf(a.self()) })
-	for _, c := range []prometheus.Collector{
-		member.RunMetrics{Supervisor: a.supervisor}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
-		if err := a.metrics.Register(c); err != nil {
-			return err
-		}
-	}
-	return nil
+	return member.RegisterMetrics(a.metrics, a.supervisor)
 }
 
 // peerAddr returns the peer address at which an agent is known to be now.

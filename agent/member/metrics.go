@@ -4,9 +4,22 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/coopr/coopr/engine/profile"
 )
+
+// RegisterMetrics registers the metrics of an agent's process, of the Go runtime and of runs.
+func RegisterMetrics(to prometheus.Registerer, s *Supervisor) error {
+	for _, c := range []prometheus.Collector{
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), RunMetrics{Supervisor: s},
+	} {
+		if err := to.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // RunMetrics collects what the runs of each profile use. Only the leader returns
 // these metrics, so that a sum over all agents counts every run once.
