@@ -265,7 +265,7 @@ func (a endings) finishCluster(op *model.Operation) {
 		cl.Message = ""
 	}
 	if op.Status.Ended() {
-		cl.LacksMachines = false
+		cl.LacksMachines, cl.ReturnTo = false, 0
 	}
 	moment := model.MomentFailed
 	switch {
@@ -288,10 +288,11 @@ func (a endings) finishCluster(op *model.Operation) {
 	case op.Status == model.OpRollingBack:
 	case op.Type == model.OpRollback, op.Undo:
 		cl.Status = model.ClusterFailed
-		cl.Message += fmt.Sprintf("; when that is mended: `coopr cluster rollback %s --to %d`", cl.Name, cmp.Or(op.To, op.Before))
+		cl.ReturnTo = cmp.Or(op.To, op.Before)
+		cl.Message += fmt.Sprintf("; when that is mended: `coopr cluster rollback %s --to %d`", cl.Name, cl.ReturnTo)
 	case a.before(op) != nil && operation.Apart(op.Type, a.before(op).State.Status):
 		before := a.before(op).State
-		cl.Status, cl.Message = before.Status, before.Message
+		cl.Status, cl.Message, cl.ReturnTo = before.Status, before.Message, before.ReturnTo
 	case op.Type == model.OpCreate && !op.Done, op.Type == model.OpDelete:
 		cl.Status = model.ClusterIncomplete
 	default:

@@ -30,7 +30,7 @@ func (a endings) remember(cl *model.Cluster, op *model.Operation, moment string)
 }
 
 // forgetSnapshots removes the oldest snapshots. It keeps those to which this operation, or the
-// operation in the cluster's row, may return.
+// operation in the cluster's row, may return, and that to which a failed cluster is to be rolled back.
 func (a endings) forgetSnapshots(cl *model.Cluster, op *model.Operation) {
 	needed := cl.Snapshots
 	for _, o := range []*model.Operation{op, table.Get[model.Operation](a.txn, table.Operations, "id", cl.Operation)} {
@@ -44,7 +44,7 @@ func (a endings) forgetSnapshots(cl *model.Cluster, op *model.Operation) {
 		}
 	}
 	for _, s := range table.List[model.Snapshot](a.txn, table.History, "id_prefix", cl.Tenant, cl.ID) {
-		if s.Number <= cl.Snapshots-keptSnapshots && s.Number < needed {
+		if s.Number <= cl.Snapshots-keptSnapshots && s.Number < needed && s.Number != cl.ReturnTo {
 			a.remove(table.History, s)
 		}
 	}

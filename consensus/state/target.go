@@ -59,7 +59,7 @@ func (a endings) keepStatus(cl, before *model.Cluster) {
 		cl.Earlier = nil
 		return
 	}
-	cl.Status, cl.Message, cl.LacksMachines = before.Status, before.Message, before.LacksMachines
+	cl.Status, cl.Message, cl.LacksMachines, cl.ReturnTo = before.Status, before.Message, before.LacksMachines, before.ReturnTo
 	if cl.Status == model.ClusterInconsistent {
 		cl.Message = "an earlier operation was not finished: repeat it, or set the configuration of the cluster again"
 	}

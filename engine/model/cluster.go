@@ -60,6 +60,9 @@ type Cluster struct {
 	// LacksMachines is true if the cluster is inconsistent for one reason only: operations left
 	// out nodes whose machines are gone. It becomes active once those nodes are made anew.
 	LacksMachines bool `json:"lacksMachines,omitempty"`
+	// ReturnTo is the number of the snapshot to which a failed cluster was to be rolled back. A
+	// rollback to it can be tried again, so it is kept. 0: none.
+	ReturnTo int `json:"returnTo,omitempty"`
 	// RecoveryPaused is set while automatic recovery is paused.
 	RecoveryPaused *RecoveryPause `json:"recoveryPaused,omitempty"`
 	// Version is the index of the log entry that last wrote the cluster.

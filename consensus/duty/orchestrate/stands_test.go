@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -79,6 +80,39 @@ func TestWhatSucceededStands(t *testing.T) {
 		again(grow.ID)
 		if n := len(l.m.View().Nodes("t", id)); n != 4 {
 			t.Fatalf("%d nodes are left", n)
+		}
+	})
+}
+
+// TestWayBackIsKept: the message of a failed cluster names a snapshot to return to, and that
+// snapshot outlives any number of attempts to replace a node.
+func TestWayBackIsKept(t *testing.T) {
+	seeded(t, "2")
+	rapid.Check(t, func(t *rapid.T) {
+		l, id := shop(t, 3)
+		before := l.essence(id)
+		grow := l.do(id, operation.Request{Type: model.OpGrow, Nodes: 1})
+		left := rapid.IntRange(3, 6).Draw(t, "fails after")
+		l.run(grow, func() bool { left--; return left <= 0 }, never)
+		if err := l.o.follow(context.Background(), grow); err != nil {
+			t.Fatal(err)
+		}
+		_, back := l.last(id)
+		l.run(back.ID, always, never)
+		cl, _ := l.last(id)
+		if cl.Status != model.ClusterFailed || !strings.Contains(cl.Message, fmt.Sprintf("--to %d`", cl.ReturnTo)) {
+			t.Fatalf("the cluster is %s: %s", cl.Status, cl.Message)
+		}
+		for range 15 {
+			victim := l.m.View().Nodes("t", id)[0].ID
+			l.run(l.do(id, operation.Request{Type: model.OpReplaceNode, Victims: []string{victim}, OnFailure: "leave"}), always, never)
+		}
+		l.run(l.do(id, operation.Request{Type: model.OpRollback, To: cl.ReturnTo}), never, never)
+		if cl, op := l.last(id); cl.Status != model.ClusterActive || cl.ReturnTo != 0 {
+			t.Fatalf("the cluster is %s: %s; %s is %s", cl.Status, cl.Message, op.Type, op.Status)
+		}
+		if after := l.essence(id); after != before {
+			t.Fatalf("%s, not %s", after, before)
 		}
 	})
 }

@@ -758,6 +758,7 @@ type Cluster struct {
 	RecoveryPaused *RecoveryPause         `protobuf:"bytes,24,opt,name=recovery_paused,json=recoveryPaused,proto3" json:"recovery_paused,omitempty"`
 	Version        uint64                 `protobuf:"varint,25,opt,name=version,proto3" json:"version,omitempty"`
 	LacksMachines  bool                   `protobuf:"varint,26,opt,name=lacks_machines,json=lacksMachines,proto3" json:"lacks_machines,omitempty"`
+	ReturnTo       int64                  `protobuf:"varint,27,opt,name=return_to,json=returnTo,proto3" json:"return_to,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -972,6 +973,13 @@ func (x *Cluster) GetLacksMachines() bool {
 		return x.LacksMachines
 	}
 	return false
+}
+
+func (x *Cluster) GetReturnTo() int64 {
+	if x != nil {
+		return x.ReturnTo
+	}
+	return 0
 }
 
 // Target is an earlier target of a cluster which some of its services still have.
@@ -1713,7 +1721,7 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\bstrategy\x18\x15 \x01(\tR\bstrategy\x12!\n" +
 	"\fmax_failures\x18\x16 \x01(\x03R\vmaxFailures\x12\x16\n" +
 	"\x06staged\x18\x17 \x01(\bR\x06staged\x12\x14\n" +
-	"\x05queue\x18\x18 \x01(\bR\x05queue\"\xd2\x06\n" +
+	"\x05queue\x18\x18 \x01(\bR\x05queue\"\xef\x06\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -1746,7 +1754,8 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\tnext_node\x18\x17 \x01(\x03R\bnextNode\x12G\n" +
 	"\x0frecovery_paused\x18\x18 \x01(\v2\x1e.coopr.record.v1.RecoveryPauseR\x0erecoveryPaused\x12\x18\n" +
 	"\aversion\x18\x19 \x01(\x04R\aversion\x12%\n" +
-	"\x0elacks_machines\x18\x1a \x01(\bR\rlacksMachines\"\xda\x01\n" +
+	"\x0elacks_machines\x18\x1a \x01(\bR\rlacksMachines\x12\x1b\n" +
+	"\treturn_to\x18\x1b \x01(\x03R\breturnTo\"\xda\x01\n" +
 	"\x06Target\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12J\n" +
 	"\vdefinitions\x18\x02 \x03(\v2(.coopr.record.v1.Target.DefinitionsEntryR\vdefinitions\x12\x16\n" +
