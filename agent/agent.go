@@ -231,7 +231,7 @@ func (a *Agent) openMember() error {
 		Timing:       timing, RecoveryDir: a.cfg.DataDir, Mesh: a.mesh, Peers: a.net.peers, Registry: a.agents,
 		ResourcesChanged: func() { a.blobs.Notify() }, Logger: a.log,
 		Leader: member.LeaderConfig{
-			SessionTTL: a.cfg.TTL, Rank: func(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
+			SessionTTL: a.cfg.TTL, HostExec: a.cfg.Rules(), Rank: func(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
 				return a.definitions.Rank(ctx, q)
 			},
 			Retention: janitor.Retention{

@@ -19,7 +19,7 @@ func (a *Agent) openPlugins() error {
 	if err != nil {
 		return err
 	}
-	a.host, a.plugins = h, h
+	a.host, a.plugins = h, executor.NewGuard(h, a.cfg.Rules())
 	a.cfg.Machine = cmp.Or(a.cfg.Machine, machine)
 	return nil
 }

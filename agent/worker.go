@@ -40,7 +40,7 @@ func (a *Agent) openWorker() (err error) {
 	case a.cfg.DataDir == "":
 		performer = objects.Nowhere{}
 	default:
-		c := act.AgentConfig{DataDir: a.cfg.DataDir, Logger: a.log, Automate: tasks.ExecuteUnplanned}
+		c := act.AgentConfig{DataDir: a.cfg.DataDir, HostExec: a.cfg.Rules(), Logger: a.log, Automate: tasks.ExecuteUnplanned}
 		for _, p := range a.cfg.Plugins {
 			settings, err := executor.PluginSettings(p)
 			if err != nil {

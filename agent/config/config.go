@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -26,6 +27,9 @@ type Config struct {
 	Zone            string `yaml:"zone" reload:"yes" doc:"Failure zone (rack, room, region). Voters are spread over zones."`
 	Class           string `yaml:"class" reload:"yes" doc:"Class of this agent, for tasks that require one."`
 
+	HostExec     bool     `yaml:"host_exec" doc:"Whether this machine may run what tenants ask for: the provider local, native runs, change objects with a host agent:NAME, Docker and libvirt by unix socket, and hosts that are this machine. The caller needs the right host:exec, too. In dev mode the default is true."`
+	Interpreters []string `yaml:"interpreters" doc:"Automators that interpret a tenant's documents on the agents' machines and that the tenant may use without host:exec: TENANT/AUTOMATOR, such as acme/ansible; * means all tenants. It must be the same on every agent."`
+
 	Worker    Worker    `yaml:"worker" doc:"The tasks that this agent carries out."`
 	PluginDir string    `yaml:"plugin_dir" doc:"Directory of plugins. Every executable file named coopr-provider-* or coopr-automator-* is a plugin."`
 	Plugins   []Plugin  `yaml:"plugins" flag:"-" doc:"Plugins with settings of their own, with a checksum, or outside plugin_dir."`
@@ -37,6 +41,11 @@ type Config struct {
 	Audit     Audit     `yaml:"audit" doc:"Limits of the audit log. They must be the same on every eligible agent, as the leader prunes the log."`
 	Orphans   Orphans   `yaml:"orphans" doc:"Machines of providers that belong to no node. The settings must be the same on every eligible agent, as the leader searches."`
 	Limits    Limits    `yaml:"limits" doc:"Limits of what clients can make this agent do."`
+}
+
+// Rules returns the rules about what runs on control hosts.
+func (c Config) Rules() hostexec.Rules {
+	return hostexec.Rules{HostExec: c.HostExec, Interpreters: c.Interpreters}
 }
 
 // HTTP has the settings of the API's port.
@@ -174,6 +183,7 @@ func Default(dev bool) Config {
 	}
 	if dev {
 		c.Dev = true
+		c.HostExec = true
 		c.DataDir = ""
 		c.HTTP.Addr = "127.0.0.1:" + HTTPPort
 		c.Peer.Addr = "127.0.0.1:" + PeerPort

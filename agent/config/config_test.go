@@ -105,7 +105,7 @@ func TestSampleIsUpToDateAndSaysTheDefaults(t *testing.T) {
 		t.Errorf("the example plugin: %+v", all.Plugins)
 	}
 	all.Plugins = nil
-	all.Name, all.Join, all.HTTP.Names, all.Providers.Endpoints = hostname, nil, nil, nil
+	all.Name, all.Join, all.HTTP.Names, all.Providers.Endpoints, all.Interpreters = hostname, nil, nil, nil, nil
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("commented in it is not the default:\n%#v\n%#v", all, want)
 	}
@@ -269,6 +269,8 @@ func TestRules(t *testing.T) {
 		"a: b\n---\nc: d":                                                  "second document",
 		"zone: &z a\nclass: *z":                                            "",
 		"plugins: [{name: p, settings: [1]}]":                              "expected names and values",
+		"interpreters: [acme/ansible, '*/ansible']":                        "",
+		"interpreters: [acme/shell]":                                       "write it as TENANT/AUTOMATOR",
 		"providers: {endpoints: [127.0.0.1]}":                              "write it as a network",
 	} {
 		_, err := load(t, content)

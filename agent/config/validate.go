@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/identity"
 )
@@ -247,6 +248,11 @@ func (c Config) joinsOthers() bool {
 
 func (c Config) checkWork(k *checks) {
 	k.between("worker.slots", c.Worker.Slots, 0, 10000)
+	for i, entry := range c.Interpreters {
+		if why := hostexec.CheckInterpreter(entry); why != "" {
+			k.fault(fmt.Sprintf("interpreters[%d]", i), "%s", why)
+		}
+	}
 	seen := map[string]bool{}
 	for i, p := range c.Plugins {
 		path := fmt.Sprintf("plugins[%d]", i)

@@ -15,6 +15,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/watch"
 	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -25,6 +26,8 @@ type LeaderConfig struct {
 	// SessionTTL is how long a worker's session survives its connection. 0 means
 	// the dispatcher's default.
 	SessionTTL time.Duration
+	// HostExec decides who may ask for what runs on control hosts.
+	HostExec hostexec.Rules
 	// Rank asks a plugin for the comparator of a request. It may be nil.
 	Rank func(context.Context, model.RankingQuestion) (*model.Ranking, error)
 
@@ -57,7 +60,7 @@ func (m *Member) duties() []leader.Duty {
 	l := &Leadership{
 		Dispatcher: d,
 		Orchestrator: orchestrate.New(orchestrate.Config{
-			Machine: m.Machine, Propose: m.Propose, Logger: log, Rank: cfg.Rank, First: firstLeases(d),
+			Machine: m.Machine, Propose: m.Propose, Logger: log, Rank: cfg.Rank, First: firstLeases(d), HostExec: cfg.HostExec,
 		}),
 		Watcher: watch.New(watch.Config{
 			Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewChecks(m.Machine), Logger: log, TTL: cfg.SessionTTL,
@@ -72,7 +75,7 @@ func (m *Member) duties() []leader.Duty {
 	l.Janitor = janitor.New(janitor.Config{
 		Machine: m.Machine, Propose: m.Propose, Logger: log, Retention: cfg.Retention,
 		Delete: func(ctx context.Context, cl *model.Cluster) error {
-			who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
+			who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin, Follows: true}
 			_, _, err := l.Orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
 			return err
 		},

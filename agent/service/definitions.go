@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/macro"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/model/lint"
@@ -31,7 +32,9 @@ type Definitions struct {
 	// Plugins is nil on an agent without plugins.
 	Plugins Plugins
 	Agent   string // this agent's name
-	Logger  *slog.Logger
+	// HostExec decides who may write what runs on control hosts.
+	HostExec hostexec.Rules
+	Logger   *slog.Logger
 }
 
 // Put checks definitions and writes all of them, or none if one has faults. A definition that is the
@@ -49,6 +52,9 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	for i, def := range defs {
 		if list[i], err = model.Restore(def.Kind, def.Body); err != nil {
 			return api.Written{}, err
+		}
+		if err := d.HostExec.Ask(who, hostexec.Definition(list[i])); err != nil {
+			return api.Written{}, fmt.Errorf("%s: %w", list[i].ID(), err)
 		}
 		put.Definitions = append(put.Definitions, &pb.Definition{Kind: string(def.Kind), Name: def.Name, Body: def.Body})
 	}

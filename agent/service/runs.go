@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/runs"
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
@@ -20,6 +21,8 @@ type Runs struct {
 	// Now and Random make the ids of runs; Now is also the time at which they were created.
 	Now    func() time.Time
 	Random func() uint32
+	// HostExec decides who may start runs on control hosts.
+	HostExec hostexec.Rules
 }
 
 // ChangeSetting writes or deletes a profile, a program, a schedule, preferences or a secret.
@@ -57,6 +60,11 @@ func (r *Runs) Start(ctx context.Context, who model.Caller, req api.StartRun) (a
 		}, r.Now(), r.Random())
 		if err != nil {
 			return api.Written{}, err
+		}
+		if pr, plain := profile.Plain(p.Run.Provisioner, profile.Values(p.Run.Properties)); plain {
+			if err := r.HostExec.Ask(who, hostexec.Provider(pr.ProviderType, pr.Provisioner)); err != nil {
+				return api.Written{}, err
+			}
 		}
 		c, err := p.Command(who, nil, 0)
 		if err != nil {

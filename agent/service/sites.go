@@ -2,16 +2,23 @@ package service
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/coopr/coopr/consensus/duty/sites"
+	"github.com/coopr/coopr/engine/change/builtin"
 	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
 // Sites asks the leader's site controller.
 type Sites struct {
 	Supervisor Supervisor
+	// HostExec decides who may act on control hosts.
+	HostExec hostexec.Rules
 }
 
 func (s *Sites) controller() (*sites.Controller, error) {
@@ -78,30 +85,85 @@ func (s *Sites) Explain(tenant, name, object string) ([]site.Reason, error) {
 }
 
 // Preview returns the changes that the application of a document would make.
-func (s *Sites) Preview(tenant string, doc *site.Document) (site.ChangePreview, error) {
+func (s *Sites) Preview(who model.Caller, doc *site.Document) (site.ChangePreview, error) {
 	k, err := s.controller()
 	if err != nil {
 		return site.ChangePreview{}, err
 	}
-	return k.Preview(tenant, doc)
+	if err := s.permit(who, doc); err != nil {
+		return site.ChangePreview{}, err
+	}
+	return k.Preview(who.Tenant, doc)
+}
+
+// permit returns an error if the caller may not act with one of a document's objects on its host.
+func (s *Sites) permit(who model.Caller, doc *site.Document) error {
+	for _, o := range doc.Objects {
+		automator, _ := builtin.Automator(o.Type)
+		if err := s.HostExec.Ask(who, hostexec.Host(o.Host, automator)); err != nil {
+			return fmt.Errorf("object %s: %w", o.Name, err)
+		}
+	}
+	return nil
+}
+
+// permitChange is like permit, for a change of a site: of objects in the new document, and of those
+// that are there now. doc is nil if the site is deleted.
+func (s *Sites) permitChange(k *sites.Controller, who model.Caller, name string, doc *site.Document) error {
+	if doc != nil {
+		if err := s.permit(who, doc); err != nil {
+			return err
+		}
+	}
+	now, err := k.Document(who.Tenant, name, 0)
+	if errors.Is(err, problem.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.permit(who, now)
 }
 
 // Apply starts a generation with a document. unchanged is true if the document is in force
 // already.
 func (s *Sites) Apply(ctx context.Context, who model.Caller, doc *site.Document) (p site.ChangePreview, unchanged bool, w api.Written,
 	err error) {
-	return s.apply(who, doc.Name, func(k *sites.Controller) (sites.Applied, error) { return k.Apply(ctx, who, doc, 0) })
+	return s.apply(who, doc.Name, func(k *sites.Controller) (sites.Applied, error) {
+		if err := s.permitChange(k, who, doc.Name, doc); err != nil {
+			return sites.Applied{}, err
+		}
+		return k.Apply(ctx, who, doc, 0)
+	})
 }
 
 // Revert starts a generation with the content of an earlier one; 0 means the one before.
 func (s *Sites) Revert(ctx context.Context, who model.Caller, name string, to uint64) (p site.ChangePreview, unchanged bool, w api.Written,
 	err error) {
-	return s.apply(who, name, func(k *sites.Controller) (sites.Applied, error) { return k.Revert(ctx, who, name, to) })
+	return s.apply(who, name, func(k *sites.Controller) (sites.Applied, error) {
+		m, err := voter(s.Supervisor)
+		if err != nil {
+			return sites.Applied{}, err
+		}
+		doc, _, err := sites.Earlier(m.Machine.View(), who.Tenant, name, to)
+		if err != nil {
+			return sites.Applied{}, err
+		}
+		if err := s.permitChange(k, who, name, doc); err != nil {
+			return sites.Applied{}, err
+		}
+		return k.Revert(ctx, who, name, to)
+	})
 }
 
 // Delete takes all objects down in order and forgets the site.
 func (s *Sites) Delete(ctx context.Context, who model.Caller, name string) (site.ChangePreview, api.Written, error) {
-	p, _, w, err := s.apply(who, name, func(k *sites.Controller) (sites.Applied, error) { return k.Delete(ctx, who, name) })
+	p, _, w, err := s.apply(who, name, func(k *sites.Controller) (sites.Applied, error) {
+		if err := s.permitChange(k, who, name, nil); err != nil {
+			return sites.Applied{}, err
+		}
+		return k.Delete(ctx, who, name)
+	})
 	return p, w, err
 }
 

@@ -64,6 +64,9 @@ type Caller struct {
 	Role   Role
 	// Request is the id of the request, or "". A request with the same id is carried out once.
 	Request string
+	// Follows is set if the mesh acts by itself and in consequence of what was accepted before, such
+	// as a recovery. It is not decided again whether the actor may do it.
+	Follows bool
 }
 
 // Task is one task of a plan as people and programs see it.

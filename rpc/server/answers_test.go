@@ -235,15 +235,15 @@ func TestAnswersAreTheirOwn(t *testing.T) {
 		asked{apitest.User, "DELETE", "/v1/schedules/s", "", 200, nil})
 
 	// Runs.
-	w.must(200, apitest.Admin, "PUT", "/v1/profiles/fast", `{"provisioner":{"name":"native"}}`)
+	w.must(200, apitest.Admin, "PUT", "/v1/profiles/fast", `{"provisioner":{"name":"cloud"}}`)
 	b.then = func() {
 		w.Happen(newest(other), profile.Event{Kind: profile.Stop, Reason: "theirs"})
 	}
-	started := w.must(202, apitest.User, "POST", "/v1/runs", `{"program":"g"}`, api.HeaderRequest+": run")
+	started := w.must(202, apitest.User, "POST", "/v1/runs", `{"program":"g","profile":"fast"}`, api.HeaderRequest+": run")
 	if strings.Contains(started.body, "theirs") {
 		t.Error("the answer holds another's order:", started.body)
 	}
-	if again := w.must(202, apitest.User, "POST", "/v1/runs", `{"program":"g"}`, api.HeaderRequest+": run"); again.body != started.body {
+	if again := w.must(202, apitest.User, "POST", "/v1/runs", `{"program":"g","profile":"fast"}`, api.HeaderRequest+": run"); again.body != started.body {
 		t.Errorf("again: %s\nthe first time: %s", again.body, started.body)
 	}
 

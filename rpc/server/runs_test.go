@@ -355,7 +355,9 @@ func TestProfileRoutes(t *testing.T) {
 		{admin, "POST", one + "/force", `{"to":"DEPROVISIONED","reason":"again"}`, 409, nil},
 		{admin, "GET", "/v1/profiles/one", "", 200, []string{`"runs":4,"completed":0,"failed":1,"killed":1,"rejected":2`, `"provisioned":2`}},
 		{guest, "GET", "/v1/audit?type=run", "", 403, nil},
-		{user, "POST", "/v1/programs/job/start", "", 202, []string{`"profile":"SYSTEM:native"`}}, // no setting names another profile
+		// No setting names another profile. The native one is on a control host.
+		{user, "POST", "/v1/programs/job/start", "", 403, []string{`bob lacks the right host:exec`}},
+		{super, "POST", "/v1/programs/job/start?tenant=acme", "", 202, []string{`"profile":"SYSTEM:native"`}},
 		{user, "DELETE", "/v1/schedules/nobody", "", 404, nil},
 		{user, "DELETE", "/v1/schedules/s", "", 200, nil},
 		{user, "DELETE", "/v1/programs/job", "", 200, nil},
@@ -408,8 +410,8 @@ func TestRunsAreBegunOnce(t *testing.T) {
 	w := newWorld(t)
 	const body = `{"inline":{"name":"x","steps":[{"command":["true"]}]}}`
 	var first, again api.RunDetails
-	w.must(http.StatusAccepted, apitest.User, "POST", "/v1/runs", body, "Coopr-Request-Id: r1").into(t, &first)
-	a := w.ask(apitest.User, "POST", "/v1/runs", body, "Coopr-Request-Id: r1")
+	w.must(http.StatusAccepted, apitest.Super, "POST", "/v1/runs", body, "Coopr-Request-Id: r1").into(t, &first)
+	a := w.ask(apitest.Super, "POST", "/v1/runs", body, "Coopr-Request-Id: r1")
 	if a.into(t, &again); again.ID != first.ID || a.status >= 300 {
 		t.Errorf("%d: %s and %s", a.status, first.ID, again.ID)
 	}

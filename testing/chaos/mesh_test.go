@@ -117,6 +117,7 @@ func (a *agent) start(ctx context.Context, bin string) error {
 		fmt.Sprintf("peer: {addr: %q}", a.at(peerPort)),
 		fmt.Sprintf("gossip: {addr: %q}", a.at(gossipPort)),
 		"raft: {snapshot_interval: 10s, snapshot_threshold: 256, trailing_logs: 64}",
+		"host_exec: true",
 		"providers: {local: {root: " + m.nodes() + "}}",
 	}
 	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {

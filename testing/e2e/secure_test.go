@@ -50,6 +50,7 @@ func (a *agent) config(token string, more ...string) string {
 		fmt.Sprintf("http: {addr: %q}", a.addr(httpPort)),
 		fmt.Sprintf("peer: {addr: %q}", a.addr(peerPort)),
 		fmt.Sprintf("gossip: {addr: %q}", a.addr(gossipPort)),
+		"host_exec: true",
 		"providers: {local: {root: " + m.nodes() + "}}",
 		fmt.Sprintf("plugins: [{name: scripts, checksum: %q, settings: {scripts: [%q]}}]", sum, m.dir),
 	}, more...)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/plugins/remote"
@@ -28,7 +29,9 @@ type AgentConfig struct {
 	// PluginSettings has the settings of this agent's plugins, as JSON. The SSH keys
 	// that they name are used for nodes.
 	PluginSettings []string
-	Logger         *slog.Logger
+	// HostExec decides what may run on this machine.
+	HostExec hostexec.Rules
+	Logger   *slog.Logger
 }
 
 // AgentPerformer is a Performer that acts on the agent's own machine, on other
@@ -40,6 +43,7 @@ type AgentPerformer struct {
 	pool  *ssh.Pool
 	// settings are AgentConfig.PluginSettings.
 	settings []string
+	hostExec hostexec.Rules
 }
 
 // NewForAgent returns the performer of an agent. It ends what an earlier process of
@@ -53,7 +57,7 @@ func NewForAgent(cfg AgentConfig) (_ *AgentPerformer, err error) {
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return nil, err
 	}
-	p := &AgentPerformer{spawn: spawn.New(), pool: ssh.New(ssh.Config{}), settings: cfg.PluginSettings}
+	p := &AgentPerformer{spawn: spawn.New(), pool: ssh.New(ssh.Config{}), settings: cfg.PluginSettings, hostExec: cfg.HostExec}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -92,6 +96,9 @@ func nodeProgram() string {
 // machine returns the machine of a host. A node of a cluster is reached in the same
 // way as automator plugins reach it.
 func (p *AgentPerformer) machine(_ context.Context, host string, config json.RawMessage) (*Machine, error) {
+	if err := p.hostExec.Run("", hostexec.Host(host, "")); err != nil {
+		return nil, err
+	}
 	if strings.HasPrefix(host, "agent:") {
 		return &Machine{Node: p.own, Local: true}, nil
 	}
@@ -102,7 +109,10 @@ func (p *AgentPerformer) machine(_ context.Context, host string, config json.Raw
 	if err := json.Unmarshal(config, &in.Config); err != nil {
 		return nil, err
 	}
-	if in.Config.Results["transport"] == "local" {
+	if in.Config.Results["transport"] == hostexec.Transport {
+		if err := p.hostExec.Run("", hostexec.Task("", true, &in.Config)); err != nil {
+			return nil, err
+		}
 		dir, _ := in.Config.Results["providerid"].(string)
 		n, err := remote.NewLocal(dir, p.spawn)
 		if err != nil {

@@ -21,6 +21,9 @@ func (o *Orchestrator) Custom(ctx context.Context, who model.Caller, cluster, na
 			return nil, state.Answer{}, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 		}
 		p, err := operation.Custom(who, name, operation.Input{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, nextID(cl))
+		if err == nil {
+			err = o.permit(who, p)
+		}
 		if err != nil {
 			return nil, state.Answer{}, err
 		}

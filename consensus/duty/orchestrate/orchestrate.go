@@ -17,6 +17,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
@@ -33,6 +34,8 @@ type Config struct {
 	// First chooses workers for the first tasks of an operation, so that their leases
 	// are committed with its start; may be nil. See dispatch.Dispatcher.First.
 	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func())
+	// HostExec decides who may ask for what runs on control hosts.
+	HostExec hostexec.Rules
 }
 
 // parallel is how many clusters the orchestrator plans follow-up operations for at a
@@ -144,7 +147,7 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 		return nil
 	}
 	o.cfg.Logger.Info("an operation did not succeed", "cluster", cl.ID, "operation", op.ID, "status", op.Status, "follows", req.Type)
-	who := model.Caller{Tenant: op.Tenant, Actor: model.Self, Role: model.RoleAdmin, Request: "follows " + op.ID}
+	who := model.Caller{Tenant: op.Tenant, Actor: model.Self, Role: model.RoleAdmin, Follows: true, Request: "follows " + op.ID}
 	_, _, err := o.Operate(ctx, who, cl.ID, req)
 	if retried && hopeless(err) {
 		// There is no other layout, or it cannot be planned. Proceed as if no other
@@ -239,6 +242,9 @@ func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.C
 		id := o.nextCluster(!dryRun)
 		p, err := operation.Create(ctx, who, req, o.lookup(v, who.Tenant), operation.IDs{Cluster: string(id), Operation: string(id.Operation(1))})
 		if err != nil {
+			return nil, state.Answer{}, err
+		}
+		if err := o.permit(who, p); err != nil {
 			return nil, state.Answer{}, err
 		}
 		if dryRun {
@@ -397,7 +403,20 @@ func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster st
 	at := operation.Input{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Gone: gone(v, cl), Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)
 	}}
-	return operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), cmp.Or(id, nextID(cl)))
+	p, err := operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), cmp.Or(id, nextID(cl)))
+	if err == nil {
+		err = o.permit(who, p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// permit returns problem.Forbidden if the caller may not start an operation on its cluster, because
+// it runs on a control host.
+func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
+	return o.cfg.HostExec.Ask(who, hostexec.Cluster(&p.Cluster))
 }
 
 func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans state.Answer, err error) (*operation.Prepared,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
@@ -77,7 +78,8 @@ func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
 	}
 	next := waiting[0].Operation
 	req := *waiting[0].Request
-	who := model.Caller{Tenant: next.Tenant, Actor: next.Actor, Role: model.RoleAdmin, Request: "turn of " + next.ID}
+	who := hostexec.Acting(v.Tokens(""), next.Tenant, next.Actor)
+	who.Request = "turn of " + next.ID
 	req.Queue = false
 	_, _, err := o.operate(ctx, who, cl.ID, req, next.ID)
 	switch {

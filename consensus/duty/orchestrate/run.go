@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
@@ -34,6 +35,10 @@ func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run stri
 		req.OnFailure = "leave" // the run decides what happens after a failure
 		p, err := operation.Create(ctx, who, req, known, operation.IDs{Cluster: string(id), Operation: string(id.Operation(1))})
 		if err != nil {
+			return nil, err
+		}
+		// The run may have waited, or be a schedule's: its user has the rights that count now.
+		if err := o.permit(hostexec.Acting(v.Tokens(""), who.Tenant, who.Actor), p); err != nil {
 			return nil, err
 		}
 		p.Named(ProvisionPlan(run))

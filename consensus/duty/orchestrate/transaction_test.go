@@ -151,7 +151,7 @@ func (l *lab) define(version int, greeting string) {
 	entry := map[string]map[string]any{"p": {"flavor": "small", "image": "empty"}}
 	put := &pb.PutDefinitions{}
 	for kind, d := range map[model.Kind][]any{
-		model.KindProvider:     {&model.Provider{Base: model.Base{Name: "p"}, ProviderType: "local"}},
+		model.KindProvider:     {&model.Provider{Base: model.Base{Name: "p"}, ProviderType: "rented"}},
 		model.KindHardwareType: {&model.HardwareType{Base: model.Base{Name: "small"}, ProviderMap: entry}},
 		model.KindImageType:    {&model.ImageType{Base: model.Base{Name: "empty"}, ProviderMap: entry}},
 		model.KindService: {service("store", 1, nil, "store"), service("web", version, []string{"store"}, "web", "greeting"),

@@ -115,7 +115,7 @@ func (c *Controller) reconcile(ctx context.Context, cluster string) (time.Time, 
 	for _, w := range d.Waits {
 		log.Debug("a node is not recovered now", "node", w.Node, "because", w.Why)
 	}
-	who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
+	who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin, Follows: true}
 	var errs error
 	if len(d.Restart) > 0 {
 		units := make([]operation.Unit, len(d.Restart))

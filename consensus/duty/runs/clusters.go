@@ -49,7 +49,7 @@ func (c *Clusters) Provisioner(v *state.View, r *profile.Run) (Provisioner, prof
 // who returns the user who started the run. Everything for the run is done in that
 // user's name.
 func who(r *profile.Run) model.Caller {
-	return model.Caller{Tenant: r.Tenant, Actor: r.Actor, Role: model.RoleAdmin}
+	return model.Caller{Tenant: r.Tenant, Actor: r.Actor, Role: model.RoleAdmin, Follows: true}
 }
 
 // find returns the run's cluster, terminated or not, or nil.
@@ -90,7 +90,8 @@ func sorted(err error) error {
 	var faults model.Faults
 	var unsolvable *solver.Unsolvable
 	switch {
-	case errors.As(err, &faults), errors.As(err, &unsolvable), errors.Is(err, solver.ErrBudget), errors.Is(err, operation.ErrState):
+	case errors.As(err, &faults), errors.As(err, &unsolvable), errors.Is(err, solver.ErrBudget), errors.Is(err, operation.ErrState),
+		errors.Is(err, problem.Forbidden):
 		return err
 	}
 	return Again(err)

@@ -183,24 +183,29 @@ func (c *Controller) Delete(ctx context.Context, who model.Caller, name string) 
 // Revert begins a generation with the content of an earlier one (rule 6); 0 means the one
 // before the generation in force.
 func (c *Controller) Revert(ctx context.Context, who model.Caller, name string, to uint64) (Applied, error) {
-	v := c.cfg.Machine.View()
-	r, ok := v.Site(who.Tenant, name)
+	doc, to, err := Earlier(c.cfg.Machine.View(), who.Tenant, name, to)
+	if err != nil {
+		return Applied{}, err
+	}
+	return c.apply(ctx, who, doc, to, false)
+}
+
+// Earlier returns the document that Revert applies, and the number of its generation.
+func Earlier(v *state.View, tenant, name string, to uint64) (*site.Document, uint64, error) {
+	r, ok := v.Site(tenant, name)
 	if !ok {
-		return Applied{}, noSite(name)
+		return nil, 0, noSite(name)
 	}
 	if to == 0 && r.Generation > 1 {
 		to = r.Generation - 1
 	}
-	g, ok := v.Generation(who.Tenant, name, to)
+	g, ok := v.Generation(tenant, name, to)
 	if !ok {
-		return Applied{}, problem.New(problem.NotFound,
+		return nil, 0, problem.New(problem.NotFound,
 			"site %s has no generation %d to go back to: `coopr change history %s` shows those that are kept", name, to, name)
 	}
 	doc := &site.Document{}
-	if err := json.Unmarshal(g.Document, doc); err != nil {
-		return Applied{}, err
-	}
-	return c.apply(ctx, who, doc, to, false)
+	return doc, to, json.Unmarshal(g.Document, doc)
 }
 
 func noSite(name string) error {

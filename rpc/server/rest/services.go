@@ -130,7 +130,7 @@ type Sites interface {
 	History(tenant, name string) ([]site.PastGeneration, error)
 	Graph(tenant, name string) (*site.Graph, error)
 	Explain(tenant, name, object string) ([]site.Reason, error)
-	Preview(tenant string, doc *site.Document) (site.ChangePreview, error)
+	Preview(who model.Caller, doc *site.Document) (site.ChangePreview, error)
 	// Apply starts a generation with a document. unchanged is true if the document is in
 	// force already.
 	Apply(ctx context.Context, who model.Caller, doc *site.Document) (p site.ChangePreview, unchanged bool, w api.Written, err error)

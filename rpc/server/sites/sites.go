@@ -104,7 +104,7 @@ func Register(s *rest.Server) {
 			if err != nil {
 				return site.ChangePreview{}, err
 			}
-			return s.Sites.Preview(c.Who.Tenant, &doc)
+			return s.Sites.Preview(c.Who, &doc)
 		},
 	)
 	rest.Write(

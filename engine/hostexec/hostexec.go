@@ -1,0 +1,103 @@
+// Package hostexec decides what may run on an agent's own machine for a tenant
+// (docs/security.md, "Control hosts"). Two things are needed for it: the right host:exec of
+// the caller, which is checked where something is asked for, and the setting host_exec of the
+// agent, which is checked where it would run.
+package hostexec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+)
+
+// May reports whether a caller has the right host:exec. It is the only place that decides so.
+func May(who model.Caller) bool { return who.Role == model.RoleSuperadmin || who.Follows }
+
+// Acting returns the caller for what the mesh does later in a user's name, such as a queued
+// operation: with the highest role that the user's tokens have now, or with none. tokens are all
+// tokens of the mesh. The tokens of root and dev are not among them.
+func Acting(tokens []model.Token, tenant, actor string) model.Caller {
+	who := model.Caller{Tenant: tenant, Actor: actor}
+	if actor == "root" || actor == "dev" {
+		who.Role = model.RoleSuperadmin // no token can be issued in these names
+		return who
+	}
+	order := []model.Role{"", model.RoleRead, model.RoleUser, model.RoleAdmin, model.RoleSuperadmin}
+	for _, t := range tokens {
+		if t.Actor != actor || t.Tenant != tenant && t.Role != model.RoleSuperadmin {
+			continue
+		}
+		if slices.Index(order, t.Role) > slices.Index(order, who.Role) {
+			who.Role = t.Role
+		}
+	}
+	return who
+}
+
+// Use is something that runs on an agent's own machine.
+type Use struct {
+	// What is a noun phrase for messages: "a node of provider type local".
+	What string
+	// Interpreter is the automator that interprets the tenant's documents, such as "ansible";
+	// "" if the use is of another kind.
+	Interpreter string
+}
+
+// Rules are the settings of the agents. The zero value is the strictest.
+type Rules struct {
+	// HostExec is the setting host_exec of this agent.
+	HostExec bool
+	// Interpreters are the automators that tenants may use without host:exec, as
+	// "TENANT/AUTOMATOR"; the tenant "*" means all of them.
+	Interpreters []string
+}
+
+// CheckInterpreter returns what is wrong with an entry of Interpreters, or "".
+func CheckInterpreter(entry string) string {
+	tenant, name, ok := strings.Cut(entry, "/")
+	if !ok || tenant == "" || !interpreters[name] {
+		return fmt.Sprintf("%q: write it as TENANT/AUTOMATOR, such as acme/ansible; * means all tenants", entry)
+	}
+	return ""
+}
+
+func (r Rules) interprets(tenant, name string) bool {
+	return slices.Contains(r.Interpreters, tenant+"/"+name) || slices.Contains(r.Interpreters, "*/"+name)
+}
+
+// Ask returns problem.Forbidden if a caller may not ask for one of the uses.
+func (r Rules) Ask(who model.Caller, uses []Use) error {
+	if May(who) {
+		return nil
+	}
+	for _, u := range uses {
+		if u.Interpreter == "" {
+			return problem.New(problem.Forbidden, "%s runs on a control host: %s lacks the right host:exec, which only superadmins have", u.What, who.Actor)
+		}
+		if !r.interprets(who.Tenant, u.Interpreter) {
+			return problem.New(problem.Forbidden, "%s runs on a control host: %s lacks the right host:exec, which only superadmins have, and "+
+				"the agents' setting interpreters does not have %s/%s", u.What, who.Actor, who.Tenant, u.Interpreter)
+		}
+	}
+	return nil
+}
+
+// Run returns problem.Forbidden if this agent's settings do not allow one of the uses for a tenant.
+func (r Rules) Run(tenant string, uses []Use) error {
+	if r.HostExec {
+		return nil
+	}
+	for _, u := range uses {
+		if u.Interpreter == "" {
+			return problem.New(problem.Forbidden, "%s runs on the agent's machine: the setting host_exec of this agent is off", u.What)
+		}
+		if !r.interprets(tenant, u.Interpreter) {
+			return problem.New(problem.Forbidden, "%s runs on the agent's machine: the setting host_exec of this agent is off, and its setting "+
+				"interpreters does not have %s/%s", u.What, tenant, u.Interpreter)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package hostexec
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// interpreters are the automators that interpret a tenant's documents on the agent's machine. The
+// other automators work on the node.
+var interpreters = map[string]bool{"ansible": true}
+
+// Transport is the result "transport" of nodes that are folders of an agent's machine.
+const Transport = "local"
+
+// Provider returns the uses of a provider type with these values of its fields.
+func Provider(providerType string, fields map[string]any) []Use {
+	what := ""
+	switch providerType {
+	case "local":
+		what = "a node of provider type local"
+	case "docker":
+		engine := text(fields["engine"])
+		scheme, address, _ := strings.Cut(engine, "://")
+		switch {
+		case engine == "" || scheme == "unix":
+			what = "a Docker engine behind a unix socket"
+		case here(address):
+			what = "the Docker engine " + engine
+		}
+	case "libvirt":
+		what = libvirt(fields)
+	case "hosts":
+		what = machine(fields)
+	}
+	if what == "" {
+		return nil
+	}
+	return []Use{{What: what}}
+}
+
+func libvirt(fields map[string]any) string {
+	daemons := append(list(fields["daemons"]), list(fields["host"])...)
+	if len(daemons) == 0 {
+		return "a libvirt daemon behind a unix socket"
+	}
+	for _, d := range daemons {
+		if _, address, ok := strings.Cut(d, "="); ok {
+			d = address
+		}
+		if strings.HasPrefix(d, "/") || here(d) {
+			return "the libvirt daemon " + d
+		}
+	}
+	return ""
+}
+
+// machine returns the entry of an inventory that is the agent's machine itself, or "". It knows
+// loopback only; other addresses of the agent are found when the agent dials them.
+func machine(fields map[string]any) string {
+	var entries []any
+	switch v := fields["inventory"].(type) {
+	case []any:
+		entries = v
+	case string:
+		for line := range strings.Lines(v) {
+			entries = append(entries, line)
+		}
+	}
+	if jumps, ok := fields["ssh_jump"].([]any); ok {
+		entries = append(entries, jumps...)
+	}
+	for _, e := range entries {
+		address := ""
+		switch e := e.(type) {
+		case string:
+			words := strings.Fields(e)
+			if len(words) > 0 && !strings.Contains(words[0], "=") {
+				address = words[0]
+			}
+			for _, w := range words {
+				if a, ok := strings.CutPrefix(w, "address="); ok {
+					address = a
+				}
+			}
+		case map[string]any:
+			address = text(e["address"])
+		}
+		if address != "" && here(address) {
+			return "the machine " + address + ", which is the agent's own,"
+		}
+	}
+	return ""
+}
+
+// here reports whether an address, with or without a port, is a loopback or an unspecified one.
+func here(address string) bool {
+	address = strings.ToLower(strings.TrimSpace(address))
+	if ap, err := netip.ParseAddrPort(address); err == nil {
+		return local(ap.Addr())
+	}
+	if a, err := netip.ParseAddr(strings.Trim(address, "[]")); err == nil {
+		return local(a)
+	}
+	host, _, _ := strings.Cut(address, ":")
+	host = strings.TrimSuffix(host, ".")
+	// Resolvers also read numbers with fewer than four parts, as in 127.1 and 0x7f.1.
+	return host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") || host == "localhost.localdomain" ||
+		host == "ip6-localhost" || host == "ip6-loopback" || strings.Trim(host, "0123456789abcdefx.") == "" && host[0] >= '0' && host[0] <= '9'
+}
+
+func local(a netip.Addr) bool {
+	a = a.Unmap()
+	return a.IsLoopback() || a.IsUnspecified()
+}
+
+func text(v any) string {
+	if v == nil {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprint(v))
+}
+
+// list returns the parts of a list, or of a text with commas.
+func list(v any) (out []string) {
+	switch v := v.(type) {
+	case []any:
+		for _, x := range v {
+			out = append(out, text(x))
+		}
+	case string:
+		for s := range strings.SplitSeq(v, ",") {
+			if s = strings.TrimSpace(s); s != "" {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// Automator returns the uses of an automator type.
+func Automator(name string) []Use {
+	if !interpreters[name] {
+		return nil
+	}
+	return []Use{{What: "automator " + name, Interpreter: name}}
+}
+
+// Service returns the uses of a service's actions.
+func Service(s *model.Service) (out []Use) {
+	for _, key := range slices.Sorted(maps.Keys(s.Provisioner.Actions)) {
+		for _, u := range Automator(s.Provisioner.Actions[key].Type) {
+			u.What = "action " + key + " of service " + s.Name + " with " + u.What
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// Definition returns the uses of a definition. Only providers and services have any.
+func Definition(d model.Definition) []Use {
+	switch v := d.Value.(type) {
+	case *model.Provider:
+		return Provider(v.ProviderType, v.Provisioner)
+	case *model.Service:
+		return Service(v)
+	}
+	return nil
+}
+
+// Cluster returns the uses of a cluster: those of its provider and of the services on it.
+func Cluster(cl *model.Cluster) []Use {
+	out := Provider(cl.Provider.ProviderType, cl.Provider.Provisioner)
+	for _, name := range slices.Sorted(maps.Keys(cl.Definitions)) {
+		s := cl.Definitions[name]
+		out = append(out, Service(&s)...)
+	}
+	return out
+}
+
+// Host returns the uses of a change object's host and type.
+func Host(host, automator string) []Use {
+	if strings.HasPrefix(host, "agent:") {
+		return []Use{{What: "host " + host + " of a change object"}}
+	}
+	return Automator(automator)
+}
+
+// Task returns the uses of a task. plugin is the provider type or the automator that carries it out.
+func Task(plugin string, automator bool, in *model.TaskConfig) []Use {
+	if !automator {
+		return Provider(plugin, in.Provider.Provisioner)
+	}
+	if in.Results["transport"] == Transport {
+		return []Use{{What: "a node of provider type local"}}
+	}
+	return Automator(plugin)
+}

@@ -1,0 +1,75 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/rpc/server/apitest"
+)
+
+// TestWaysOntoAControlHost checks that no one without the right host:exec gets a document accepted
+// or an operation begun that runs on an agent's own machine.
+func TestWaysOntoAControlHost(t *testing.T) {
+	w := newWorld(t)
+	provider := func(kind, fields string) string {
+		return `{"name":"p","providertype":"` + kind + `","provisioner":{` + fields + `}}`
+	}
+	definitions := map[string]string{
+		"local":                    provider("local", ``),
+		"docker, default":          provider("docker", ``),
+		"docker, socket":           provider("docker", `"engine":"unix:///run/docker.sock"`),
+		"docker, loopback":         provider("docker", `"engine":"tcp://127.0.0.1:2375"`),
+		"libvirt, default":         provider("libvirt", ``),
+		"libvirt, loopback":        provider("libvirt", `"host":"localhost:16509"`),
+		"libvirt, one of several":  provider("libvirt", `"daemons":"a=10.1.2.3:16509,b=[::1]:16509","zones":"a,b"`),
+		"hosts, text":              provider("hosts", `"inventory":"10.0.0.1\n127.0.0.1 port=22\n"`),
+		"hosts, key":               provider("hosts", `"inventory":"name=x address=localhost\n"`),
+		"hosts, list":              provider("hosts", `"inventory":[{"address":"::ffff:127.0.0.1"}]`),
+		"hosts, short form":        provider("hosts", `"inventory":["127.1"]`),
+		"hosts, through a machine": provider("hosts", `"inventory":["10.0.0.1"],"ssh_jump":[{"address":"localhost:22"}]`),
+	}
+	for name, body := range definitions {
+		a := w.ask(apitest.Admin, "PUT", "/v1/providers/p", body)
+		if a.status != http.StatusForbidden || !strings.Contains(a.body, "host:exec") {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	for _, body := range []string{
+		provider("docker", `"engine":"tcp://10.0.0.1:2375"`), provider("hosts", `"inventory":["10.0.0.1"]`),
+		provider("libvirt", `"host":"10.0.0.1:16509"`),
+	} {
+		if a := w.ask(apitest.Admin, "PUT", "/v1/providers/p", body); a.status == http.StatusForbidden {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	const play = `{"name":"play","provisioner":{"actions":{"install":{"type":"ansible","fields":{"playbook":"site.yml"}}}}}`
+	a := w.ask(apitest.Admin, "PUT", "/v1/services/play", play)
+	if a.status != http.StatusForbidden || !strings.Contains(a.body, "interpreters does not have acme/ansible") {
+		t.Errorf("a playbook: %d %s", a.status, a.body)
+	}
+
+	// Change objects.
+	const agents = `{"name":"s","objects":[{"name":"o","host":"agent:a","type":"script","content":{"start":"id"}}]}`
+	w.forbidden(apitest.User, "PUT", "/v1/sites/s", agents)
+	w.forbidden(apitest.User, "POST", "/v1/sites", agents)
+
+	// Native runs.
+	w.forbidden(apitest.User, "POST", "/v1/runs", `{"inline":{"name":"x","steps":[{"command":["id"]}]}}`)
+
+	// A definition that an operator wrote does not hand on the right.
+	w.template()
+	w.must(200, apitest.Super, "PUT", "/v1/providers/cloud?tenant=acme", `{"name":"cloud","providertype":"local"}`)
+	const create = `{"name":"c","clusterTemplate":"shop","numMachines":2}`
+	w.forbidden(apitest.User, "POST", "/v1/clusters", create)
+	w.forbidden(apitest.Admin, "POST", "/v1/clusters?dryRun=true", create)
+	w.must(202, apitest.Super, "POST", "/v1/clusters?tenant=acme", create)
+	w.forbidden(apitest.Admin, "DELETE", "/v1/clusters/c", ``)
+}
+
+func (w *world) forbidden(token, method, path, body string) {
+	w.t.Helper()
+	if a := w.ask(token, method, path, body); a.status != http.StatusForbidden || !strings.Contains(a.body, "host:exec") {
+		w.t.Errorf("%s %s %s: %d %s", method, path, body, a.status, a.body)
+	}
+}
