@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/coopr/coopr/consensus/duty/sites"
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/builtin"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/hostexec"
@@ -98,11 +99,37 @@ func (s *Sites) Preview(who model.Caller, doc *site.Document) (site.ChangePrevie
 
 // permit returns an error if the caller may not act with one of a document's objects on its host.
 func (s *Sites) permit(who model.Caller, doc *site.Document) error {
+	m, err := voter(s.Supervisor)
+	if err != nil {
+		return err
+	}
+	v := m.Machine.View()
 	for _, o := range doc.Objects {
 		automator, _ := builtin.Automator(o.Type)
 		if err := s.HostExec.Ask(who, hostexec.Host(o.Host, automator)); err != nil {
 			return fmt.Errorf("object %s: %w", o.Name, err)
 		}
+		if err := permitNode(v, who, o.Host); err != nil {
+			return fmt.Errorf("object %s: %w", o.Name, err)
+		}
+	}
+	return nil
+}
+
+// permitNode returns an error unless the caller may operate the cluster of a host
+// "node:CLUSTER/NODE". Users operate their own clusters, and see no others. They name a cluster by
+// its id, because its name may belong to another user's cluster later.
+func permitNode(v *state.View, who model.Caller, host string) error {
+	cluster, isNode := sites.ClusterOf(host)
+	if !isNode || who.Role != model.RoleUser {
+		return nil
+	}
+	cl, ok := v.Cluster(who.Tenant, cluster)
+	switch {
+	case !ok || cl.Owner != who.Actor:
+		return problem.New(problem.Forbidden, "%s: there is no cluster %q that %s may operate", host, cluster, who.Actor)
+	case cl.ID != cluster:
+		return problem.New(problem.Forbidden, "%s: name the cluster by its id, %s, as its name may belong to another user's cluster later", host, cl.ID)
 	}
 	return nil
 }

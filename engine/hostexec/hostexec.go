@@ -75,7 +75,8 @@ func (r Rules) Ask(who model.Caller, uses []Use) error {
 	}
 	for _, u := range uses {
 		if u.Interpreter == "" {
-			return problem.New(problem.Forbidden, "%s runs on a control host: %s lacks the right host:exec, which only superadmins have", u.What, who.Actor)
+			return problem.New(problem.Forbidden, "%s runs on a control host: %s lacks the right host:exec, which only superadmins have",
+				u.What, who.Actor)
 		}
 		if !r.interprets(who.Tenant, u.Interpreter) {
 			return problem.New(problem.Forbidden, "%s runs on a control host: %s lacks the right host:exec, which only superadmins have, and "+

@@ -73,3 +73,46 @@ func (w *world) forbidden(token, method, path, body string) {
 		w.t.Errorf("%s %s %s: %d %s", method, path, body, a.status, a.body)
 	}
 }
+
+// TestNodesOfOthers checks that a user's change objects act only on clusters that the user may
+// operate, and that nobody learns by this which other clusters there are.
+func TestNodesOfOthers(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	id, _ := w.cluster("theirs", "1") // bob's
+	document := func(cluster string) string {
+		return `{"name":"s","objects":[{"name":"o","host":"node:` + cluster + `/1000","type":"script","content":{"start":"id"}}]}`
+	}
+	refusal := func(cluster string) string {
+		t.Helper()
+		for _, method := range []string{"PUT /v1/sites/s", "POST /v1/sites"} {
+			verb, path, _ := strings.Cut(method, " ")
+			a := w.ask(apitest.Other, verb, path, document(cluster))
+			if a.status != http.StatusForbidden {
+				t.Errorf("%s of %s: %d %s", method, cluster, a.status, a.body)
+			}
+			if verb == "POST" {
+				return strings.ReplaceAll(a.body, cluster, "CLUSTER")
+			}
+		}
+		return ""
+	}
+	missing := refusal("nothing")
+	for _, cluster := range []string{"theirs", id} {
+		if got := refusal(cluster); got != missing {
+			t.Errorf("%s: %s\nunlike that of a missing cluster: %s", cluster, got, missing)
+		}
+	}
+	// The owner names the cluster by its id. An administrator may use all clusters of the tenant.
+	if a := w.ask(apitest.User, "PUT", "/v1/sites/s", document("theirs")); a.status != http.StatusForbidden || !strings.Contains(a.body, id) {
+		t.Errorf("by name: %d %s", a.status, a.body)
+	}
+	w.must(http.StatusAccepted, apitest.User, "PUT", "/v1/sites/s", document(id))
+	// Nor does another user change or delete what is there, with a document of their own.
+	for _, q := range [][3]string{{"PUT", "/v1/sites/s", `{"name":"s","objects":[]}`}, {"DELETE", "/v1/sites/s", ""}} {
+		if a := w.ask(apitest.Other, q[0], q[1], q[2]); a.status != http.StatusForbidden {
+			t.Errorf("%s %s: %d %s", q[0], q[1], a.status, a.body)
+		}
+	}
+	w.must(http.StatusAccepted, apitest.Admin, "PUT", "/v1/sites/s", document("theirs"))
+}

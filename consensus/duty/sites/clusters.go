@@ -139,6 +139,13 @@ func cutHost(host string) (cluster, node string, ok bool) {
 	return strings.Cut(rest, "/")
 }
 
+// ClusterOf returns the name or id of the cluster of a host "node:CLUSTER/NODE". It reports false for
+// other hosts.
+func ClusterOf(host string) (string, bool) {
+	cluster, _, ok := cutHost(host)
+	return cluster, ok
+}
+
 // NodeOf returns the node of a host "node:CLUSTER/NODE". CLUSTER is the cluster's name or
 // id, NODE the node's id, hostname or number.
 func NodeOf(v *state.View, tenant, host string) (*model.Cluster, *model.Node, error) {
