@@ -129,7 +129,8 @@ func permitNode(v *state.View, who model.Caller, host string) error {
 	case !ok || cl.Owner != who.Actor:
 		return problem.New(problem.Forbidden, "%s: there is no cluster %q that %s may operate", host, cluster, who.Actor)
 	case cl.ID != cluster:
-		return problem.New(problem.Forbidden, "%s: name the cluster by its id, %s, as its name may belong to another user's cluster later", host, cl.ID)
+		return problem.New(problem.Forbidden, "%s: name the cluster by its id, %s, because its name may belong to another user's cluster later",
+			host, cl.ID)
 	}
 	return nil
 }

@@ -59,8 +59,8 @@ func libvirt(fields map[string]any) string {
 	return ""
 }
 
-// machine returns the entry of an inventory that is the agent's machine itself, or "". It knows
-// loopback only; other addresses of the agent are found when the agent dials them.
+// machine returns the entry of an inventory that is the agent's machine itself, or "". Only
+// loopback addresses and names are recognized: the machine's other addresses and names pass.
 func machine(fields map[string]any) string {
 	var entries []any
 	switch v := fields["inventory"].(type) {

@@ -72,7 +72,7 @@ func BenchmarkSoak(b *testing.B) {
 		each = append(each, connect(b, a))
 	}
 	ctx := context.Background()
-	defineSoaked(b, ctx, c)
+	defineSoaked(ctx, b, c)
 
 	var samples [3][]usage
 	var made atomic.Int64
@@ -129,7 +129,7 @@ func BenchmarkSoak(b *testing.B) {
 }
 
 // defineSoaked writes the definitions of a cluster that costs little.
-func defineSoaked(b *testing.B, ctx context.Context, c *client.Client) {
+func defineSoaked(ctx context.Context, b *testing.B, c *client.Client) {
 	b.Helper()
 	put := func(kind model.Kind, name string, v any) {
 		body, err := json.Marshal(v)
