@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -249,6 +250,9 @@ func handshake(ctx context.Context, raw net.Conn, h *Hop) (*ssh.Client, error) {
 		return nil, context.Cause(ctx)
 	case wrongKey != nil:
 		return nil, wrongKey
+	case errors.Is(err, io.EOF) && asked:
+		// sshd does so while the machine boots or shuts down, whatever the credentials.
+		return nil, fmt.Errorf("the node closes the connection during the login: %w", err)
 	case err != nil && asked && !errors.As(err, &broken):
 		return nil, fmt.Errorf("%w: %w", ErrAuth, err)
 	case err != nil:
