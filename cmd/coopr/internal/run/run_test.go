@@ -171,12 +171,15 @@ func TestRunIsLeft(t *testing.T) {
 	s := clitest.New(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
+	if code, _, errs := s.Exec("profile", "create", "small", "--provisioner", "cloud"); code != 0 {
+		t.Fatal(errs)
+	}
 	s.Ctx = ctx
 	code, _, errs := s.ExecSeen(func(all string) {
 		if strings.Contains(all, "creating a cluster") {
 			cancel(cli.ErrInterrupted)
 		}
-	}, "run", "--", "sleep", "1000")
+	}, "run", "--profile", "small", "--", "sleep", "1000")
 	if id := latest(s); code != root.ExitInterrupted || !strings.Contains(errs, "coopr runs logs "+id+" --follow") ||
 		!strings.Contains(errs, "coopr runs stop "+id) {
 		t.Errorf("%d %s", code, errs)
@@ -199,7 +202,7 @@ func TestCompletionOfRuns(t *testing.T) {
 	s.Stdin = `{"steps":[{"command":["true"]}]}`
 	s.Exec("program", "put", "job")
 	s.Exec("schedule", "put", "nightly", "--program", "job", "--cron", "@daily")
-	if code, _, errs := s.Exec("run", "-d", "--", "true"); code != 0 {
+	if code, _, errs := s.Exec("run", "-d", "--profile", "small", "--", "true"); code != 0 {
 		t.Fatal(errs)
 	}
 	active := latest(s)
