@@ -19,6 +19,7 @@ import (
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/internal/loglimit"
+	"github.com/coopr/coopr/internal/priority"
 	"github.com/coopr/coopr/rpc/identity"
 )
 
@@ -43,6 +44,17 @@ func execute(c *cobra.Command, errs io.Writer) int {
 		return 2
 	}
 	return 1
+}
+
+// raisePriority lets an agent that may be a voter run before the other work of its machine, if it may.
+func raisePriority(log *slog.Logger) {
+	if err := priority.Raise(); err != nil {
+		log.Info("this agent may not raise its priority: a busy machine will make it look dead to other agents sooner", "error", err)
+		return
+	}
+	if nice, err := priority.Nice(); err == nil && nice < 0 {
+		log.Info("this agent runs before other work of the machine", "nice", nice)
+	}
 }
 
 // usageError is an error of the command line or the configuration. The exit code is 2.
@@ -215,6 +227,9 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 	secret, err := meshSecret(cfg)
 	if err != nil {
 		return err
+	}
+	if cfg.Eligible && !cfg.Dev {
+		raisePriority(logger)
 	}
 	report := func(state string) {
 		if err := notify(state); err != nil {

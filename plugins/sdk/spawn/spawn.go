@@ -7,13 +7,16 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+
+	"github.com/coopr/coopr/internal/priority"
 )
 
 // ErrStopped is returned by Start after Stop.
 var ErrStopped = errors.New("the spawner is stopped and starts no more processes")
 
 // Spawner starts processes from one OS thread that lives as long as the Spawner: the kernel's
-// signal on the parent's death is tied to the thread that created the child, not to the process.
+// signal on the parent's death is tied to the thread that created the child, not to the process. A
+// process with a raised priority starts its children with the ordinary one.
 type Spawner struct {
 	requests chan request
 	stopped  chan struct{}
@@ -32,10 +35,15 @@ func New() *Spawner {
 	go func() {
 		defer close(s.stopped)
 		runtime.LockOSThread()
+		err := priority.Ordinary()
 		// An unlocked thread returns to the pool and lives on. If the thread ended, the kernel
 		// would signal children that are still ending.
 		defer runtime.UnlockOSThread()
 		for r := range s.requests {
+			if err != nil {
+				r.reply <- err
+				continue
+			}
 			r.reply <- r.cmd.Start()
 		}
 	}()
