@@ -26,13 +26,17 @@ type agentProcess struct {
 // devToken is the root token of all agents, because they pass requests on to each other.
 const devToken = "bench-token-bench-token"
 
-func startAgent(b *testing.B, args ...string) *agentProcess {
+func startAgent(b *testing.B, args ...string) *agentProcess { return startAgentBy(b, nil, args...) }
+
+// startAgentBy starts an agent by a command such as nice, which becomes the agent.
+func startAgentBy(b *testing.B, by []string, args ...string) *agentProcess {
 	p := &agentProcess{api: freePort(b), dir: b.TempDir()}
 	if err := os.WriteFile(filepath.Join(p.dir, "dev-token"), []byte(devToken+"\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	p.cmd = exec.Command(filepath.Join(bin, "coopr-agent"),
-		append([]string{"--dev", "--http-addr", p.api, "--plugin-dir", bin, "--data-dir", p.dir, "--peer-addr", freePort(b)}, args...)...)
+	command := append(by, filepath.Join(bin, "coopr-agent"), "--dev", "--http-addr", p.api, "--plugin-dir", bin, "--data-dir", p.dir,
+		"--peer-addr", freePort(b))
+	p.cmd = exec.Command(command[0], append(command[1:], args...)...)
 	if os.Getenv("BENCH_LOG") != "" {
 		p.cmd.Stdout, p.cmd.Stderr = os.Stderr, os.Stderr
 	}
