@@ -216,10 +216,30 @@ func openLog(dir string, kind Kind, o Options) (log raft.LogStore, stable raft.S
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("open the log %s: %w", path, explain(err))
 		}
+		if err := checkOrder(w); err != nil {
+			return nil, nil, nil, errors.Join(fmt.Errorf("open the log %s: %w", path, err), w.Close())
+		}
 		return w, w, w.Close, nil
 	default:
 	}
 	return nil, nil, nil, fmt.Errorf("log store %q cannot be opened from a directory", kind)
+}
+
+// checkOrder returns an error if a log ends before it begins. raft-wal ends a log before the first frame that it
+// cannot read, also if that frame belongs to an entry that was deleted.
+func checkOrder(w *wal.WAL) error {
+	first, err := w.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := w.LastIndex()
+	if err != nil {
+		return err
+	}
+	if last > 0 && last < first {
+		return fmt.Errorf("%w: it begins at entry %d and ends at entry %d", ErrDamaged, first, last)
+	}
+	return nil
 }
 
 // FromParts wraps the given parts with the guard and the cache. Tests that crash and

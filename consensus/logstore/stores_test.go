@@ -2,6 +2,7 @@ package logstore_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -220,6 +221,48 @@ func TestGarbageIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	shut(t, open(t, dir, logstore.BoltDB, logstore.Options{}))
+}
+
+// A damaged entry that was deleted already makes raft-wal end its log before the first entry that it holds.
+func TestLogThatEndsBeforeItBeginsIsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, logstore.WAL, logstore.Options{})
+	for i := uint64(1); i <= 40; i++ {
+		if err := s.Log.StoreLogs(entries(i, i, 3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Log.DeleteRange(1, 30); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, s)
+	segments, err := filepath.Glob(filepath.Join(dir, "wal", "*.wal"))
+	if err != nil || len(segments) != 1 {
+		t.Fatal(segments, err)
+	}
+	b, err := os.ReadFile(segments[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The header of an entry has eight bytes, of which the first is a 1 and the last four are its length.
+	at := bytes.Index(b, []byte("3/20")) &^ 7
+	for b[at] != 1 || at+8+int(binary.LittleEndian.Uint32(b[at+4:])) < bytes.Index(b, []byte("3/20")) {
+		at -= 8
+	}
+	b[at] ^= 0x10
+	if err := os.WriteFile(segments[0], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := logstore.Open(dir, logstore.WAL, logstore.Options{}); !errors.Is(err, logstore.ErrDamaged) {
+		first, _ := s.Log.FirstIndex()
+		t.Errorf("the log from %d to %d was opened: %v", first, last(t, s.Log), err)
+		shut(t, s)
+	}
+	// The lock was released.
+	if _, err := logstore.PutAside(dir, errors.New("a test")); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, open(t, dir, logstore.WAL, logstore.Options{}))
 }
 
 func TestParseKind(t *testing.T) {
