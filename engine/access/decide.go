@@ -167,16 +167,10 @@ func (s *Set) ask(d *Decision, e *env, rules []*rule) (applies bool) {
 // granted returns the ids of the grants that allow a request.
 func (s *Set) granted(p *Principal, r *Request) []string {
 	var out []string
-	count := func(of Ref) {
-		for _, g := range s.grants[of] {
-			if g.isFor(p, r) && s.one(g.Granter, r, false).Allowed {
-				out = append(out, g.ID)
-			}
+	for _, g := range s.shared(&r.Resource) {
+		if g.isFor(p, r) && s.one(g.Granter, r, false).Allowed {
+			out = append(out, g.ID)
 		}
-	}
-	count(r.Resource.Ref)
-	for _, outer := range r.Resource.In {
-		count(outer)
 	}
 	return out
 }

@@ -443,3 +443,39 @@ func TestOracle(t *testing.T) {
 	}
 	t.Log(seen)
 }
+
+// TestFilter compares filters, which remember decisions, with the literal decisions.
+func TestFilter(t *testing.T) {
+	yes, no := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		s := w.set(t)
+		o := newOracle(w.docs, w.grants)
+		first := drawRequest(t, w)
+		f := s.Filter(first.Principal, first.Action, first.Resource.Type, first.Context)
+		for range 20 {
+			r := *first
+			if r.Resource = drawResource(t); r.Resource.Type != first.Resource.Type {
+				id := r.Resource
+				r.Resource = first.Resource
+				if id.Tenant != "" && first.Resource.Type != TypeTenant {
+					r.Resource.Tenant, r.Resource.ID, r.Resource.Row = id.Tenant, id.ID, id.Row
+				}
+			}
+			r.Context.Now = pick(t, "later", first.Context.Now, 499, 500, 3000)
+			f.At(r.Context.Now)
+			want, why := o.decide(&r)
+			if got := f.Allows(&r.Resource); got != want {
+				t.Fatalf("%+v asks %s %+v: got %t, want %t by %s", r.Principal, r.Action, r.Resource, got, want, why)
+			}
+			if want {
+				yes++
+			} else {
+				no++
+			}
+		}
+	})
+	if yes == 0 || no == 0 {
+		t.Errorf("%d allowed, %d denied", yes, no)
+	}
+}
