@@ -15,6 +15,7 @@ import (
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 // Plugins are the plugins of this agent; *host.Host implements it.
@@ -38,17 +39,18 @@ type Definitions struct {
 }
 
 // Put checks definitions and writes all of them, or none if one has faults. A definition that is the
-// same as its latest version gets no new one.
-func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, createOnly bool) (api.Written, error) {
+// same as its latest version gets no new one. With how.DryRun it applies the write to a copy of the
+// state that is dropped, so that the answer and the error are those of the write.
+func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, how rest.PutHow) (api.Written, error) {
 	m, _, err := leader(d.Supervisor)
 	if err != nil {
 		return api.Written{}, err
 	}
-	if w, ok := (view{m.Machine.View()}).Answered(who); ok {
+	if w, ok := (view{m.Machine.View()}).Answered(who); ok && !how.DryRun {
 		return w, nil // the definitions that the check compares may have changed since
 	}
 	list := make([]model.Definition, len(defs))
-	put := &pb.PutDefinitions{CreateOnly: createOnly, UnlessSame: !createOnly, NumbersContinue: true}
+	put := &pb.PutDefinitions{CreateOnly: how.CreateOnly, UnlessSame: !how.CreateOnly, NumbersContinue: true}
 	for i, def := range defs {
 		if list[i], err = model.Restore(def.Kind, def.Body); err != nil {
 			return api.Written{}, err
@@ -66,7 +68,15 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	if len(faults) > 0 {
 		return api.Written{Warnings: warnings}, faults
 	}
-	w, err := write(ctx, d.Supervisor, who, &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: put}})
+	c := &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: put}}
+	var w api.Written
+	if how.DryRun {
+		c.Tenant, c.Actor = who.Tenant, who.Actor
+		a := m.Machine.Try(c, time.Now().UnixMilli())
+		w, err = written(a), a.Err
+	} else {
+		w, err = write(ctx, d.Supervisor, who, c)
+	}
 	w.Warnings = warnings
 	return w, err
 }

@@ -19,6 +19,7 @@ type Definitions struct {
 
 // Imported is the answer to an import.
 type Imported struct {
+	DryRun   bool            `json:"dryRun,omitempty" doc:"Nothing was written: these versions would have been"`
 	Written  []DefinitionRef `json:"written"`
 	Warnings model.Faults    `json:"warnings,omitempty" doc:"Problems that did not stop the import"`
 }

@@ -81,7 +81,7 @@ func TestRoundTrip(t *testing.T) {
 	ctx := context.Background()
 	m := newMesh(t)
 	admin, user, super := newClient(t, apitest.Admin, m.URL), newClient(t, apitest.User, m.URL), newClient(t, apitest.Super, m.URL)
-	if _, _, err := admin.Import(ctx, parts); err != nil {
+	if _, _, err := admin.Import(ctx, parts, false); err != nil {
 		t.Fatal(err)
 	}
 	body, meta, err := admin.PutDefinition(ctx, model.KindClusterTemplate, "shop", json.RawMessage(shop))
@@ -204,7 +204,7 @@ func TestRoundTrip(t *testing.T) {
 	if _, err := super.DeleteTenant(ctx, "n"); err != nil {
 		t.Error(err)
 	}
-	if done, _, err := admin.Import(ctx, map[string][]json.RawMessage{"services": {json.RawMessage(`{"name":"s"}`)}}); err != nil ||
+	if done, _, err := admin.Import(ctx, map[string][]json.RawMessage{"services": {json.RawMessage(`{"name":"s"}`)}}, false); err != nil ||
 		len(done.Written) != 1 {
 		t.Errorf("%+v %v", done, err)
 	}

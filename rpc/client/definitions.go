@@ -64,11 +64,11 @@ func (c *Client) DeleteDefinition(ctx context.Context, kind model.Kind, name str
 	return c.send(ctx, http.MethodDelete, definitionPath(kind, name, version), query, nil, nil)
 }
 
-// Import writes many definitions at once, all or none. The body is what Export returns, or any
-// other shape that the API's import reads.
-func (c *Client) Import(ctx context.Context, body any) (api.Imported, Meta, error) {
+// Import writes many definitions at once, all or none, or with dryRun only checks them. The body is
+// what Export returns, or any other shape that the API's import reads.
+func (c *Client) Import(ctx context.Context, body any, dryRun bool) (api.Imported, Meta, error) {
 	var out api.Imported
-	m, err := c.send(ctx, http.MethodPost, "/v1/import", nil, body, &out)
+	m, err := c.send(ctx, http.MethodPost, "/v1/import", dry(dryRun), body, &out)
 	return out, m, err
 }
 

@@ -80,7 +80,7 @@ func ExampleClient_CreateCluster() {
 		"imagetypes":       {json.RawMessage(`{"name": "debian", "providermap": {"cloud": {"image": "d"}}}`)},
 		"services":         {json.RawMessage(`{"name": "nginx"}`)},
 		"clustertemplates": {json.RawMessage(`{"name": "shop", "defaults": {"services": ["nginx"], "provider": "cloud"}}`)},
-	})
+	}, false)
 	if err != nil {
 		log.Fatal(err)
 	}

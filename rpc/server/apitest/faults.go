@@ -43,10 +43,10 @@ type faultyDefinitions struct {
 }
 
 func (f faultyDefinitions) Put(
-	ctx context.Context, who model.Caller, defs []model.StoredDefinition, createOnly bool,
+	ctx context.Context, who model.Caller, defs []model.StoredDefinition, how rest.PutHow,
 ) (w api.Written, err error) {
 	err = f.agent.faulty(func() (err error) {
-		w, err = f.Definitions.Put(ctx, who, defs, createOnly)
+		w, err = f.Definitions.Put(ctx, who, defs, how)
 		return err
 	})
 	return w, err

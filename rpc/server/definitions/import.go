@@ -17,13 +17,18 @@ type importBody struct {
 	Body rest.Raw[api.Definitions]
 }
 
+type importInput struct {
+	DryRun bool `query:"dryRun" doc:"Only check the definitions and show what would be written"`
+	importBody
+}
+
 func importRoutes(s *rest.Server) {
 	rest.Write(s, rest.Route{
 		ID: "importDefinitions", Method: http.MethodPost, Path: "/v1/import", Tag: "definitions", Rule: rest.Rule{Need: model.RoleAdmin},
 		Summary: "Write many definitions at once, all or none",
 		Description: "The body is what an export returns, or a list of definitions, each with its kind under \"kind\"; JSON or YAML. " +
-			"Definitions that are not named stay as they are.",
-	}, func(ctx context.Context, c *rest.Call, in *importBody) (api.Imported, api.Written, error) {
+			"Definitions that are not named stay as they are. With dryRun nothing is written, and the answer is that of the import.",
+	}, func(ctx context.Context, c *rest.Call, in *importInput) (api.Imported, api.Written, error) {
 		return importDefinitions(ctx, s, c, in)
 	})
 	rest.Read(s, rest.Route{
@@ -34,8 +39,8 @@ func importRoutes(s *rest.Server) {
 	})
 }
 
-func importDefinitions(ctx context.Context, s *rest.Server, c *rest.Call, in *importBody) (api.Imported, api.Written, error) {
-	var done api.Imported
+func importDefinitions(ctx context.Context, s *rest.Server, c *rest.Call, in *importInput) (api.Imported, api.Written, error) {
+	done := api.Imported{DryRun: in.DryRun}
 	defs, err := decode.Classify("", in.Body.Data)
 	if err != nil {
 		return done, api.Written{}, rest.Judge(err, in.Body.Data)
@@ -68,7 +73,7 @@ func importDefinitions(ctx context.Context, s *rest.Server, c *rest.Call, in *im
 	if len(kept) == 0 {
 		return done, api.Written{}, rest.Invalid(model.Faults{{Message: "there is nothing to import: the body has no definition"}})
 	}
-	stored, w, _, err := put(ctx, s, c, kept, false)
+	stored, w, _, err := put(ctx, s, c, kept, rest.PutHow{DryRun: in.DryRun})
 	if err != nil {
 		return done, w, err
 	}

@@ -74,14 +74,21 @@ type Tokens interface {
 
 // Definitions writes definitions.
 type Definitions interface {
-	// Put checks definitions and writes all of them, or none if one has faults.
-	Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, createOnly bool) (api.Written, error)
+	// Put checks definitions and writes all of them, or none if one has faults. With how.DryRun
+	// nothing is written: the answer and the error are those that the write would have.
+	Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, how PutHow) (api.Written, error)
 	// Delete deletes one version of a definition; version 0 means all. Without force it refuses to
 	// delete a definition that is in use.
 	Delete(ctx context.Context, who model.Caller, kind model.Kind, name string, version int, force bool) (api.Written, error)
 	// Rank asks a plugin of this agent for the comparator that it offers. It fails with
 	// model.Faults if no plugin offers it. It works on every agent.
 	Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error)
+}
+
+// PutHow are the choices of a write of definitions.
+type PutHow struct {
+	CreateOnly bool // refuse a definition that exists
+	DryRun     bool // only check
 }
 
 // Clusters starts operations on clusters.

@@ -27,7 +27,7 @@ import (
 // ImportCommand returns the command "import".
 func ImportCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
-	var check, skip bool
+	var check, offline, skip bool
 	cmd := &cobra.Command{
 		Use: "import DIR|FILE…", Short: "Write all definitions in files and directories at once",
 		Long: `Write all definitions in the given files and directories: either all of them or
@@ -37,17 +37,25 @@ left out and listed, all others are written, and the exit code is 1.
 Files are JSON or YAML. A file may hold one definition, several definitions, or
 an export. The kind of a definition follows from its directory (services/,
 clustertemplates/, …), its key "kind", or its other keys. Definitions that are
-not in the files do not change.`,
-		Example: "  coopr import examples/shop\n  coopr import shop.yaml services/\n  coopr import --skip-faulty old-templates/\n" +
+not in the files do not change.
+
+With --check the mesh checks the definitions as for an import, but writes
+nothing. With --check --offline the files are only checked by themselves: not
+against the definitions, plugins and permissions of a mesh.`,
+		Example: "  coopr import examples/shop\n  coopr import --check shop.yaml services/\n  coopr import --skip-faulty old-templates/\n" +
 			"  coopr export | coopr --tenant other import -",
 		Args: cli.Args("DIR|FILE…"),
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "only check the files; write nothing")
+	cmd.Flags().BoolVar(&check, "check", false, "only check the definitions; write nothing")
+	cmd.Flags().BoolVar(&offline, "offline", false, "with --check: do not ask the mesh")
 	cmd.Flags().BoolVar(&skip, "skip-faulty", false, "leave out faulty definitions and write all others")
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if err := cli.ReadForm(out, cmd); err != nil {
 			return err
+		}
+		if offline && !check {
+			return cli.Usage(cmd, "--offline needs --check: an import needs the mesh")
 		}
 		defs, faults, err := gather(app, names)
 		if err != nil {
@@ -74,7 +82,7 @@ not in the files do not change.`,
 		if len(faults) > 0 && !skip {
 			return faults
 		}
-		if check || len(good) == 0 {
+		if offline || len(good) == 0 {
 			for _, w := range named(warnings, kept) {
 				out.Warn(w)
 			}
@@ -89,7 +97,7 @@ not in the files do not change.`,
 			return err
 		}
 		defer c.Close()
-		done, refused, err := send(cmd.Context(), c, good, skip)
+		done, refused, err := send(cmd.Context(), c, good, skip, check)
 		if err != nil {
 			return err
 		}
@@ -102,7 +110,7 @@ not in the files do not change.`,
 		for _, w := range named(done.Warnings, kept) {
 			out.Warn(w)
 		}
-		if noPlugin {
+		if noPlugin && !check {
 			out.Noteln("The definitions were written. An agent reports its plugins some seconds after its start; to list them: coopr plugin list")
 		}
 		if out.Structured() {
@@ -111,7 +119,11 @@ not in the files do not change.`,
 			}
 			return leftOut(out, faults)
 		}
-		t := output.Table{Head: []string{"KIND", "WRITTEN"}}
+		written := "WRITTEN"
+		if check {
+			written = "WITHOUT FAULTS"
+		}
+		t := output.Table{Head: []string{"KIND", written}}
 		for _, kind := range model.Kinds {
 			n := 0
 			for _, ref := range done.Written {
@@ -140,9 +152,9 @@ func leftOut(out *output.Printer, faults model.Faults) error {
 	return cli.ErrReported
 }
 
-// send writes definitions, all or none. With skip, it leaves out the definitions in which the mesh finds
-// faults until the mesh accepts the rest, and returns the faults.
-func send(ctx context.Context, c *client.Client, defs []model.Definition, skip bool) (done api.Imported, faults model.Faults, err error) {
+// send writes definitions, all or none, or with check only lets the mesh check them. With skip, it leaves
+// out the definitions in which the mesh finds faults until the mesh accepts the rest, and returns the faults.
+func send(ctx context.Context, c *client.Client, defs []model.Definition, skip, check bool) (done api.Imported, faults model.Faults, err error) {
 	for len(defs) > 0 {
 		body := map[model.Kind][]json.RawMessage{}
 		for _, d := range defs {
@@ -152,7 +164,7 @@ func send(ctx context.Context, c *client.Client, defs []model.Definition, skip b
 			}
 			body[d.Kind] = append(body[d.Kind], raw)
 		}
-		done, _, err = c.Import(ctx, body)
+		done, _, err = c.Import(ctx, body, check)
 		var problem *client.Error
 		if !errors.As(err, &problem) {
 			return done, faults, err

@@ -13,6 +13,8 @@ func TestDefinitionsStory(t *testing.T) {
 	s.Definitions()
 	s.Run(0, "template", "list")
 	s.Run(0, "import", "defs", "--check")
+	s.Run(0, "import", "defs", "--check", "--offline")
+	s.Run(2, "import", "defs", "--offline")
 	s.Run(0, "import", "defs")
 	s.Run(0, "template", "list")
 	s.Run(0, "service", "list", "-o", "wide")
