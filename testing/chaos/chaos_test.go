@@ -39,6 +39,9 @@ func TestChaos(t *testing.T) {
 	if long == "" && given == "" {
 		t.Skip("a run of minutes, with real processes: make chaos")
 	}
+	if err := lab.Missing(); err != nil {
+		t.Fatal(err) // who asks for a run does not want it to be skipped
+	}
 	l := lab.New(t)
 	bin := programs.Build(t)
 	agents := int(number(t, "CHAOS_AGENTS", 3))
@@ -46,7 +49,11 @@ func TestChaos(t *testing.T) {
 		t.Fatal("CHAOS_AGENTS: 3 or 5 agents")
 	}
 	seed := number(t, "CHAOS_SEED", uint64(time.Now().Unix()))
-	var next func() (step, bool)
+	store := os.Getenv("CHAOS_STORE")
+	if store == "" {
+		store = []string{"boltdb", "wal"}[seed%2]
+	}
+	var next func() (schedule, bool)
 	if given != "" {
 		s, err := parseSchedule(given, agents)
 		if err != nil {
@@ -60,9 +67,9 @@ func TestChaos(t *testing.T) {
 		}
 		next = within(limit, generator(seed, agents))
 	}
-	t.Logf("%d agents, CHAOS_SEED=%d", agents, seed)
-	once := func(next func() (step, bool)) *report {
-		r := run(context.Background(), l, bin, t.TempDir(), agents, seed, next, t.Logf)
+	t.Logf("%d agents, CHAOS_SEED=%d, CHAOS_STORE=%s", agents, seed, store)
+	once := func(next func() (schedule, bool)) *report {
+		r := run(context.Background(), &mesh{lab: l, dir: t.TempDir(), store: store}, bin, agents, seed, next, t.Logf)
 		t.Log(r)
 		return r
 	}
@@ -70,27 +77,27 @@ func TestChaos(t *testing.T) {
 	if r.err == nil {
 		return
 	}
-	t.Errorf("CHAOS_AGENTS=%d CHAOS_SEED=%d CHAOS_FAULTS=%s: %v", agents, seed, r.done, r.err)
+	t.Errorf("CHAOS_AGENTS=%d CHAOS_STORE=%s CHAOS_SEED=%d CHAOS_FAULTS=%s: %v", agents, store, seed, r.done, r.err)
 	if most := int(number(t, "CHAOS_SHRINK", 0)); most > 0 {
 		t.Logf("the smallest schedule that fails: %s", shrink(r.done, most, func(s schedule) bool { return once(following(s)).err != nil }))
 	}
 }
 
-// following returns the steps of a schedule one by one.
-func following(s schedule) func() (step, bool) {
-	return func() (x step, ok bool) {
+// following returns the faults of a schedule, those together that happen at the same time.
+func following(s schedule) func() (schedule, bool) {
+	return func() (together schedule, ok bool) {
 		if len(s) == 0 {
-			return step{}, false
+			return nil, false
 		}
-		x, s = s[0], s[1:]
-		return x, true
+		together, s = s.first()
+		return together, true
 	}
 }
 
-// within returns the steps of a generator for a time, counted from the first one.
-func within(limit time.Duration, next func() step) func() (step, bool) {
+// within returns the faults of a generator for a time, counted from the first one.
+func within(limit time.Duration, next func() schedule) func() (schedule, bool) {
 	var over time.Time
-	return func() (step, bool) {
+	return func() (schedule, bool) {
 		if over.IsZero() {
 			over = time.Now().Add(limit)
 		}
@@ -101,7 +108,7 @@ func within(limit time.Duration, next func() step) func() (step, bool) {
 // report is the result of a run.
 type report struct {
 	done  schedule
-	gaps  map[string][]time.Duration // by kind, for each fault of the kind the longest time without a write
+	gaps  map[string][]time.Duration // by kind (or twoAtOnce), for each fault of the kind the longest time without a write
 	whole map[string][]time.Duration // by kind, how long the mesh took to be whole after each fault
 	ops   int
 	work  int // operations on clusters
@@ -112,22 +119,25 @@ type report struct {
 func (r *report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d faults, %d operations of clients, %d operations on clusters\n", len(r.done), r.ops, r.work)
-	fmt.Fprintf(&b, "%-10s %6s %18s %18s\n", "fault", "times", "longest gap", "longest recovery")
-	for _, kind := range kinds() {
+	fmt.Fprintf(&b, "%-11s %6s %18s %18s\n", "fault", "times", "longest gap", "longest recovery")
+	for _, kind := range append(kinds(), twoAtOnce) {
 		if n := len(r.gaps[kind]); n > 0 {
-			fmt.Fprintf(&b, "%-10s %6d %17.2fs %17.2fs\n", kind, n, slices.Max(r.gaps[kind]).Seconds(), slices.Max(r.whole[kind]).Seconds())
+			fmt.Fprintf(&b, "%-11s %6d %17.2fs %17.2fs\n", kind, n, slices.Max(r.gaps[kind]).Seconds(), slices.Max(r.whole[kind]).Seconds())
 		}
 	}
 	return b.String()
 }
 
+// twoAtOnce is the kind of two faults that happened at the same time.
+const twoAtOnce = "two at once"
+
 // run starts a mesh, loads it with work, applies faults until next has no more, and checks what the clients saw.
-func run(ctx context.Context, l *lab.Lab, bin, dir string, agents int, seed uint64, next func() (step, bool),
+func run(ctx context.Context, m *mesh, bin string, agents int, seed uint64, next func() (schedule, bool),
 	logf func(string, ...any)) *report {
 	r := &report{gaps: map[string][]time.Duration{}, whole: map[string][]time.Duration{}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	m, err := startMesh(ctx, l, bin, dir, agents)
+	err := m.start(ctx, bin, agents)
 	defer func() {
 		keep := os.Getenv("CHAOS_KEEP")
 		if keep == "" && r.err != nil {
@@ -146,6 +156,10 @@ func run(ctx context.Context, l *lab.Lab, bin, dir string, agents int, seed uint
 	for s, ok := next(); ok && r.err == nil; s, ok = next() {
 		r.err = r.apply(ctx, load, s, logf)
 	}
+	if m.still != nil { // a fault may have begun, and another one failed to begin
+		m.still()
+		m.flaps.Wait()
+	}
 	if r.err != nil {
 		cancel() // the clients may wait for a mesh that does not recover
 	}
@@ -154,7 +168,7 @@ func run(ctx context.Context, l *lab.Lab, bin, dir string, agents int, seed uint
 	logf("%7.1fs the checks begin", load.history.now().Seconds())
 	r.ops, r.work = len(load.history.ops), len(load.clusters)
 	if r.err == nil {
-		r.err = errors.Join(load.checkEvents(ctx), load.checkWork(ctx), m.checkAudit(ctx))
+		r.err = errors.Join(load.checkEvents(ctx), load.checkWork(ctx), load.checkTokens(ctx), m.checkAudit(ctx))
 	}
 	cancel()
 	for _, f := range load.follows {
@@ -170,30 +184,40 @@ func run(ctx context.Context, l *lab.Lab, bin, dir string, agents int, seed uint
 	return r
 }
 
-// apply applies one fault and waits until the mesh is whole again.
-func (r *report) apply(ctx context.Context, l *load, s step, logf func(string, ...any)) error {
+// apply applies one fault, or two at the same time, and waits until the mesh is whole again.
+func (r *report) apply(ctx context.Context, l *load, together schedule, logf func(string, ...any)) error {
 	m := l.mesh
-	if s.agent == leading {
-		s.agent = m.leader(ctx)
-	}
-	r.done = append(r.done, s)
+	together = slices.Clone(together)
 	from := l.history.now()
-	logf("%7.1fs %s (agent %s)", from.Seconds(), s, m.agents[s.agent].name)
-	f := faults[s.kind]
-	if err := f.begin(ctx, m, s.agent); err != nil {
-		return fmt.Errorf("begin %s: %w", s, err)
+	for i, s := range together {
+		if s.agent == leading {
+			s.agent = m.leader(ctx)
+			together[i] = s
+		}
+		r.done = append(r.done, s)
+		logf("%7.1fs %s (agent %s)", l.history.now().Seconds(), s, m.agents[s.agent].name)
+		if err := faults[s.kind].begin(ctx, m, s.agent); err != nil {
+			return fmt.Errorf("begin %s: %w", s, err)
+		}
+		l.pause(ctx, s.hold)
 	}
-	l.pause(ctx, s.hold)
-	if err := f.end(ctx, m, s.agent); err != nil {
-		return fmt.Errorf("end %s: %w", s, err)
+	kind := twoAtOnce
+	if len(together) == 1 {
+		kind = together[0].kind
+	}
+	slices.SortFunc(together, func(a, b step) int { return int(faults[a.kind].place - faults[b.kind].place) })
+	for _, s := range together {
+		if err := faults[s.kind].end(ctx, m, s.agent); err != nil {
+			return fmt.Errorf("end %s: %w", s, err)
+		}
 	}
 	ended := l.history.now()
 	if err := m.awaitWhole(ctx); err != nil {
-		return fmt.Errorf("after %s: %w", s, err)
+		return fmt.Errorf("after %s: %w", together, err)
 	}
-	r.whole[s.kind] = append(r.whole[s.kind], l.history.now()-ended)
+	r.whole[kind] = append(r.whole[kind], l.history.now()-ended)
 	l.pause(ctx, time.Second) // so that the next gap is its own
-	r.gaps[s.kind] = append(r.gaps[s.kind], l.history.gap(from, l.history.now()))
+	r.gaps[kind] = append(r.gaps[kind], l.history.gap(from, l.history.now()))
 	return nil
 }
 

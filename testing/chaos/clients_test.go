@@ -28,12 +28,14 @@ type load struct {
 	mu       sync.Mutex
 	errs     []error
 	clusters []string // the ids of operations that created clusters and deleted them
+	tokens   []*token
 	follows  []*follower
 }
 
 const (
 	writers  = 4 // clients of definitions, preferences and secrets
 	builders = 1 // clients of clusters
+	issuers  = 2 // clients of tokens
 	perNode  = 3 // nodes of each cluster
 )
 
@@ -45,6 +47,9 @@ func startLoad(ctx context.Context, m *mesh, seed uint64) *load {
 	}
 	for i := range builders {
 		l.done.Go(func() { l.build(ctx, i) })
+	}
+	for i := range issuers {
+		l.done.Go(func() { l.issue(ctx, writers+i, rand.New(rand.NewPCG(seed, uint64(writers+i)))) })
 	}
 	for i := range m.agents {
 		f := &follower{agent: m.agents[i]}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,8 +31,9 @@ const (
 	patience = 3 * time.Minute
 	// answer is how long a client waits for the answer of an agent, before it asks another one.
 	answer = 1500 * time.Millisecond
-	// diskSize is the size of the disk of an agent.
-	diskSize = 192 << 20
+	// diskSize is the size of the disk of an agent, and walSize with a WAL. A WAL has segments of 64 MiB, and
+	// damaged ones are put aside.
+	diskSize, walSize = 192 << 20, 640 << 20
 
 	httpPort, peerPort, gossipPort = "55054", "55055", "55056"
 )
@@ -40,8 +42,12 @@ const (
 type mesh struct {
 	lab    *lab.Lab
 	dir    string
+	store  string // raft.store of all agents
 	token  string // of an operator
 	agents []*agent
+
+	still context.CancelFunc // ends the goroutine of flaps
+	flaps sync.WaitGroup
 }
 
 type agent struct {
@@ -55,10 +61,9 @@ type agent struct {
 
 func (a *agent) at(port string) string { return a.addr.String() + ":" + port }
 
-// startMesh starts a mesh in a folder and waits until it is at work.
-func startMesh(ctx context.Context, l *lab.Lab, bin, dir string, agents int) (*mesh, error) {
-	m := &mesh{lab: l, dir: dir}
-	addr := l.Gateway
+// start starts a mesh of agents in its folder and waits until it is at work.
+func (m *mesh) start(ctx context.Context, bin string, agents int) error {
+	dir, addr := m.dir, m.lab.Gateway
 	for i := range agents {
 		addr = addr.Next()
 		name := string(rune('a' + i))
@@ -66,26 +71,26 @@ func startMesh(ctx context.Context, l *lab.Lab, bin, dir string, agents int) (*m
 	}
 	out, err := exec.CommandContext(ctx, filepath.Join(bin, "coopr-agent"), "token", "new").Output()
 	if err != nil {
-		return m, fmt.Errorf("join token: %w", err)
+		return fmt.Errorf("join token: %w", err)
 	}
 	ledger, err := filepath.Abs("../e2e/testdata/ledger/plugins")
 	if err != nil {
-		return m, err
+		return err
 	}
 	join, plugins := filepath.Join(dir, "join-token"), filepath.Join(dir, "plugins")
 	if err := errors.Join(os.WriteFile(join, out, 0o600), os.CopyFS(plugins, os.DirFS(ledger)), os.MkdirAll(m.nodes(), 0o700),
 		os.Symlink(filepath.Join(bin, "coopr-automator-shell"), filepath.Join(plugins, "coopr-automator-shell"))); err != nil {
-		return m, err
+		return err
 	}
 	for _, a := range m.agents {
 		if err := a.start(ctx, bin); err != nil {
-			return m, err
+			return err
 		}
 	}
 	if err := m.connect(ctx, bin); err != nil {
-		return m, err
+		return err
 	}
-	return m, m.awaitWhole(ctx)
+	return m.awaitWhole(ctx)
 }
 
 func (m *mesh) nodes() string  { return filepath.Join(m.dir, "nodes") }
@@ -98,7 +103,11 @@ func (a *agent) start(ctx context.Context, bin string) error {
 	if err := errors.Join(os.Mkdir(a.data, 0o700), os.Mkdir(tmp, 0o700)); err != nil {
 		return err
 	}
-	if err := syscall.Mount("tmpfs", a.data, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskSize)); err != nil {
+	size := diskSize
+	if m.store == "wal" {
+		size = walSize
+	}
+	if err := syscall.Mount("tmpfs", a.data, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size)); err != nil {
 		return fmt.Errorf("the disk of agent %s: %w", a.name, err)
 	}
 	var join []string
@@ -116,7 +125,7 @@ func (a *agent) start(ctx context.Context, bin string) error {
 		fmt.Sprintf("http: {addr: %q}", a.at(httpPort)),
 		fmt.Sprintf("peer: {addr: %q}", a.at(peerPort)),
 		fmt.Sprintf("gossip: {addr: %q}", a.at(gossipPort)),
-		"raft: {snapshot_interval: 10s, snapshot_threshold: 256, trailing_logs: 64}",
+		"raft: {store: " + m.store + ", snapshot_interval: 10s, snapshot_threshold: 256, trailing_logs: 64}",
 		"host_exec: true",
 		"providers: {local: {root: " + m.nodes() + "}}",
 	}
@@ -216,10 +225,12 @@ func (a *agent) status(ctx context.Context) (api.AgentStatus, error) {
 	return s, err
 }
 
-// awaitWhole waits until every agent runs, follows one leader at work, has a session with it, and votes.
+// awaitWhole waits until every agent runs, follows one leader at work, has a session with it, votes, and receives
+// the log.
 func (m *mesh) awaitWhole(ctx context.Context) error {
+	goal := uint64(0) // the newest entry that any agent had applied when all of them followed a leader
 	return await(ctx, "the mesh to be whole", func() error {
-		leader := ""
+		leader, newest := "", uint64(0)
 		for _, a := range m.agents {
 			s, err := a.status(ctx)
 			switch {
@@ -237,8 +248,14 @@ func (m *mesh) awaitWhole(ctx context.Context) error {
 				return fmt.Errorf("agent %s does not vote: %s", a.name, m.peers(ctx))
 			case s.Alive != len(m.agents):
 				return fmt.Errorf("agent %s counts %d living agents", a.name, s.Alive)
+			case s.Applied < goal:
+				return fmt.Errorf("agent %s has applied entry %d of %d", a.name, s.Applied, goal)
 			}
-			leader = s.Leader
+			leader, newest = s.Leader, max(newest, s.Applied)
+		}
+		if goal == 0 {
+			goal = max(1, newest)
+			return fmt.Errorf("not all agents are known to have applied entry %d", goal)
 		}
 		return nil
 	})

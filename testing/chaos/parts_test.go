@@ -9,8 +9,19 @@ import (
 func TestScheduleIsReadAsWritten(t *testing.T) {
 	next := generator(7, 5)
 	var s schedule
-	for range 3 * len(faults) {
-		s = append(s, next())
+	pairs := 0
+	for len(s) < 3*len(faults) {
+		together := next()
+		if first, rest := together.first(); len(first) != len(together) || len(rest) > 0 {
+			t.Errorf("%v cannot happen at the same time", together)
+		}
+		if len(together) > 1 {
+			pairs++
+		}
+		s = append(s, together...)
+	}
+	if pairs == 0 {
+		t.Error("never do two faults happen at the same time")
 	}
 	got, err := parseSchedule(s.String(), 5)
 	if err != nil || !slices.Equal(got, s) {
@@ -21,9 +32,27 @@ func TestScheduleIsReadAsWritten(t *testing.T) {
 			t.Errorf("the fault %s comes %d times", kind, n)
 		}
 	}
-	for _, bad := range []string{"", "kill", "kill@0", "kill@5/1s", "kill@x/1s", "kill@0/soon", "nap@0/1s"} {
+	for _, bad := range []string{"", "kill", "kill@0", "kill@5/1s", "kill@x/1s", "kill@0/soon", "nap@0/1s", "kill@0/1s+mute@1/1s"} {
 		if got, err := parseSchedule(bad, 5); err == nil {
 			t.Errorf("%q is read as %v", bad, got)
+		}
+	}
+}
+
+// A fault is alone if the schedule was shrunk so that its neighbour is one that cannot happen at the same time.
+func TestFirst(t *testing.T) {
+	for text, want := range map[string]string{
+		"kill@0/1s,mute@1/1s":            "kill@0/1s",
+		"kill@0/1s,+mute@1/1s,flip@0/1s": "kill@0/1s,+mute@1/1s",
+		"kill@0/1s,+flip@1/1s":           "kill@0/1s",
+		"+mute@1/1s":                     "+mute@1/1s",
+	} {
+		s, err := parseSchedule(text, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, rest := s.first(); got.String() != want || len(got)+len(rest) != len(s) {
+			t.Errorf("%s begins with %v, not %s", text, got, want)
 		}
 	}
 }

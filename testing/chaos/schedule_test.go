@@ -14,9 +14,10 @@ const leading = -1
 
 // step is one fault of a schedule.
 type step struct {
-	kind  string
-	agent int // index, or leading
-	hold  time.Duration
+	kind   string
+	agent  int // index, or leading
+	hold   time.Duration
+	beside bool // the fault before it goes on meanwhile
 }
 
 // String returns the step in the form that parseSchedule reads.
@@ -25,11 +26,24 @@ func (s step) String() string {
 	if s.agent == leading {
 		agent = "leader"
 	}
-	return fmt.Sprintf("%s@%s/%s", s.kind, agent, s.hold)
+	text := fmt.Sprintf("%s@%s/%s", s.kind, agent, s.hold)
+	if s.beside {
+		text = "+" + text
+	}
+	return text
 }
 
-// schedule is a list of faults, which are applied one after the other.
+// schedule is a list of faults, which are applied one after the other, or two at a time.
 type schedule []step
+
+// first returns the faults that begin a schedule and happen at the same time, and the rest.
+func (s schedule) first() (together, rest schedule) {
+	n := 1
+	if len(s) > 1 && s[1].beside && faults[s[0].kind].place != faults[s[1].kind].place {
+		n = 2
+	}
+	return s[:n], s[n:]
+}
 
 // String returns the schedule as the value of CHAOS_FAULTS.
 func (s schedule) String() string {
@@ -44,12 +58,13 @@ func (s schedule) String() string {
 func parseSchedule(text string, agents int) (schedule, error) {
 	var out schedule
 	for one := range strings.SplitSeq(text, ",") {
-		kind, rest, ok := strings.Cut(strings.TrimSpace(one), "@")
+		text, beside := strings.CutPrefix(strings.TrimSpace(one), "+")
+		kind, rest, ok := strings.Cut(text, "@")
 		agent, hold, ok2 := strings.Cut(rest, "/")
 		if !ok || !ok2 || faults[kind].begin == nil {
-			return nil, fmt.Errorf("fault %q: it must be kind@agent/time, and the kinds are %s", one, strings.Join(kinds(), ", "))
+			return nil, fmt.Errorf("fault %q: it must be kind@agent/time or +kind@agent/time, and the kinds are %s", one, strings.Join(kinds(), ", "))
 		}
-		s := step{kind: kind, agent: leading}
+		s := step{kind: kind, agent: leading, beside: beside}
 		var err error
 		if agent != "leader" {
 			if s.agent, err = strconv.Atoi(agent); err != nil || s.agent < 0 || s.agent >= agents {
@@ -74,21 +89,31 @@ func kinds() []string {
 	return out
 }
 
-// generator returns the faults of a seed one by one. Every kind comes before any kind comes again.
-func generator(seed uint64, agents int) func() step {
+// generator returns the faults of a seed, one or two that happen at the same time. Every kind comes before any
+// kind comes again.
+func generator(seed uint64, agents int) func() schedule {
 	random := rand.New(rand.NewPCG(seed, 14))
 	var left []string
-	return func() step {
-		if len(left) == 0 {
-			left = kinds()
-			random.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
-		}
-		s := step{kind: left[0], agent: leading, hold: time.Second + time.Duration(random.IntN(5000))*time.Millisecond}
-		left = left[1:]
+	take := func(i int) step {
+		s := step{kind: left[i], agent: leading, hold: time.Second + time.Duration(random.IntN(5000))*time.Millisecond}
+		left = slices.Delete(left, i, i+1)
 		if random.IntN(2) == 0 { // half of the faults hit the leader
 			s.agent = random.IntN(agents)
 		}
 		return s
+	}
+	return func() schedule {
+		if len(left) == 0 {
+			left = kinds()
+			random.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+		}
+		out := schedule{take(0)}
+		if other := slices.IndexFunc(left, func(kind string) bool { return faults[kind].place != faults[out[0].kind].place }); other >= 0 &&
+			random.IntN(4) == 0 {
+			out = append(out, take(other))
+			out[1].beside = true
+		}
+		return out
 	}
 }
 

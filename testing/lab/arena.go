@@ -76,6 +76,9 @@ func Possible() error {
 	return err
 }
 
+// Missing returns the reason why New would skip a test, or nil.
+func Missing() error { return errMissing }
+
 // again returns a command that runs this binary in another role.
 func again(role string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
