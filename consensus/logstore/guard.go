@@ -463,6 +463,10 @@ func (g *Guard) Set(key, val []byte) error {
 // acknowledged and the leader has not sent all of them again.
 func (g *Guard) Abstains() bool { return g.watermark.owes() > 0 }
 
+// Restored ends Abstains if a snapshot with the entries up to last replaces those that were lost. It is called when
+// the state is that of the snapshot.
+func (g *Guard) Restored(last uint64) { g.watermark.restored(last) }
+
 // Forgive ends Abstains although entries are lost for good, because a person has made a new group of the
 // members that are left.
 func (g *Guard) Forgive() error {

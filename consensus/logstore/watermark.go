@@ -117,16 +117,36 @@ func (t *watermark) appended(last uint64) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.owed > 0 && last >= t.owed {
-		t.owed = 0
-		t.logger.Info("this member has the entries again that its log had lost, and may vote", "index", last)
-		for _, f := range t.paid {
-			go f()
-		}
-		t.paid = nil
-	}
+	t.payLocked(last)
 	t.now.last = max(last, t.owed)
 	t.writeLocked(false)
+}
+
+// restored notes that the member has the state up to last from a snapshot.
+func (t *watermark) restored(last uint64) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.payLocked(last) {
+		t.now.last = max(last, t.now.last)
+		t.writeLocked(false)
+	}
+}
+
+// payLocked lets a member vote again that has the entries up to last, if it owed them. It reports whether it did.
+func (t *watermark) payLocked(last uint64) bool {
+	if t.owed == 0 || last < t.owed {
+		return false
+	}
+	t.owed = 0
+	t.logger.Info("this member has the entries again that its log had lost, and may vote", "index", last)
+	for _, f := range t.paid {
+		go f()
+	}
+	t.paid = nil
+	return true
 }
 
 // cut notes that the entries after last were removed, to be replaced by the leader's. A member that owes

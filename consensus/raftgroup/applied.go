@@ -9,13 +9,15 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/consensus/logstore"
 )
 
 // tracker wraps the FSM and records the last entry that the FSM has applied. The library's own applied
 // index counts the entries queued for the FSM, not those that the FSM has applied.
 type tracker struct {
 	inner     raft.FSM
-	damaged   func() error // the fault of a log that has lost an entry, or nil
+	log       *logstore.Guard
 	snapshots *watchedSnapshots
 	index     atomic.Uint64
 	conf      atomic.Pointer[committedConfig]
@@ -30,8 +32,8 @@ type committedConfig struct {
 	raft.Configuration
 }
 
-func newTracker(inner raft.FSM, snapshots *watchedSnapshots, damaged func() error) *tracker {
-	return &tracker{inner: inner, damaged: damaged, snapshots: snapshots, moved: make(chan struct{})}
+func newTracker(inner raft.FSM, snapshots *watchedSnapshots, log *logstore.Guard) *tracker {
+	return &tracker{inner: inner, log: log, snapshots: snapshots, moved: make(chan struct{})}
 }
 
 // fsm returns the FSM for the library, which detects a BatchingFSM by its type.
@@ -84,7 +86,7 @@ func (t *tracker) wait(ctx context.Context, stopped <-chan struct{}, index uint6
 // Apply passes an entry to the FSM. It refuses every entry after a damaged one was read, because the
 // damaged one is missing. Such an entry may be committed all the same.
 func (t *tracker) Apply(l *raft.Log) any {
-	if err := t.damaged(); err != nil {
+	if err := t.log.Damaged(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 	}
 	r := t.inner.Apply(l)
@@ -94,7 +96,7 @@ func (t *tracker) Apply(l *raft.Log) any {
 
 // StoreConfiguration passes the group's new configuration to an FSM that is a raft.ConfigurationStore.
 func (t *tracker) StoreConfiguration(index uint64, c raft.Configuration) {
-	if t.damaged() != nil {
+	if t.log.Damaged() != nil {
 		return
 	}
 	if s, ok := t.inner.(raft.ConfigurationStore); ok {
@@ -106,7 +108,7 @@ func (t *tracker) StoreConfiguration(index uint64, c raft.Configuration) {
 
 // Snapshot passes the call to the FSM, unless an entry may be missing in its state.
 func (t *tracker) Snapshot() (raft.FSMSnapshot, error) {
-	if err := t.damaged(); err != nil {
+	if err := t.log.Damaged(); err != nil {
 		return nil, fmt.Errorf("the state may lack a log entry, so no snapshot is made: %w", err)
 	}
 	return t.inner.Snapshot()
@@ -122,6 +124,8 @@ func (t *tracker) Restore(r io.ReadCloser) error {
 	if m != nil {
 		t.conf.Store(&committedConfig{m.ConfigurationIndex, m.Configuration})
 		t.advance(m.Index)
+		// The library notes the snapshot as the end of its log before it answers a request for a vote.
+		t.log.Restored(m.Index)
 	}
 	return nil
 }
@@ -133,7 +137,7 @@ type batchTracker struct {
 
 // ApplyBatch is Apply for several entries. The library includes configuration entries in the batch.
 func (t *batchTracker) ApplyBatch(logs []*raft.Log) []any {
-	if err := t.damaged(); err != nil {
+	if err := t.log.Damaged(); err != nil {
 		out := make([]any, len(logs))
 		for i := range out {
 			out[i] = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)

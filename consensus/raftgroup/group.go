@@ -82,7 +82,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	g.reads.g = g
 	snapshots := &watchedSnapshots{SnapshotStore: cfg.Stores.Snapshots}
-	g.state = newTracker(cfg.FSM, snapshots, cfg.Stores.Guard().Damaged)
+	g.state = newTracker(cfg.FSM, snapshots, cfg.Stores.Guard())
 	g.trans = watchTransport(cfg.Transport, g.timing.HeartbeatTimeout/beats)
 	g.trans.damaged = cfg.Stores.Guard().Damaged
 

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/testing/doubles/flip"
@@ -56,6 +59,44 @@ func TestLostLogElectsNoLeader(t *testing.T) {
 			l := c.Leader()
 			return l == lost || l.Group().Transfer(bg, lost.ID) == nil && lost.Group().IsLeader()
 		})
+	})
+}
+
+// TestSnapshotReplacesLostLog lets a member lose its log, which the leader replaces by a snapshot alone. The
+// member has all entries again, so it votes before there is another entry.
+func TestSnapshotReplacesLostLog(t *testing.T) {
+	onFiles(t, func(t *testing.T, _ logstore.Kind, dir string, o grouptest.Options) {
+		o.Timing.TrailingLogs = 1
+		var mu sync.Mutex
+		newest := map[string]*logstore.Stores{}
+		open := o.Stores
+		o.Stores = func(id string, wrap func(raft.LogStore, raft.StableStore) (raft.LogStore, raft.StableStore)) (*logstore.Stores, error) {
+			s, err := open(id, wrap)
+			mu.Lock()
+			defer mu.Unlock()
+			newest[id] = s
+			return s, err
+		}
+		c := grouptest.Start(t, 3, o)
+		defer c.Stop()
+		for i := range 5 {
+			c.Apply(fmt.Sprint(i))
+		}
+		c.Agree()
+		lead := c.Leader()
+		lost := c.Member(others(c, lead.ID)[0])
+		lost.Crash()
+		if err := os.RemoveAll(filepath.Join(dir, lost.ID)); err != nil {
+			t.Fatal(err)
+		}
+		if err := lead.Group().Library().Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		lost.Start()
+		mu.Lock()
+		guard := newest[lost.ID].Guard()
+		mu.Unlock()
+		c.Until("the member to vote again", func() bool { return !guard.Abstains() })
 	})
 }
 
