@@ -59,14 +59,21 @@ test: ## Run every test.
 	testing/ci/tests.sh
 	cd tools && go test ./...
 
+.PHONY: test-busy
+test-busy: ## Run every test three times in a fresh clone, beside eight busy loops (hours; BUSY_RUNS, BUSY_LOOPS, BUSY_PACKAGES).
+	testing/ci/busy.sh
+
 .PHONY: race
 race: ## Run every test under the race detector, with a summary of the failures.
 	testing/ci/tests.sh -race
 
 .PHONY: check
-check: ## Check the formatting, vet, the modules and the generated files.
-	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
+check: files ## Check the formatting, vet, the modules and the generated files.
 	go vet ./...
+
+.PHONY: files
+files: ## Check the formatting, the modules and the generated files.
+	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
 	go mod tidy -diff
 	cd tools && go mod tidy -diff
 	cd tools/lint && go mod tidy -diff
@@ -109,8 +116,8 @@ test-examples: lab-image ## Run every example that is for real machines, on ligh
 	COOPR_EXAMPLES=all go test -count=1 -v -timeout 120m ./testing/examples
 
 .PHONY: chaos
-chaos: lab-image ## Apply faults to a real mesh and check what its clients saw (CHAOS_TIME, CHAOS_SEED, CHAOS_AGENTS, CHAOS_FAULTS: see testing/chaos).
-	CHAOS_TIME=$${CHAOS_TIME:-5m} go test -count=1 -v -timeout 24h -run TestChaos ./testing/chaos
+chaos: lab-image ## Apply faults to a real mesh for an hour and check what its clients saw (CHAOS_TIME, CHAOS_SEED and others: see testing/chaos).
+	CHAOS_TIME=$${CHAOS_TIME:-1h} go test -count=1 -v -timeout 24h -run TestChaos ./testing/chaos
 
 .PHONY: test-openstack
 test-openstack: ## Test the provider openstack on a real OpenStack (half an hour; 3 GB of disk, 6 GB of memory).
@@ -132,16 +139,9 @@ bench-ssh: lab-image ## Compare work over SSH with bare SSH and with Ansible, on
 ##@ Continuous integration
 
 .PHONY: ci
-ci: ## Run everything that a change must pass; it installs nothing.
+ci: ## Run everything that a change must pass, and list the time of each stage; it installs nothing (root).
 	@testing/ci/deps.sh check
-	$(MAKE) check
-	$(MAKE) lint
-	$(MAKE) race
-	$(MAKE) oracle
-	$(MAKE) chaos-sim
-	cd tools && go test ./...
-	cd plugins/provider/aws && go vet ./... && go test ./...
-	$(MAKE) fuzz
+	@testing/ci/stages.sh
 	@testing/ci/deps.sh check
 	@echo "ci: all passed"
 

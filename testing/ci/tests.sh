@@ -6,7 +6,7 @@
 # Packages whose tests mostly wait for real machines and processes begin first, and one more
 # package runs at a time than there are processors, so that other tests use the processors
 # meanwhile. The test programs have no debugging information, which takes long to link, and
-# `make check` has already vetted them.
+# `make check` or `make lint` has vetted them.
 set -uo pipefail
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# stages.sh: the stages of `make ci`.
+#
+# Tests of real machines mostly wait, and linters, simulations and fuzz targets compute. So they
+# run at the same time, in three lanes; those that compute give way. The output of a stage is
+# printed when the stage ends. A stage that fails ends its lane, and no lane begins another
+# stage after it. The time of each stage is listed at the end.
+#
+# CHAOS_TIME is the length of the stage chaos. It fails where it cannot run.
+set -uo pipefail
+set -m # each lane is a process group, which can be ended as a whole
+cd "$(dirname "$0")/../.."
+dir=$(mktemp -d)
+lanes=()
+# shellcheck disable=SC2329 # the trap calls it
+finish() {
+  for lane in "${lanes[@]}"; do kill -- "-$lane" 2>/dev/null; done
+  rm -rf "$dir"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# stage NAME COMMAND... runs a stage, unless one has failed.
+stage() {
+  local name=$1 from=$SECONDS status=0
+  shift
+  [ ! -e "$dir/failed" ] || return 1
+  if [ "$name" = "$shown" ]; then
+    "$@" 2>&1 | tee "$dir/$name.log" || status=$?
+  else
+    "$@" >"$dir/$name.log" 2>&1 || status=$?
+    { echo "---- $name: exit status $status"; cat "$dir/$name.log"; echo "---- the end of $name"; }
+  fi
+  [ $status = 0 ] || echo "$name" >>"$dir/failed"
+  echo "$name $((SECONDS - from)) s from $from s on, exit status $status" >>"$dir/times"
+  return $status
+}
+
+shown=race # its output is printed as it comes
+
+# The linters are built while the first stage waits for downloads. They read files that it writes.
+computing() {
+  renice -n 5 $BASHPID >/dev/null
+  stage build-lint go tool -modfile=tools/lint/go.mod golangci-lint version
+  until [ -e "$dir/written" ]; do sleep 1; done
+  stage lint make lint &&
+    stage oracle make oracle &&
+    stage chaos-sim make chaos-sim &&
+    stage tools sh -c 'cd tools && go test ./...' &&
+    stage aws sh -c 'cd plugins/provider/aws && go vet ./... && go test ./...' &&
+    stage fuzz make fuzz
+}
+
+computing &
+lanes+=($!)
+stage files make files
+touch "$dir/written"
+stage chaos env CHAOS_TIME="${CHAOS_TIME:-5m}" go test -count=1 -v -timeout 1h -run TestChaos ./testing/chaos &
+lanes+=($!)
+stage race make race
+wait
+
+if [ -e "$dir/failed" ]; then
+  while read -r name; do
+    echo "---- $name has failed, and ends with:"
+    tail -n 70 "$dir/$name.log"
+  done <"$dir/failed"
+fi
+echo
+echo "ci: the stages:"
+sed 's/^/  /' "$dir/times"
+if [ -e "$dir/failed" ]; then
+  echo "ci: failed: $(tr '\n' ' ' <"$dir/failed")"
+  exit 1
+fi
