@@ -1,6 +1,7 @@
 package member
 
 import (
+	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,13 +13,37 @@ import (
 // RegisterMetrics registers the metrics of an agent's process, of the Go runtime and of runs.
 func RegisterMetrics(to prometheus.Registerer, s *Supervisor) error {
 	for _, c := range []prometheus.Collector{
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), RunMetrics{Supervisor: s},
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), RunMetrics{Supervisor: s}, StateMetrics{Supervisor: s},
 	} {
 		if err := to.Register(c); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// liveHeap is what the last garbage collection has left: unlike other sizes of memory, it does not depend on when
+// the next one comes.
+var liveHeap = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")}
+
+// StateMetrics collects how large the state is. Only members of the Raft group return these metrics.
+type StateMetrics struct{ Supervisor *Supervisor }
+
+var stateRows = prometheus.NewDesc("coopr_state_rows", "Rows of the replicated state, by table", []string{"table"}, nil)
+
+// Describe implements prometheus.Collector.
+func (StateMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- stateRows }
+
+// Collect implements prometheus.Collector.
+func (s StateMetrics) Collect(ch chan<- prometheus.Metric) {
+	m := s.Supervisor.Member()
+	if m == nil {
+		return
+	}
+	for table, n := range m.Machine.View().Rows() {
+		ch <- prometheus.MustNewConstMetric(stateRows, prometheus.GaugeValue, float64(n), table)
+	}
 }
 
 // RunMetrics collects what the runs of each profile use. Only the leader returns
