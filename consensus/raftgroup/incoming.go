@@ -52,12 +52,22 @@ func (in *inbox) run(from <-chan raft.RPC, r *raft.Raft, log *logstore.Guard) {
 				}
 			}
 			if !in.pass(rpc) {
-				rpc.Respond(nil, raft.ErrRaftShutdown)
+				refuse(rpc)
 			}
 		case <-in.done:
 			return
 		}
 	}
+}
+
+// refuse answers a message that the library does not get any more. The library's transport in memory reads the
+// answer to appended entries before it looks for the error.
+func refuse(rpc raft.RPC) {
+	var answer any
+	if _, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
+		answer = &raft.AppendEntriesResponse{}
+	}
+	rpc.Respond(answer, raft.ErrRaftShutdown)
 }
 
 // stop ends run and waits for it. It is called after the library has stopped.

@@ -77,3 +77,25 @@ func TestRefusalLetsAWaitingSenderGo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A member that stops refuses entries on a pipeline.
+func TestRefusedEntries(t *testing.T) {
+	_, a := raft.NewInmemTransport("a")
+	_, b := raft.NewInmemTransport("b")
+	a.Connect("b", b)
+	p, err := a.AppendEntriesPipeline("b", "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := p.AppendEntries(&raft.AppendEntriesRequest{}, &raft.AppendEntriesResponse{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuse(<-b.Consumer())
+	if err := sent.Error(); !errors.Is(err, raft.ErrRaftShutdown) {
+		t.Error(err)
+	}
+	if err := errors.Join(p.Close(), a.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+}
