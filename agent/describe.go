@@ -2,9 +2,9 @@ package agent
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 
 	"github.com/coopr/coopr/agent/mesh"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -43,8 +43,8 @@ func (a *Agent) hello() *pb.Hello {
 		if t.PluginType.Plugin == "" {
 			t.PluginType.Plugin = t.Checksum
 		}
-		if b, err := json.Marshal(t.PluginType); err == nil {
-			h.Plugins = append(h.Plugins, b)
+		if m, err := logformat.EncodePluginType(&t.PluginType); err == nil {
+			h.Plugins = append(h.Plugins, m)
 		}
 	}
 	return h

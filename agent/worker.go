@@ -8,6 +8,7 @@ import (
 	"github.com/coopr/coopr/agent/objects/act"
 	"github.com/coopr/coopr/agent/session"
 	"github.com/coopr/coopr/agent/worker"
+	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // openWorker creates the worker, the runtime of change objects, and what executes
@@ -28,8 +29,8 @@ func (a *Agent) openWorker() (err error) {
 	})
 	connector := session.Connector{ID: a.id, Locator: a.locator, Peers: a.net.peers, Own: a.sessions()}
 	a.worker, err = worker.New(worker.Config{
-		Hello: a.hello, Connect: connector.Connect, Executor: tasks, Journal: a.journal, Logs: a.logs, Logger: a.log, Records: a.agents.Receive,
-		Sites: func(session string, orders []byte) { a.objects.Orders(session, orders) }, Drain: a.cfg.Drain,
+		Hello: a.hello, Connect: connector.Connect, Executor: tasks, Journal: a.journal, Logs: a.logs, Logger: a.log, Registry: a.agents.Receive,
+		Sites: func(session string, orders []*pb.SiteOrders) { a.objects.Orders(session, orders) }, Drain: a.cfg.Drain,
 	})
 	if err != nil {
 		return err

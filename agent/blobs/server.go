@@ -2,7 +2,6 @@ package blobs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 
@@ -10,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -84,6 +84,6 @@ func (s Server) ResourceSet(_ context.Context, r *pb.ResourceSetRequest) (*pb.Re
 	if !ok {
 		return nil, status.Errorf(codes.NotFound, "tenant %s no longer has set %d of plugin resources", r.Tenant, r.Number)
 	}
-	b, err := json.Marshal(set)
-	return &pb.ResourceSetResponse{Set: b}, err
+	out, err := logformat.EncodeResourceSet(set)
+	return &pb.ResourceSetResponse{Set: out}, err
 }

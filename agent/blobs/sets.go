@@ -2,11 +2,11 @@ package blobs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -107,8 +107,8 @@ func (c *Cache) askLeader(ctx context.Context, tenant string, number uint64) (*m
 	if err != nil {
 		return nil, fmt.Errorf("ask the leader for the versions of plugin resources: %w", err)
 	}
-	set := &model.ResourceSet{}
-	if err := json.Unmarshal(r.Set, set); err != nil {
+	set, err := logformat.DecodeResourceSet(r.Set)
+	if err != nil {
 		return nil, fmt.Errorf("decode the leader's answer about plugin resources: %w", err)
 	}
 	return set, nil

@@ -2,10 +2,10 @@ package member
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 )
 
@@ -99,10 +99,6 @@ func (b *broadcaster) Run(ctx context.Context) error {
 		}
 		list := b.machine.View().Agents()
 		absent = markAbsent(list, absent)
-		body, err := json.Marshal(list)
-		if err != nil {
-			return err
-		}
-		b.leadership.Dispatcher.Tell(body)
+		b.leadership.Dispatcher.Tell(logformat.EncodeRegistry(list))
 	}
 }

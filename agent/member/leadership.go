@@ -65,7 +65,7 @@ func (m *Member) duties() []leader.Duty {
 		Watcher: watch.New(watch.Config{
 			Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewChecks(m.Machine), Logger: log, TTL: cfg.SessionTTL,
 		}),
-		Sites: sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: log, Node: sites.NodeConfig, Paused: sites.Resting}),
+		Sites: sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: log, Node: sites.NodeAccess, Paused: sites.Resting}),
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{
 			Machine: m.Machine, Propose: m.Propose, Finder: inventory{m.Machine, m.cfg.Peers}, Logger: log,
 			Every: cfg.OrphanInterval, Delete: cfg.DeleteOrphans, Grace: cfg.OrphanGrace,

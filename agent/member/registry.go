@@ -6,7 +6,9 @@ import (
 	"sync"
 
 	"github.com/coopr/coopr/agent/mesh"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // Registry is this agent's copy of the agent registry: every agent of the mesh as
@@ -32,7 +34,8 @@ func (r *Registry) Agents() []model.Agent {
 }
 
 // Receive replaces the registry by the one that the leader sent.
-func (r *Registry) Receive(agents []model.Agent) {
+func (r *Registry) Receive(m *pb.AgentRegistry) {
+	agents := logformat.DecodeRegistry(m)
 	absent := map[string]bool{}
 	for _, n := range agents {
 		if n.Session != "" && !n.Alive {

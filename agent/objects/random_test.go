@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/change/object"
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/doubles/sitegen"
 )
 
@@ -90,7 +91,7 @@ func random(t *testing.T, seed uint64) {
 	// A site that is deleted leaves nothing behind.
 	w.mu.Lock()
 	for _, h := range w.runtimes {
-		h.Orders(h.session, []byte(fmt.Sprintf(`[{"tenant":"t","site":"s","epoch":%d,"gone":true}]`, w.record.Epoch)))
+		h.Orders(h.session, []*pb.SiteOrders{{Tenant: "t", Site: "s", Epoch: w.record.Epoch, Gone: true}})
 	}
 	w.mu.Unlock()
 	time.Sleep(3 * linger)

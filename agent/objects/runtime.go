@@ -3,7 +3,6 @@ package objects
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"runtime"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -33,9 +33,9 @@ type Job struct {
 	Content uint64
 	// Generation is the generation that Object belongs to.
 	Generation uint64
-	// Node is how the object's host is reached, as JSON of model.TaskConfig; nil if the
-	// host is not a node of a cluster.
-	Node json.RawMessage
+	// Node is how the object's host is reached; nil if the host is not a node of a
+	// cluster.
+	Node *site.Access
 	// Held is how long the object's host has been assigned to this agent without a break.
 	Held time.Duration
 }
@@ -166,12 +166,16 @@ func (r *Runtime) drop(x *siteRunner) {
 	}
 }
 
-// Orders takes orders of the leader, as JSON of []site.Orders.
-func (r *Runtime) Orders(session string, data []byte) {
-	var list []*site.Orders
-	if err := json.Unmarshal(data, &list); err != nil {
-		r.cfg.Logger.Error("the leader's orders for sites cannot be read", "error", err)
-		return
+// Orders takes orders of the leader.
+func (r *Runtime) Orders(session string, messages []*pb.SiteOrders) {
+	list := make([]*site.Orders, 0, len(messages))
+	for _, m := range messages {
+		o, err := logformat.DecodeOrders(m)
+		if err != nil {
+			r.cfg.Logger.Error("the leader's orders for sites cannot be read", "site", m.GetSite(), "error", err)
+			return
+		}
+		list = append(list, o)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/change/compile"
 	"github.com/coopr/coopr/engine/change/host"
 	"github.com/coopr/coopr/engine/change/object"
@@ -360,11 +361,11 @@ func (w *ward) tell() {
 		}
 		o := r.Orders(mine, concerns)
 		o.Parts = parts
-		b, err := json.Marshal([]*site.Orders{o, {}})
+		m, err := logformat.EncodeOrders(o)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		h.Orders(h.session, b)
+		h.Orders(h.session, []*pb.SiteOrders{m, {}})
 	}
 }
 

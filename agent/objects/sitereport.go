@@ -107,8 +107,12 @@ func (sr *siteRunner) job(id object.ID) (*Job, *object.Type, error) {
 		// The definition that the object itself follows, which may still be that of the
 		// previous generation.
 		if o := p.objects[id]; o != nil && int(id) < len(p.site.Defs) && p.site.Defs[id].Content == d.Content && p.site.Defs[id].Name == d.Name {
-			return &Job{Tenant: sr.key.tenant, Site: sr.key.name, Object: o, Content: d.Content, Generation: n, Node: sr.nodes[d.Host],
-				Held: time.Duration(sr.r.now()-sr.since[d.Host]) * time.Millisecond}, d.Type, nil
+			j := &Job{Tenant: sr.key.tenant, Site: sr.key.name, Object: o, Content: d.Content, Generation: n,
+				Held: time.Duration(sr.r.now()-sr.since[d.Host]) * time.Millisecond}
+			if a, ok := sr.nodes[d.Host]; ok {
+				j.Node = &a
+			}
+			return j, d.Type, nil
 		}
 	}
 	return nil, nil, fmt.Errorf("%s: this agent does not have the content of the object", d.Name)

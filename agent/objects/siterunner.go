@@ -2,7 +2,6 @@ package objects
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -52,7 +51,7 @@ type siteRunner struct {
 	routes  map[object.ID]life
 	lives   map[object.ID]site.Lived
 	agents  map[string]string // by host
-	nodes   map[string]json.RawMessage
+	nodes   map[string]site.Access
 	paused  bool
 
 	early   []packet

@@ -96,7 +96,7 @@ func merge(m, next *pb.LeaderMessage) {
 	m.Cancels = append(m.Cancels[:len(m.Cancels):len(m.Cancels)], next.Cancels...)
 	m.Confirmed = append(m.Confirmed[:len(m.Confirmed):len(m.Confirmed)], next.Confirmed...)
 	m.Heartbeat, m.Saved = max(m.Heartbeat, next.Heartbeat), max(m.Saved, next.Saved)
-	if len(next.Records) > 0 {
-		m.Records = next.Records
+	if next.Registry != nil {
+		m.Registry = next.Registry
 	}
 }

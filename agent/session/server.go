@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/watch"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
@@ -75,9 +75,7 @@ func (s Server) serve(in stream, caller string) error {
 	l.Sites.Join(id, sites.Runtime{Agent: h.Agent, Name: h.Name, Machine: h.Machine, Process: h.Process, Send: out.Send})
 	defer l.Sites.Leave(id)
 	// A new worker receives the agent registry right after its welcome.
-	if b, err := json.Marshal(m.Machine.View().Agents()); err == nil {
-		out.Send(&pb.LeaderMessage{Records: b})
-	}
+	out.Send(&pb.LeaderMessage{Registry: logformat.EncodeRegistry(m.Machine.View().Agents())})
 	received := make(chan error, 1)
 	go func() { received <- receive(in, l, id) }()
 	select {
@@ -151,9 +149,8 @@ func (s Server) admitDevToken(ctx context.Context, m *member.Member, agent strin
 // pluginKeys returns the keys of the plugins that a worker offers.
 func pluginKeys(h *pb.Hello) map[string]bool {
 	out := map[string]bool{}
-	for _, b := range h.Plugins {
-		var t model.PluginType
-		if json.Unmarshal(b, &t) == nil {
+	for _, m := range h.Plugins {
+		if t, err := logformat.DecodePluginType(m); err == nil {
 			out[t.Key()] = true
 		}
 	}

@@ -2,12 +2,10 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -225,11 +223,8 @@ func (s *session) receive() error {
 		if len(m.Sites) > 0 && w.cfg.Sites != nil {
 			w.cfg.Sites(s.id, m.Sites)
 		}
-		if len(m.Records) > 0 && w.cfg.Records != nil {
-			var list []model.Agent
-			if err := json.Unmarshal(m.Records, &list); err == nil {
-				w.cfg.Records(list)
-			}
+		if m.Registry != nil && w.cfg.Registry != nil {
+			w.cfg.Registry(m.Registry)
 		}
 	}
 }

@@ -18,7 +18,7 @@ type Stream interface {
 	Recv() (*pb.LeaderMessage, error)
 }
 
-// Config configures a Worker. Everything is required but Records, Sites and Drain.
+// Config configures a Worker. Everything is required but Registry, Sites and Drain.
 type Config struct {
 	// Hello returns the description of this agent. The worker adds what it holds.
 	Hello func() *pb.Hello
@@ -28,10 +28,10 @@ type Config struct {
 	Journal  Journal
 	Logs     *Logs
 	Logger   *slog.Logger
-	// Records takes the agent registry when the leader sends it; may be nil.
-	Records func([]model.Agent)
+	// Registry takes the agent registry when the leader sends it; may be nil.
+	Registry func(*pb.AgentRegistry)
 	// Sites takes the leader's orders for change objects, with their session; may be nil.
-	Sites func(session string, orders []byte)
+	Sites func(session string, orders []*pb.SiteOrders)
 	// Drain is how long the tasks of a leaving worker may go on; 0 means 10 s.
 	Drain time.Duration
 }

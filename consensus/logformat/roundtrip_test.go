@@ -17,9 +17,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/engine/change/object"
+	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/profile"
+	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // notStored lists the fields of domain types that the log leaves out.
@@ -58,10 +61,76 @@ func TestRoundTrip(t *testing.T) {
 	check(t, logformat.EncodePlanTree, logformat.DecodePlanTree)
 }
 
+// TestRoundTripBetweenAgents does the same with what only agents send each other.
+func TestRoundTripBetweenAgents(t *testing.T) {
+	survives(t, logformat.EncodeOrders, logformat.DecodeOrders, func(*rapid.T, any, any) {})
+	rapid.Check(t, func(t *rapid.T) {
+		agents := value(t, reflect.TypeFor[[]model.Agent](), neverNil)
+		b, err := logformat.Marshal(logformat.EncodeRegistry(agents.Interface().([]model.Agent)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := &pb.AgentRegistry{}
+		if err := proto.Unmarshal(b, read); err != nil {
+			t.Fatal(err)
+		}
+		if path := difference(agents, reflect.ValueOf(logformat.DecodeRegistry(read)), "Agents"); path != "" {
+			t.Fatalf("%s differs: %+v became %+v", path, agents, read)
+		}
+	})
+}
+
+// FuzzOrders expects that orders which can be read are the same when they were sent on.
+func FuzzOrders(f *testing.F) {
+	o := &site.Orders{Tenant: "t", Site: "s", Parts: []site.Part{{Generation: 1, Document: &site.Document{Name: "s"}, IDs: []object.ID{1}}},
+		Nodes: map[string]site.Access{"node:c/1": {Hostname: "h", Results: map[string]any{"a": 1.5}}}}
+	m, err := logformat.EncodeOrders(o)
+	if err != nil {
+		f.Fatal(err)
+	}
+	b, err := logformat.Marshal(m)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m := &pb.SiteOrders{}
+		if proto.Unmarshal(b, m) != nil {
+			return
+		}
+		read, err := logformat.DecodeOrders(m)
+		if err != nil {
+			return
+		}
+		if m, err = logformat.EncodeOrders(read); err != nil {
+			t.Fatal(err)
+		}
+		again, err := logformat.DecodeOrders(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path := difference(reflect.ValueOf(read), reflect.ValueOf(again), "Orders"); path != "" {
+			t.Errorf("%s differs: %+v became %+v", path, read, again)
+		}
+	})
+}
+
 // check expects that a value survives, and that its JSON survives to the byte. The audit log
 // consists of this JSON, and must be the same on a voter that applied an entry and on a voter that
 // restored a snapshot.
 func check[T any, M proto.Message](t *testing.T, encode func(*T) (M, error), decode func(M) (*T, error)) {
+	survives(t, encode, decode, func(t *rapid.T, in, out any) {
+		before, err1 := json.Marshal(in)
+		after, err2 := json.Marshal(out)
+		if err1 != nil || err2 != nil || string(before) != string(after) {
+			t.Fatalf("JSON before and after:\n%s\n%s\n%v %v", before, after, err1, err2)
+		}
+	})
+}
+
+// survives expects that random values of a type are the same after a conversion to bytes and back,
+// and calls also with each value before and after.
+func survives[T any, M proto.Message](t *testing.T, encode func(*T) (M, error), decode func(M) (*T, error), also func(t *rapid.T, in, out any)) {
 	typ := reflect.TypeFor[T]()
 	t.Run(typ.String(), func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -82,11 +151,7 @@ func check[T any, M proto.Message](t *testing.T, encode func(*T) (M, error), dec
 			if err != nil {
 				t.Fatal(err)
 			}
-			before, err1 := json.Marshal(in)
-			after, err2 := json.Marshal(out)
-			if err1 != nil || err2 != nil || string(before) != string(after) {
-				t.Fatalf("JSON before and after:\n%s\n%s\n%v %v", before, after, err1, err2)
-			}
+			also(t, in, out)
 			if path := difference(reflect.ValueOf(in), reflect.ValueOf(*out), typ.Name()); path != "" {
 				t.Fatalf("%s differs: %+v became %+v", path, in, *out)
 			}
@@ -151,7 +216,8 @@ func difference(a, b reflect.Value, path string) string {
 
 // inJSON are the types that the log keeps as JSON. A test value of such a type is first encoded as
 // JSON and decoded again.
-var inJSON = []reflect.Type{reflect.TypeFor[model.ClusterTemplate](), reflect.TypeFor[model.Provider](), reflect.TypeFor[model.Service]()}
+var inJSON = []reflect.Type{reflect.TypeFor[model.ClusterTemplate](), reflect.TypeFor[model.Provider](), reflect.TypeFor[model.Service](),
+	reflect.TypeFor[site.Document]()}
 
 // presence is the form of a list or map without elements.
 type presence uint8

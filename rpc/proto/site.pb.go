@@ -559,6 +559,379 @@ func (x *ObjectEvent) GetMessage() string {
 	return ""
 }
 
+// SiteOrders are the leader's orders to a runtime for one site (engine/change/site.Orders). Orders
+// that name no site follow those of all sites.
+type SiteOrders struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Site          string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Version       uint64                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	Gone          bool                   `protobuf:"varint,5,opt,name=gone,proto3" json:"gone,omitempty"`
+	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`
+	Next          uint64                 `protobuf:"varint,7,opt,name=next,proto3" json:"next,omitempty"`
+	Parts         []*SitePart            `protobuf:"bytes,8,rep,name=parts,proto3" json:"parts,omitempty"`
+	Mine          []string               `protobuf:"bytes,9,rep,name=mine,proto3" json:"mine,omitempty"`
+	Turned        []string               `protobuf:"bytes,10,rep,name=turned,proto3" json:"turned,omitempty"`
+	Agents        map[string]string      `protobuf:"bytes,11,rep,name=agents,proto3" json:"agents,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Nodes         map[string]*NodeAccess `protobuf:"bytes,12,rep,name=nodes,proto3" json:"nodes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Paused        bool                   `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
+	Lives         []*LivingObject        `protobuf:"bytes,14,rep,name=lives,proto3" json:"lives,omitempty"`
+	Removing      []int32                `protobuf:"varint,15,rep,packed,name=removing,proto3" json:"removing,omitempty"`
+	Released      []int32                `protobuf:"varint,16,rep,packed,name=released,proto3" json:"released,omitempty"`
+	Probe         uint64                 `protobuf:"varint,17,opt,name=probe,proto3" json:"probe,omitempty"`
+	Call          uint64                 `protobuf:"varint,18,opt,name=call,proto3" json:"call,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SiteOrders) Reset() {
+	*x = SiteOrders{}
+	mi := &file_site_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SiteOrders) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SiteOrders) ProtoMessage() {}
+
+func (x *SiteOrders) ProtoReflect() protoreflect.Message {
+	mi := &file_site_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SiteOrders.ProtoReflect.Descriptor instead.
+func (*SiteOrders) Descriptor() ([]byte, []int) {
+	return file_site_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SiteOrders) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SiteOrders) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *SiteOrders) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *SiteOrders) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SiteOrders) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+func (x *SiteOrders) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *SiteOrders) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *SiteOrders) GetParts() []*SitePart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *SiteOrders) GetMine() []string {
+	if x != nil {
+		return x.Mine
+	}
+	return nil
+}
+
+func (x *SiteOrders) GetTurned() []string {
+	if x != nil {
+		return x.Turned
+	}
+	return nil
+}
+
+func (x *SiteOrders) GetAgents() map[string]string {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+func (x *SiteOrders) GetNodes() map[string]*NodeAccess {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *SiteOrders) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *SiteOrders) GetLives() []*LivingObject {
+	if x != nil {
+		return x.Lives
+	}
+	return nil
+}
+
+func (x *SiteOrders) GetRemoving() []int32 {
+	if x != nil {
+		return x.Removing
+	}
+	return nil
+}
+
+func (x *SiteOrders) GetReleased() []int32 {
+	if x != nil {
+		return x.Released
+	}
+	return nil
+}
+
+func (x *SiteOrders) GetProbe() uint64 {
+	if x != nil {
+		return x.Probe
+	}
+	return 0
+}
+
+func (x *SiteOrders) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
+// SitePart is the slice of a generation that concerns a runtime.
+type SitePart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Document      []byte                 `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"` // JSON, the user's document with the objects of the slice
+	ObjectIds     []int32                `protobuf:"varint,3,rep,packed,name=object_ids,json=objectIds,proto3" json:"object_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SitePart) Reset() {
+	*x = SitePart{}
+	mi := &file_site_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SitePart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SitePart) ProtoMessage() {}
+
+func (x *SitePart) ProtoReflect() protoreflect.Message {
+	mi := &file_site_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SitePart.ProtoReflect.Descriptor instead.
+func (*SitePart) Descriptor() ([]byte, []int) {
+	return file_site_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SitePart) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *SitePart) GetDocument() []byte {
+	if x != nil {
+		return x.Document
+	}
+	return nil
+}
+
+func (x *SitePart) GetObjectIds() []int32 {
+	if x != nil {
+		return x.ObjectIds
+	}
+	return nil
+}
+
+// NodeAccess is how a runtime reaches a node of a cluster.
+type NodeAccess struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hostname      string                 `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	IpAddresses   map[string]string      `protobuf:"bytes,2,rep,name=ip_addresses,json=ipAddresses,proto3" json:"ip_addresses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	SshUser       string                 `protobuf:"bytes,3,opt,name=ssh_user,json=sshUser,proto3" json:"ssh_user,omitempty"`
+	Results       []byte                 `protobuf:"bytes,4,opt,name=results,proto3" json:"results,omitempty"` // JSON object of plugins
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeAccess) Reset() {
+	*x = NodeAccess{}
+	mi := &file_site_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeAccess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeAccess) ProtoMessage() {}
+
+func (x *NodeAccess) ProtoReflect() protoreflect.Message {
+	mi := &file_site_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeAccess.ProtoReflect.Descriptor instead.
+func (*NodeAccess) Descriptor() ([]byte, []int) {
+	return file_site_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *NodeAccess) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+func (x *NodeAccess) GetIpAddresses() map[string]string {
+	if x != nil {
+		return x.IpAddresses
+	}
+	return nil
+}
+
+func (x *NodeAccess) GetSshUser() string {
+	if x != nil {
+		return x.SshUser
+	}
+	return ""
+}
+
+func (x *NodeAccess) GetResults() []byte {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// LivingObject is an object that runs or ran, its incarnation and its host.
+type LivingObject struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            int32                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Inc           uint32                 `protobuf:"varint,2,opt,name=inc,proto3" json:"inc,omitempty"`
+	Host          string                 `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LivingObject) Reset() {
+	*x = LivingObject{}
+	mi := &file_site_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LivingObject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LivingObject) ProtoMessage() {}
+
+func (x *LivingObject) ProtoReflect() protoreflect.Message {
+	mi := &file_site_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LivingObject.ProtoReflect.Descriptor instead.
+func (*LivingObject) Descriptor() ([]byte, []int) {
+	return file_site_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LivingObject) GetId() int32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *LivingObject) GetInc() uint32 {
+	if x != nil {
+		return x.Inc
+	}
+	return 0
+}
+
+func (x *LivingObject) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
 // ObjectReport is the knowledge of a runtime about an object.
 type ObjectReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -585,7 +958,7 @@ type ObjectReport struct {
 
 func (x *ObjectReport) Reset() {
 	*x = ObjectReport{}
-	mi := &file_site_proto_msgTypes[8]
+	mi := &file_site_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +970,7 @@ func (x *ObjectReport) String() string {
 func (*ObjectReport) ProtoMessage() {}
 
 func (x *ObjectReport) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[8]
+	mi := &file_site_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +983,7 @@ func (x *ObjectReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectReport.ProtoReflect.Descriptor instead.
 func (*ObjectReport) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{8}
+	return file_site_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ObjectReport) GetId() uint32 {
@@ -743,7 +1116,7 @@ type ObjectWait struct {
 
 func (x *ObjectWait) Reset() {
 	*x = ObjectWait{}
-	mi := &file_site_proto_msgTypes[9]
+	mi := &file_site_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +1128,7 @@ func (x *ObjectWait) String() string {
 func (*ObjectWait) ProtoMessage() {}
 
 func (x *ObjectWait) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[9]
+	mi := &file_site_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +1141,7 @@ func (x *ObjectWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectWait.ProtoReflect.Descriptor instead.
 func (*ObjectWait) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{9}
+	return file_site_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ObjectWait) GetWhy() uint32 {
@@ -808,7 +1181,7 @@ type RuntimeReport struct {
 
 func (x *RuntimeReport) Reset() {
 	*x = RuntimeReport{}
-	mi := &file_site_proto_msgTypes[10]
+	mi := &file_site_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +1193,7 @@ func (x *RuntimeReport) String() string {
 func (*RuntimeReport) ProtoMessage() {}
 
 func (x *RuntimeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[10]
+	mi := &file_site_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +1206,7 @@ func (x *RuntimeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeReport.ProtoReflect.Descriptor instead.
 func (*RuntimeReport) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{10}
+	return file_site_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RuntimeReport) GetTenant() string {
@@ -897,7 +1270,7 @@ type Calm struct {
 
 func (x *Calm) Reset() {
 	*x = Calm{}
-	mi := &file_site_proto_msgTypes[11]
+	mi := &file_site_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1282,7 @@ func (x *Calm) String() string {
 func (*Calm) ProtoMessage() {}
 
 func (x *Calm) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[11]
+	mi := &file_site_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1295,7 @@ func (x *Calm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calm.ProtoReflect.Descriptor instead.
 func (*Calm) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{11}
+	return file_site_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Calm) GetCall() uint64 {
@@ -959,7 +1332,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_site_proto_msgTypes[12]
+	mi := &file_site_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1344,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[12]
+	mi := &file_site_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1357,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{12}
+	return file_site_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Probed) GetId() uint32 {
@@ -1031,7 +1404,7 @@ type ChangePacket struct {
 
 func (x *ChangePacket) Reset() {
 	*x = ChangePacket{}
-	mi := &file_site_proto_msgTypes[13]
+	mi := &file_site_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1416,7 @@ func (x *ChangePacket) String() string {
 func (*ChangePacket) ProtoMessage() {}
 
 func (x *ChangePacket) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[13]
+	mi := &file_site_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1429,7 @@ func (x *ChangePacket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePacket.ProtoReflect.Descriptor instead.
 func (*ChangePacket) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{13}
+	return file_site_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ChangePacket) GetFrom() string {
@@ -1124,7 +1497,7 @@ type ChangeMessage struct {
 
 func (x *ChangeMessage) Reset() {
 	*x = ChangeMessage{}
-	mi := &file_site_proto_msgTypes[14]
+	mi := &file_site_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1509,7 @@ func (x *ChangeMessage) String() string {
 func (*ChangeMessage) ProtoMessage() {}
 
 func (x *ChangeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[14]
+	mi := &file_site_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1522,7 @@ func (x *ChangeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMessage.ProtoReflect.Descriptor instead.
 func (*ChangeMessage) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{14}
+	return file_site_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ChangeMessage) GetFrom() uint32 {
@@ -1250,7 +1623,57 @@ const file_site_proto_rawDesc = "" +
 	"\vObjectEvent\x12\x16\n" +
 	"\x06object\x18\x01 \x01(\tR\x06object\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xd7\x03\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xc3\x05\n" +
+	"\n" +
+	"SiteOrders\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04site\x18\x02 \x01(\tR\x04site\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04gone\x18\x05 \x01(\bR\x04gone\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x06 \x01(\x04R\n" +
+	"generation\x12\x12\n" +
+	"\x04next\x18\a \x01(\x04R\x04next\x12-\n" +
+	"\x05parts\x18\b \x03(\v2\x17.coopr.site.v1.SitePartR\x05parts\x12\x12\n" +
+	"\x04mine\x18\t \x03(\tR\x04mine\x12\x16\n" +
+	"\x06turned\x18\n" +
+	" \x03(\tR\x06turned\x12=\n" +
+	"\x06agents\x18\v \x03(\v2%.coopr.site.v1.SiteOrders.AgentsEntryR\x06agents\x12:\n" +
+	"\x05nodes\x18\f \x03(\v2$.coopr.site.v1.SiteOrders.NodesEntryR\x05nodes\x12\x16\n" +
+	"\x06paused\x18\r \x01(\bR\x06paused\x121\n" +
+	"\x05lives\x18\x0e \x03(\v2\x1b.coopr.site.v1.LivingObjectR\x05lives\x12\x1a\n" +
+	"\bremoving\x18\x0f \x03(\x05R\bremoving\x12\x1a\n" +
+	"\breleased\x18\x10 \x03(\x05R\breleased\x12\x14\n" +
+	"\x05probe\x18\x11 \x01(\x04R\x05probe\x12\x12\n" +
+	"\x04call\x18\x12 \x01(\x04R\x04call\x1a9\n" +
+	"\vAgentsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aS\n" +
+	"\n" +
+	"NodesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.coopr.site.v1.NodeAccessR\x05value:\x028\x01\"e\n" +
+	"\bSitePart\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12\x1a\n" +
+	"\bdocument\x18\x02 \x01(\fR\bdocument\x12\x1d\n" +
+	"\n" +
+	"object_ids\x18\x03 \x03(\x05R\tobjectIds\"\xec\x01\n" +
+	"\n" +
+	"NodeAccess\x12\x1a\n" +
+	"\bhostname\x18\x01 \x01(\tR\bhostname\x12M\n" +
+	"\fip_addresses\x18\x02 \x03(\v2*.coopr.site.v1.NodeAccess.IpAddressesEntryR\vipAddresses\x12\x19\n" +
+	"\bssh_user\x18\x03 \x01(\tR\asshUser\x12\x18\n" +
+	"\aresults\x18\x04 \x01(\fR\aresults\x1a>\n" +
+	"\x10IpAddressesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"D\n" +
+	"\fLivingObject\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x05R\x02id\x12\x10\n" +
+	"\x03inc\x18\x02 \x01(\rR\x03inc\x12\x12\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\"\xd7\x03\n" +
 	"\fObjectReport\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x10\n" +
 	"\x03inc\x18\x02 \x01(\rR\x03inc\x12\x14\n" +
@@ -1324,7 +1747,7 @@ func file_site_proto_rawDescGZIP() []byte {
 	return file_site_proto_rawDescData
 }
 
-var file_site_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_site_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_site_proto_goTypes = []any{
 	(*ChangeSite)(nil),        // 0: coopr.site.v1.ChangeSite
 	(*ForgetSite)(nil),        // 1: coopr.site.v1.ForgetSite
@@ -1334,16 +1757,23 @@ var file_site_proto_goTypes = []any{
 	(*ReleaseObject)(nil),     // 5: coopr.site.v1.ReleaseObject
 	(*ObjectEvents)(nil),      // 6: coopr.site.v1.ObjectEvents
 	(*ObjectEvent)(nil),       // 7: coopr.site.v1.ObjectEvent
-	(*ObjectReport)(nil),      // 8: coopr.site.v1.ObjectReport
-	(*ObjectWait)(nil),        // 9: coopr.site.v1.ObjectWait
-	(*RuntimeReport)(nil),     // 10: coopr.site.v1.RuntimeReport
-	(*Calm)(nil),              // 11: coopr.site.v1.Calm
-	(*Probed)(nil),            // 12: coopr.site.v1.Probed
-	(*ChangePacket)(nil),      // 13: coopr.site.v1.ChangePacket
-	(*ChangeMessage)(nil),     // 14: coopr.site.v1.ChangeMessage
-	(*record.Generation)(nil), // 15: coopr.record.v1.Generation
-	(*record.Switch)(nil),     // 16: coopr.record.v1.Switch
-	(*record.Host)(nil),       // 17: coopr.record.v1.Host
+	(*SiteOrders)(nil),        // 8: coopr.site.v1.SiteOrders
+	(*SitePart)(nil),          // 9: coopr.site.v1.SitePart
+	(*NodeAccess)(nil),        // 10: coopr.site.v1.NodeAccess
+	(*LivingObject)(nil),      // 11: coopr.site.v1.LivingObject
+	(*ObjectReport)(nil),      // 12: coopr.site.v1.ObjectReport
+	(*ObjectWait)(nil),        // 13: coopr.site.v1.ObjectWait
+	(*RuntimeReport)(nil),     // 14: coopr.site.v1.RuntimeReport
+	(*Calm)(nil),              // 15: coopr.site.v1.Calm
+	(*Probed)(nil),            // 16: coopr.site.v1.Probed
+	(*ChangePacket)(nil),      // 17: coopr.site.v1.ChangePacket
+	(*ChangeMessage)(nil),     // 18: coopr.site.v1.ChangeMessage
+	nil,                       // 19: coopr.site.v1.SiteOrders.AgentsEntry
+	nil,                       // 20: coopr.site.v1.SiteOrders.NodesEntry
+	nil,                       // 21: coopr.site.v1.NodeAccess.IpAddressesEntry
+	(*record.Generation)(nil), // 22: coopr.record.v1.Generation
+	(*record.Switch)(nil),     // 23: coopr.record.v1.Switch
+	(*record.Host)(nil),       // 24: coopr.record.v1.Host
 }
 var file_site_proto_depIdxs = []int32{
 	2,  // 0: coopr.site.v1.ChangeSite.next:type_name -> coopr.site.v1.NextGeneration
@@ -1352,22 +1782,28 @@ var file_site_proto_depIdxs = []int32{
 	5,  // 3: coopr.site.v1.ChangeSite.release:type_name -> coopr.site.v1.ReleaseObject
 	6,  // 4: coopr.site.v1.ChangeSite.events:type_name -> coopr.site.v1.ObjectEvents
 	1,  // 5: coopr.site.v1.ChangeSite.forget:type_name -> coopr.site.v1.ForgetSite
-	15, // 6: coopr.site.v1.NextGeneration.generation:type_name -> coopr.record.v1.Generation
-	16, // 7: coopr.site.v1.NextGeneration.switches:type_name -> coopr.record.v1.Switch
-	17, // 8: coopr.site.v1.AssignHosts.hosts:type_name -> coopr.record.v1.Host
+	22, // 6: coopr.site.v1.NextGeneration.generation:type_name -> coopr.record.v1.Generation
+	23, // 7: coopr.site.v1.NextGeneration.switches:type_name -> coopr.record.v1.Switch
+	24, // 8: coopr.site.v1.AssignHosts.hosts:type_name -> coopr.record.v1.Host
 	7,  // 9: coopr.site.v1.ObjectEvents.events:type_name -> coopr.site.v1.ObjectEvent
-	9,  // 10: coopr.site.v1.ObjectReport.waits:type_name -> coopr.site.v1.ObjectWait
-	9,  // 11: coopr.site.v1.ObjectReport.asked:type_name -> coopr.site.v1.ObjectWait
-	8,  // 12: coopr.site.v1.RuntimeReport.objects:type_name -> coopr.site.v1.ObjectReport
-	7,  // 13: coopr.site.v1.RuntimeReport.events:type_name -> coopr.site.v1.ObjectEvent
-	12, // 14: coopr.site.v1.RuntimeReport.probed:type_name -> coopr.site.v1.Probed
-	11, // 15: coopr.site.v1.RuntimeReport.calm:type_name -> coopr.site.v1.Calm
-	14, // 16: coopr.site.v1.ChangePacket.messages:type_name -> coopr.site.v1.ChangeMessage
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	9,  // 10: coopr.site.v1.SiteOrders.parts:type_name -> coopr.site.v1.SitePart
+	19, // 11: coopr.site.v1.SiteOrders.agents:type_name -> coopr.site.v1.SiteOrders.AgentsEntry
+	20, // 12: coopr.site.v1.SiteOrders.nodes:type_name -> coopr.site.v1.SiteOrders.NodesEntry
+	11, // 13: coopr.site.v1.SiteOrders.lives:type_name -> coopr.site.v1.LivingObject
+	21, // 14: coopr.site.v1.NodeAccess.ip_addresses:type_name -> coopr.site.v1.NodeAccess.IpAddressesEntry
+	13, // 15: coopr.site.v1.ObjectReport.waits:type_name -> coopr.site.v1.ObjectWait
+	13, // 16: coopr.site.v1.ObjectReport.asked:type_name -> coopr.site.v1.ObjectWait
+	12, // 17: coopr.site.v1.RuntimeReport.objects:type_name -> coopr.site.v1.ObjectReport
+	7,  // 18: coopr.site.v1.RuntimeReport.events:type_name -> coopr.site.v1.ObjectEvent
+	16, // 19: coopr.site.v1.RuntimeReport.probed:type_name -> coopr.site.v1.Probed
+	15, // 20: coopr.site.v1.RuntimeReport.calm:type_name -> coopr.site.v1.Calm
+	18, // 21: coopr.site.v1.ChangePacket.messages:type_name -> coopr.site.v1.ChangeMessage
+	10, // 22: coopr.site.v1.SiteOrders.NodesEntry.value:type_name -> coopr.site.v1.NodeAccess
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_site_proto_init() }
@@ -1389,7 +1825,7 @@ func file_site_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_site_proto_rawDesc), len(file_site_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

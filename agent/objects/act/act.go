@@ -19,6 +19,7 @@ import (
 
 	"github.com/coopr/coopr/agent/objects"
 	"github.com/coopr/coopr/engine/change/builtin"
+	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/plugins/remote"
@@ -45,7 +46,7 @@ type Machine struct {
 type Config struct {
 	// Machine returns the machine of a host. node is how the host is reached if it is a
 	// node of a cluster.
-	Machine func(ctx context.Context, host string, node json.RawMessage) (*Machine, error)
+	Machine func(ctx context.Context, host string, node *site.Access) (*Machine, error)
 	// Dir is where the performer keeps what it needs on this machine: repositories
 	// of file trees, and notes of what runs.
 	Dir string

@@ -2,7 +2,6 @@ package act
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -62,7 +61,7 @@ func newBench(t *testing.T, o site.Object, overSSH bool) *bench {
 		t.Fatal(err)
 	}
 	p, err := New(Config{Dir: dir, NodeProgram: self, Logger: slog.New(slog.DiscardHandler),
-		Machine: func(context.Context, string, json.RawMessage) (*Machine, error) {
+		Machine: func(context.Context, string, *site.Access) (*Machine, error) {
 			return &Machine{Node: own, Local: !overSSH}, nil
 		}})
 	if err != nil {

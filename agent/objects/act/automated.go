@@ -105,10 +105,8 @@ func (a *automated) do(ctx context.Context, verb model.Action, fields map[string
 		}
 	}
 	in := model.TaskInput{TaskName: verb.String(), NodeID: host}
-	if len(a.job.Node) > 0 {
-		if err := json.Unmarshal(a.job.Node, &in.Config); err != nil {
-			return nil, "", err
-		}
+	if a.job.Node != nil {
+		in.Config = a.job.Node.Config()
 	} else {
 		in.Config.Results = map[string]any{"transport": "local", "providerid": a.m.Dir()}
 	}

@@ -84,11 +84,11 @@ func TestHandover(t *testing.T) {
 				t.Errorf("the input is %s", x.Input)
 			}
 			return &pb.Result{Outcome: pb.Outcome_OUTCOME_SUCCEEDED}
-		}, Machine: func(context.Context, string, json.RawMessage) (*Machine, error) { return &Machine{}, nil }}}
+		}, Machine: func(context.Context, string, *site.Access) (*Machine, error) { return &Machine{}, nil }}}
 		for _, held := range []time.Duration{0, handover - time.Second, time.Hour} {
 			j := &objects.Job{Object: &site.Object{Name: "x", Host: "node:c/n", Type: "automator:shell",
 				Content: map[string]any{"check": map[string]any{"script": "true"}}},
-				Node: json.RawMessage(`{"results": {"transport": "ssh"}}`), Held: held}
+				Node: &site.Access{Results: map[string]any{"transport": "ssh"}}, Held: held}
 			began := time.Now()
 			d := &automated{object: &object{p: p, m: &Machine{}, job: j}, plugin: "shell"}
 			if _, _, err := d.do(t.Context(), model.Check, j.Object.Content["check"].(map[string]any)); err != nil {

@@ -2,7 +2,6 @@ package act
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
@@ -67,7 +66,7 @@ func (f *far) says(script, want string) {
 func (f *far) bench(t *testing.T, o site.Object) *bench {
 	t.Helper()
 	p, err := New(Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
-		Machine: func(context.Context, string, json.RawMessage) (*Machine, error) {
+		Machine: func(context.Context, string, *site.Access) (*Machine, error) {
 			return &Machine{Node: f.node}, nil
 		}})
 	if err != nil {

@@ -2,7 +2,6 @@ package act
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
@@ -95,20 +95,17 @@ func nodeProgram() string {
 
 // machine returns the machine of a host. A node of a cluster is reached in the same
 // way as automator plugins reach it.
-func (p *AgentPerformer) machine(_ context.Context, host string, config json.RawMessage) (*Machine, error) {
+func (p *AgentPerformer) machine(_ context.Context, host string, node *site.Access) (*Machine, error) {
 	if err := p.hostExec.Run("", hostexec.Host(host, "")); err != nil {
 		return nil, err
 	}
 	if strings.HasPrefix(host, "agent:") {
 		return &Machine{Node: p.own, Local: true}, nil
 	}
-	if len(config) == 0 {
+	if node == nil {
 		return nil, errors.New("the node does not exist, or its machine has not been created yet")
 	}
-	in := &model.TaskInput{}
-	if err := json.Unmarshal(config, &in.Config); err != nil {
-		return nil, err
-	}
+	in := &model.TaskInput{Config: node.Config()}
 	if in.Config.Results["transport"] == hostexec.Transport {
 		if err := p.hostExec.Run("", hostexec.Task("", true, &in.Config)); err != nil {
 			return nil, err

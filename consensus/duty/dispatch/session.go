@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -56,19 +55,14 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 		Plugins: map[string]string{},
 	}
 	plugins := map[string]bool{}
-	open := &pb.OpenSession{Session: id, Agent: h.Agent}
-	for _, b := range h.Plugins {
-		var t model.PluginType
-		if err := json.Unmarshal(b, &t); err != nil {
+	open := &pb.OpenSession{Session: id, Agent: h.Agent, Types: h.Plugins}
+	for _, m := range h.Plugins {
+		t, err := logformat.DecodePluginType(m)
+		if err != nil {
 			return fmt.Errorf("agent %s: plugin type: %w", h.Name, err)
 		}
 		agent.Plugins[t.Key()] = t.Plugin
 		plugins[t.Key()] = true
-		m, err := logformat.EncodePluginType(&t)
-		if err != nil {
-			return fmt.Errorf("agent %s: plugin type: %w", h.Name, err)
-		}
-		open.Types = append(open.Types, m)
 	}
 	var err error
 	if open.Record, err = logformat.EncodeAgent(&agent); err != nil {
@@ -269,10 +263,10 @@ func (d *Dispatcher) Live() map[string]int {
 }
 
 // Tell sends the agent registry to every worker.
-func (d *Dispatcher) Tell(records []byte) {
+func (d *Dispatcher) Tell(registry *pb.AgentRegistry) {
 	d.post(func() {
 		for _, s := range d.sessions {
-			s.send(&pb.LeaderMessage{Records: records})
+			s.send(&pb.LeaderMessage{Registry: registry})
 		}
 	})
 }

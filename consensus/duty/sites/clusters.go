@@ -2,7 +2,6 @@ package sites
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -165,15 +164,14 @@ func NodeOf(v *state.View, tenant, host string) (*model.Cluster, *model.Node, er
 	return nil, nil, problem.New(problem.NotFound, "cluster %s has no node %q", cl.Name, node)
 }
 
-// NodeConfig returns how a node of a cluster is reached, as JSON of model.TaskConfig,
-// and the machine that an agent must be on to reach it ("" for any). It reports false
-// where there is no such node, or its machine is not confirmed yet.
-func NodeConfig(v *state.View, tenant, host string) (config json.RawMessage, machine string, ok bool) {
+// NodeAccess returns how a node of a cluster is reached, and the machine that an agent
+// must be on to reach it ("" for any). It reports false where there is no such node, or
+// its machine is not confirmed yet.
+func NodeAccess(v *state.View, tenant, host string) (access *site.Access, machine string, ok bool) {
 	_, n, err := NodeOf(v, tenant, host)
 	if err != nil || !n.Confirmed {
 		return nil, "", false
 	}
-	b, err := json.Marshal(model.TaskConfig{Hostname: n.Hostname, IPAddresses: n.IPAddresses, SSHUser: n.SSHUser, Results: n.Results})
-	machine = n.AgentMachine()
-	return b, machine, err == nil
+	access = &site.Access{Hostname: n.Hostname, IPAddresses: n.IPAddresses, SSHUser: n.SSHUser, Results: n.Results}
+	return access, n.AgentMachine(), true
 }

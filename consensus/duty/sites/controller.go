@@ -6,7 +6,6 @@ package sites
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"strings"
 	"sync"
@@ -32,7 +31,7 @@ type Config struct {
 	// Node returns how a node of a cluster is reached, as JSON of model.TaskConfig, and
 	// the machine that an agent must be on to reach it ("" for any). It reports false if
 	// there is no such node.
-	Node func(v *state.View, tenant, host string) (config json.RawMessage, machine string, ok bool)
+	Node func(v *state.View, tenant, host string) (access *site.Access, machine string, ok bool)
 	// Paused reports whether the objects of a site must not act, as an operation works on
 	// their cluster; may be nil.
 	Paused func(v *state.View, tenant, site string) bool
@@ -104,7 +103,8 @@ type session struct {
 type told struct {
 	version, epoch, probe uint64
 	call                  uint64
-	around                string            // the ways to nodes, and whether the site is paused
+	nodes                 map[string]site.Access
+	paused                bool
 	parts                 map[uint64]string // the hosts of the slices, by generation
 	concerns              map[uint64][]object.ID
 }
@@ -303,11 +303,14 @@ func (c *Controller) welcome(id string) {
 
 // send sends orders to a runtime.
 func (h *session) send(list []*site.Orders) {
-	if len(list) == 0 {
-		return
+	m := &pb.LeaderMessage{}
+	for _, o := range list {
+		if x, err := logformat.EncodeOrders(o); err == nil { // it has no values that cannot be written
+			m.Sites = append(m.Sites, x)
+		}
 	}
-	if b, err := json.Marshal(list); err == nil { // it has no values that cannot be written
-		h.Send(&pb.LeaderMessage{Sites: b})
+	if len(m.Sites) > 0 {
+		h.Send(m)
 	}
 }
 

@@ -2,7 +2,6 @@ package sites
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
@@ -67,16 +67,19 @@ func controller(t *testing.T) {
 			Machine: m,
 			Propose: propose,
 			Logger:  slog.New(slog.DiscardHandler),
-			Node:    func(*state.View, string, string) (json.RawMessage, string, bool) { return nil, "", false },
+			Node:    func(*state.View, string, string) (*site.Access, string, bool) { return nil, "", false },
 		},
 	)
 	var told []*site.Orders
 	c.Join("s1", Runtime{Agent: "one", Name: "x", Process: "p", Send: func(msg *pb.LeaderMessage) bool {
-		var list []*site.Orders
-		if err := json.Unmarshal(msg.Sites, &list); err != nil {
-			t.Error(err)
+		for _, m := range msg.Sites {
+			o, err := logformat.DecodeOrders(m)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			told = append(told, o)
 		}
-		told = append(told, list...)
 		return true
 	}})
 	ctx, cancel := context.WithCancel(t.Context())

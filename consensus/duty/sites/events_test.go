@@ -2,7 +2,6 @@ package sites
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -69,7 +68,7 @@ func failedCommit(t *testing.T, late bool) {
 		}
 	}
 	c := New(Config{Machine: m, Propose: propose, Logger: slog.New(slog.DiscardHandler),
-		Node: func(*state.View, string, string) (json.RawMessage, string, bool) { return nil, "", false }})
+		Node: func(*state.View, string, string) (*site.Access, string, bool) { return nil, "", false }})
 	c.Join("s1", Runtime{Agent: "one", Name: "x", Process: "p", Send: func(*pb.LeaderMessage) bool { return true }})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

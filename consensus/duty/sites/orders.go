@@ -1,9 +1,8 @@
 package sites
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -47,16 +46,15 @@ func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *k
 		t = &told{epoch: r.Epoch, parts: map[uint64]string{}, concerns: map[uint64][]object.ID{}}
 		h.told[k] = t
 	}
-	nodes, paused := map[string]json.RawMessage{}, c.cfg.Paused != nil && c.cfg.Paused(v, r.Tenant, r.Name)
+	nodes, paused := map[string]site.Access{}, c.cfg.Paused != nil && c.cfg.Paused(v, r.Tenant, r.Name)
 	for name := range hosts {
 		if strings.HasPrefix(name, "node:") {
-			if b, _, ok := c.cfg.Node(v, r.Tenant, name); ok {
-				nodes[name] = b
+			if a, _, ok := c.cfg.Node(v, r.Tenant, name); ok {
+				nodes[name] = *a
 			}
 		}
 	}
-	around := fmt.Sprintf("%s%t", nodes, paused)
-	if t.version == r.Version && t.probe == s.probe && t.call == s.call && t.around == around {
+	if t.version == r.Version && t.probe == s.probe && t.call == s.call && t.paused == paused && reflect.DeepEqual(t.nodes, nodes) {
 		return nil, nil
 	}
 	var parts []site.Part
@@ -86,7 +84,7 @@ func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *k
 	}
 	o := r.Orders(hosts, concerns)
 	o.Parts, o.Probe, o.Call, o.Nodes, o.Paused = parts, s.probe, s.call, nodes, paused
-	t.version, t.probe, t.call, t.around = r.Version, s.probe, s.call, around
+	t.version, t.probe, t.call, t.nodes, t.paused = r.Version, s.probe, s.call, nodes, paused
 	return []*site.Orders{o}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/change/object"
+	"github.com/coopr/coopr/engine/model"
 )
 
 // ErrOnItsWay means that a generation is still being rolled out, so that the next one has to
@@ -314,53 +315,60 @@ func (r *Record) Ready(away func(object.ID) bool) []int {
 // Orders are the leader's orders to an agent for one site: a Slice of its documents and the
 // part of its record that the agent needs.
 type Orders struct {
-	Tenant  string `json:"tenant"`
-	Site    string `json:"site"`
-	Epoch   uint64 `json:"epoch"`
-	Version uint64 `json:"version"`
+	Tenant, Site   string
+	Epoch, Version uint64
 	// Gone is true if the agent runs nothing of the site any more.
-	Gone       bool   `json:"gone,omitempty"`
-	Generation uint64 `json:"generation"`
-	Next       uint64 `json:"next,omitempty"`
+	Gone             bool
+	Generation, Next uint64
 	// Parts are the slices of these generations that have not been sent before.
-	Parts []Part `json:"parts,omitempty"`
+	Parts []Part
 	// Mine are the hosts of this agent. Turned are the hosts of the slice that follow Next.
 	// Agents has the agent of each host of the slice.
-	Mine   []string          `json:"mine,omitempty"`
-	Turned []string          `json:"turned,omitempty"`
-	Agents map[string]string `json:"agents,omitempty"`
-	// Nodes has, for each host in Mine that is a node of a cluster, how to reach it: a
-	// model.TaskConfig in JSON.
-	Nodes map[string]json.RawMessage `json:"nodes,omitempty"`
+	Mine, Turned []string
+	Agents       map[string]string
+	// Nodes has, for each host in Mine that is a node of a cluster, how to reach it.
+	Nodes map[string]Access
 	// Paused is true if no object may act now, because a plan is working on the cluster that
 	// the site belongs to.
-	Paused bool `json:"paused,omitempty"`
+	Paused bool
 	// Lives are the objects of the slice that run, or ran, and are not removed.
-	Lives []Lived `json:"lives,omitempty"`
+	Lives []Lived
 	// Removing are this agent's objects that are going to preRemove. Released are the objects
 	// that an operator has released.
-	Removing []object.ID `json:"removing,omitempty"`
-	Released []object.ID `json:"released,omitempty"`
+	Removing, Released []object.ID
 	// Probe requests a check of everything, without changes, whenever it differs from the last
 	// value.
-	Probe uint64 `json:"probe,omitempty"`
+	Probe uint64
 	// Call requests an answer whether anything is left to do here, whenever it differs from
 	// the last value.
-	Call uint64 `json:"call,omitempty"`
+	Call uint64
 }
 
 // Part is a slice of one generation.
 type Part struct {
-	Generation uint64      `json:"generation"`
-	Document   *Document   `json:"document"`
-	IDs        []object.ID `json:"ids"`
+	Generation uint64
+	Document   *Document
+	IDs        []object.ID
 }
 
 // Lived is an object's incarnation.
 type Lived struct {
-	ID   object.ID `json:"id"`
-	Inc  uint32    `json:"inc"`
-	Host string    `json:"host"`
+	ID   object.ID
+	Inc  uint32
+	Host string
+}
+
+// Access is how a node of a cluster is reached.
+type Access struct {
+	Hostname    string
+	IPAddresses map[string]string
+	SSHUser     string
+	Results     map[string]any // of the plugin that made the machine
+}
+
+// Config returns the part of a task's input that says how the node is reached.
+func (a *Access) Config() model.TaskConfig {
+	return model.TaskConfig{Hostname: a.Hostname, IPAddresses: a.IPAddresses, SSHUser: a.SSHUser, Results: a.Results}
 }
 
 // Part returns the slice of a generation for some hosts.

@@ -141,7 +141,7 @@ func (s *Store) duties(uint64) []leader.Duty {
 			Machine: m, Propose: propose, Tasks: tasks.NewBuilder(m), Logger: log, TTL: forever, Jitter: func() float64 { return 0 },
 		}),
 		Orchestrator: orchestrate.New(orchestrate.Config{Machine: m, Propose: propose, Logger: log, Rank: plugins{}.Rank}),
-		Sites:        sites.New(sites.Config{Machine: m, Propose: propose, Logger: log, Node: sites.NodeConfig, Paused: sites.Resting}),
+		Sites:        sites.New(sites.Config{Machine: m, Propose: propose, Logger: log, Node: sites.NodeAccess, Paused: sites.Resting}),
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{
 			Machine: m, Propose: propose, Finder: finder{}, Logger: log, Every: forever,
 		}),
