@@ -1,8 +1,12 @@
 package worker_test
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
@@ -165,6 +169,48 @@ func TestJournalCompacts(t *testing.T) {
 		}
 		if st, err := os.Stat(path); err != nil || st.Size() > 9<<20 {
 			rt.Fatalf("the file has %d bytes (%v)", st.Size(), err)
+		}
+	})
+}
+
+// Whatever a file holds, it is opened as a journal: with the records before the first damaged one, which
+// it keeps, and ready for others.
+func FuzzJournal(f *testing.F) {
+	whole, err := proto.Marshal(held(1, 2, "done"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(byte(1), whole, []byte{})
+	f.Add(byte(2), whole, []byte{1, 0, 0, 0, 9})
+	f.Add(byte(1), []byte("no message"), []byte{1, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, kind byte, body, rest []byte) {
+		b := binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(body)))
+		b = append(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(body)), body...)
+		b = append(b, rest...)
+		path := filepath.Join(t.TempDir(), "journal")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := open(t, path)
+		before := content(t, j)
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadFile(path); err != nil || !bytes.HasPrefix(b, left) {
+			t.Fatalf("left is %q of %q, %v", left, b, err)
+		}
+		j = open(t, path)
+		if now := content(t, j); !slices.Equal(before, now) {
+			t.Fatalf("held %q, and when opened again %q", before, now)
+		}
+		if err := errors.Join(j.Put(held(7, 8, "later")), j.Close()); err != nil {
+			t.Fatal(err)
+		}
+		j = open(t, path)
+		defer func() { _ = j.Close() }()
+		list, err := j.Load()
+		if err != nil || !slices.ContainsFunc(list, func(h *pb.Held) bool { return h.Task == "op/7" && h.Fence == 8 }) {
+			t.Fatalf("what was written afterwards is missing: %v, %v", list, err)
 		}
 	})
 }

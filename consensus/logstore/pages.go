@@ -56,7 +56,7 @@ type boltPages struct {
 	file     io.ReaderAt
 	size     int64
 	pageSize uint64
-	end      uint64 // the first page that was never used
+	end      uint64 // the first page that was never used, or that the file lacks
 	seen     map[uint64]bool
 }
 
@@ -77,7 +77,9 @@ func (b *boltPages) meta() (root uint64, err error) {
 		}
 		if tx := binary.NativeEndian.Uint64(m[48:]); b.pageSize == 0 || tx > newest {
 			newest, b.pageSize = tx, size
-			root, b.end = binary.NativeEndian.Uint64(m[16:]), binary.NativeEndian.Uint64(m[40:])
+			root = binary.NativeEndian.Uint64(m[16:])
+			// No page in use is behind the end of the file, so no product below overflows.
+			b.end = min(binary.NativeEndian.Uint64(m[40:]), uint64(b.size)/size)
 		}
 	}
 	if b.pageSize == 0 {
@@ -97,7 +99,7 @@ func (b *boltPages) page(id uint64, low, high []byte) error {
 		return fmt.Errorf("page %d: %w", id, err)
 	}
 	further := uint64(binary.NativeEndian.Uint32(head[12:]))
-	if binary.NativeEndian.Uint64(head[:]) != id || id+further >= b.end || int64((id+further+1)*b.pageSize) > b.size {
+	if binary.NativeEndian.Uint64(head[:]) != id || id+further >= b.end {
 		return fmt.Errorf("page %d has a wrong header", id)
 	}
 	for i := id; i <= id+further; i++ {

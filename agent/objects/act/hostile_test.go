@@ -3,12 +3,15 @@ package act
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -272,4 +275,76 @@ func TestKeptNames(t *testing.T) {
 			t.Errorf("%q is kept as %q: %v", name, got, err)
 		}
 	}
+}
+
+// From the answer to a request for files, only files are taken that were asked for, with contents that
+// match their checksums.
+func FuzzParseFiles(f *testing.F) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range []*tar.Header{
+		{Name: "./a", Typeflag: tar.TypeReg, Size: 3, Mode: 0o640}, {Name: "./d", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "./l", Typeflag: tar.TypeSymlink, Linkname: "a"},
+	} {
+		if err := w.WriteHeader(h); err != nil {
+			f.Fatal(err)
+		}
+		if h.Size > 0 {
+			if _, err := w.Write([]byte("abc")); err != nil {
+				f.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add(b.Bytes()[:700])
+	f.Add([]byte{})
+	names := []string{"a", "d", "l", "sub/b"}
+	f.Fuzz(func(t *testing.T, archive []byte) {
+		got, err := parseFiles("/etc", names, base64.StdEncoding.EncodeToString(archive))
+		if err != nil {
+			return
+		}
+		for name, s := range got {
+			switch {
+			case !slices.Contains(names, name):
+				t.Errorf("%q was not asked for", name)
+			case s.Kind == "file" && s.Sum != sum(s.content), s.Kind != "file" && len(s.content) > 0, len(s.content) > len(archive):
+				t.Errorf("%q: %+v", name, s)
+			}
+		}
+	})
+}
+
+// A record that is taken has plain files within its folders, and no more content than is allowed.
+func FuzzCheckRecord(f *testing.F) {
+	const blob = "100644 blob 1111111111111111111111111111111111111111 "
+	for _, list := range []string{
+		blob + "3\tlive/a\x00" + blob + "0\tstate.json\x00", blob + "3\t../a\x00", "120000 blob 1 3\tlive/a\x00", "",
+		blob + "1\tlive/a\x00" + blob + "9223372036854775807\tlive/b\x00", blob + "1\tlive/.git/config\x00",
+	} {
+		f.Add(list)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		if checkRecord(list) != nil {
+			return
+		}
+		total := new(big.Int)
+		for line := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
+			about, name, _ := strings.Cut(line, "\t")
+			size, ok := new(big.Int).SetString(strings.Fields(about)[3], 10)
+			if !ok || size.Sign() < 0 {
+				t.Fatalf("%q was taken", line)
+			}
+			total.Add(total, size)
+			if !filepath.IsLocal(name) || strings.Contains(strings.ToLower(name), "/.git") {
+				t.Errorf("%q was taken", name)
+			}
+		}
+		if total.Cmp(big.NewInt(maxRecordFiles)) > 0 {
+			t.Errorf("%s bytes were taken", total)
+		}
+	})
 }

@@ -115,9 +115,10 @@ func checkRecord(list string) error {
 		if err != nil {
 			return fmt.Errorf("%q has no size", name)
 		}
-		if total += size; size < 0 || total > maxRecordFiles {
+		if size < 0 || size > maxRecordFiles-total {
 			return fmt.Errorf("its files have more than %d bytes", maxRecordFiles)
 		}
+		total += size
 		top, rest, below := strings.Cut(name, "/")
 		switch top {
 		case "site", "live", "found", "site.modes", "live.modes", "found.modes":

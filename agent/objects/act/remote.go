@@ -25,9 +25,8 @@ type remoteFiles struct {
 }
 
 func (r *remoteFiles) stat(ctx context.Context, names []string, _ bool) (map[string]seen, error) {
-	out := map[string]seen{}
 	if len(names) == 0 {
-		return out, nil
+		return map[string]seen{}, nil
 	}
 	words := make([]string, len(names))
 	for i, n := range names {
@@ -42,9 +41,16 @@ tar --no-recursion -cf - "$@" | base64`})
 	if err != nil {
 		return nil, err
 	}
-	raw, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(b), ""))
+	return parseFiles(r.root, names, b)
+}
+
+// parseFiles reads an answer with files below root: a tar archive in Base64. It refuses files that are
+// not among names.
+func parseFiles(root string, names []string, answer string) (map[string]seen, error) {
+	out := map[string]seen{}
+	raw, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(answer), ""))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", r.root, err)
+		return nil, fmt.Errorf("read %s: %w", root, err)
 	}
 	for t := tar.NewReader(bytes.NewReader(raw)); len(raw) > 0; {
 		h, err := t.Next()
@@ -52,11 +58,11 @@ tar --no-recursion -cf - "$@" | base64`})
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", r.root, err)
+			return nil, fmt.Errorf("read %s: %w", root, err)
 		}
 		name := path.Clean(strings.TrimPrefix(h.Name, "./"))
 		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("read %s: the answer names %q, which was not asked for", r.root, h.Name)
+			return nil, fmt.Errorf("read %s: the answer names %q, which was not asked for", root, h.Name)
 		}
 		s := seen{fileState: fileState{Kind: "file", Mode: h.FileInfo().Mode().Perm(), Owner: strconv.Itoa(h.Uid), Group: strconv.Itoa(h.Gid)}}
 		switch h.Typeflag {
@@ -70,11 +76,11 @@ tar --no-recursion -cf - "$@" | base64`})
 				return nil, err
 			}
 			if int64(len(s.content)) != h.Size {
-				return nil, fmt.Errorf("read %s: %s is too large", r.root, name)
+				return nil, fmt.Errorf("read %s: %s is too large", root, name)
 			}
 			s.Sum = sum(s.content)
 		default:
-			return nil, fmt.Errorf("%s is neither a file, a link nor a directory, so it is not changed", path.Join(r.root, h.Name))
+			return nil, fmt.Errorf("%s is neither a file, a link nor a directory, so it is not changed", path.Join(root, h.Name))
 		}
 		out[name] = s
 	}
