@@ -9,7 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 .DEFAULT_GOAL := help
 .PHONY: help
 help: ## Show this list.
-	@awk '/^##@ / { printf "%s\n%s\n", (NR > 1 ? "" : ""), substr($$0, 5) } \
+	@awk '/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z-]+:.*## / { at = index($$0, ":"); printf "  %-16s %s\n", substr($$0, 1, at - 1), substr($$0, index($$0, "## ") + 3) }' $(MAKEFILE_LIST)
 
 ##@ Build

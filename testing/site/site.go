@@ -148,9 +148,6 @@ func (s *Site) env() []string {
 	return []string{"HOME=" + s.Dir, "TMPDIR=" + s.Dir, "PATH=" + s.Bin + ":" + os.Getenv("PATH")}
 }
 
-// PID is the agent's.
-func (s *Site) PID() int { return s.cmd.Process.Pid }
-
 // end stops the agent, and shows its log if the test failed.
 func (s *Site) end() {
 	if s.API != nil {
