@@ -20,9 +20,7 @@ func (a *Agent) openWorker() (err error) {
 	}
 	a.logs = worker.NewLogs(logs)
 	if a.journal = a.cfg.Journal; a.journal == nil {
-		if a.journal, err = worker.OpenFile(filepath.Join(a.cfg.DataDir, "journal")); err != nil {
-			return err
-		}
+		a.journal = worker.OpenFile(filepath.Join(a.cfg.DataDir, "journal"), a.log)
 	}
 	tasks := executor.New(executor.Config{
 		Plugins: a.plugins, Resources: a.blobs, Machine: a.cfg.Machine, LeaseHolds: func() bool { return a.worker.InTouch() },

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -22,8 +24,8 @@ import (
 
 func open(t testing.TB, path string) *worker.File {
 	t.Helper()
-	j, err := worker.OpenFile(path)
-	if err != nil {
+	j := worker.OpenFile(path, slog.New(slog.DiscardHandler))
+	if err := j.Check(); err != nil {
 		t.Fatal(err)
 	}
 	return j
@@ -196,7 +198,8 @@ func FuzzJournal(f *testing.F) {
 		if err := j.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if left, err := os.ReadFile(path); err != nil || !bytes.HasPrefix(b, left) {
+		aside, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "quarantine", "*"))
+		if left, err := os.ReadFile(path); err != nil || !bytes.HasPrefix(b, left) && len(aside) == 0 {
 			t.Fatalf("left is %q of %q, %v", left, b, err)
 		}
 		j = open(t, path)
@@ -213,4 +216,122 @@ func FuzzJournal(f *testing.F) {
 			t.Fatalf("what was written afterwards is missing: %v, %v", list, err)
 		}
 	})
+}
+
+// TestJournalSkipsDamagedRecords changes each byte of a journal. The records that are whole are kept, except
+// those that only exist because of the damage; the damaged file is put aside, and the journal continues.
+func TestJournalSkipsDamagedRecords(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "journal")
+	j := open(t, path)
+	size := func() int {
+		t.Helper()
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(info.Size())
+	}
+	type write struct {
+		key  worker.Key
+		held *pb.Held // nil: forgotten
+		from int
+	}
+	var writes []write
+	for i := range 8 {
+		w := write{key: worker.Key{Task: fmt.Sprint("op/", i/2), Fence: uint64(10 + i/2)}, from: size()}
+		err := error(nil)
+		if w.held = held(i/2, w.key.Fence, []string{"", "done"}[i%2]); i == 5 {
+			w.held = nil
+			err = j.Forget(w.key)
+		} else {
+			err = j.Put(w.held)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes = append(writes, w)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := writes[0].from; at < len(whole); at++ {
+		want, last := memjournal.New(), false
+		for i, w := range writes {
+			end := len(whole)
+			if i+1 < len(writes) {
+				end = writes[i+1].from
+			}
+			switch {
+			case at >= w.from && at < end:
+				last = i == len(writes)-1
+			case w.held == nil:
+				err = want.Forget(w.key)
+			default:
+				err = want.Put(w.held)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := slices.Clone(whole)
+		b[at] ^= 0x55
+		folder := t.TempDir()
+		bad := filepath.Join(folder, "journal")
+		if err := os.WriteFile(bad, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := open(t, bad)
+		if got := content(t, c); !slices.Equal(got, content(t, want)) {
+			t.Fatalf("byte %d of %d changed: %q", at, len(whole), got)
+		}
+		if list, err := os.ReadDir(filepath.Join(folder, "quarantine")); !last && (err != nil || len(list) != 2) {
+			t.Fatalf("byte %d: the damaged file was not put aside: %v, %v", at, list, err)
+		}
+		if err := errors.Join(c.Put(held(50, 99, "after")), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+		c = open(t, bad)
+		if got := content(t, c); len(got) != len(content(t, want))+1 {
+			t.Fatalf("byte %d: what was written after it is lost: %q", at, got)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestJournalBeginsAnew finds files in the journal's place that hold no record. They are put aside.
+func TestJournalBeginsAnew(t *testing.T) {
+	for name, place := range map[string]func(path string) error{
+		"a directory":  func(path string) error { return os.MkdirAll(filepath.Join(path, "x"), 0o700) },
+		"another file": func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("garbage "), 1<<10), 0o600) },
+		"zeros":        func(path string) error { return os.WriteFile(path, make([]byte, 1<<16), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "journal")
+			if err := place(path); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			j := worker.OpenFile(path, slog.New(slog.NewTextHandler(&log, nil)))
+			if err := errors.Join(j.Put(held(1, 2, "")), j.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if got := content(t, open(t, path)); len(got) != 1 {
+				t.Errorf("%q", got)
+			}
+			if list, err := os.ReadDir(filepath.Join(dir, "quarantine")); err != nil || len(list) == 0 {
+				t.Errorf("%v, %v", list, err)
+			}
+			if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "was put aside") {
+				t.Errorf("the log:\n%s", &log)
+			}
+		})
+	}
 }

@@ -48,6 +48,9 @@ func (w *Worker) hello() *pb.Hello {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h.Session = w.session
+	if w.refuses != nil {
+		h.Slots = 0
+	}
 	for k, a := range w.held {
 		h.Held = append(h.Held, &pb.Held{Task: k.Task, Fence: k.Fence, Started: true, Result: a.result})
 	}

@@ -61,14 +61,16 @@ type Worker struct {
 	drained  chan struct{} // closed when a leaving worker holds nothing
 	running  sync.WaitGroup
 	base     context.Context
-	hangUp   func() // ends the open session
+	hangUp   func()        // ends the open session
+	refuses  error         // the journal takes no records, so this worker takes no leases
+	unfit    chan struct{} // one slot: refuses has been set
 	checks   *checks
 }
 
 // New returns a worker that holds the leases in its journal.
 func New(cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, outgoing: make(chan struct{}, 1), anew: make(chan struct{}, 1),
-		drained: make(chan struct{})}
+		drained: make(chan struct{}), unfit: make(chan struct{}, 1)}
 	w.checks = newChecks(cfg.Executor, w.InTouch, w.sayHealth)
 	if w.cfg.Drain == 0 {
 		w.cfg.Drain = 10 * time.Second
@@ -76,6 +78,9 @@ func New(cfg Config) (*Worker, error) {
 	old, err := cfg.Journal.Load()
 	if err != nil {
 		return nil, err
+	}
+	if err := cfg.Journal.Check(); err != nil {
+		w.refuse(err)
 	}
 	for _, h := range old {
 		a := &attempt{task: &pb.Task{Id: h.Task, Fence: h.Fence}, result: h.Result}
@@ -96,6 +101,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.base = base
 	defer func() { stop(); w.checks.close(); w.running.Wait() }()
 	go w.fence(base)
+	w.running.Go(func() { w.awaitJournal(base) })
 	go func() {
 		<-ctx.Done()
 		w.leave(stop)
@@ -265,7 +271,9 @@ func (w *Worker) take(session string, tasks []*pb.Task) {
 		// The tasks were delayed, and may be leased to another worker by now.
 		err = errors.New("the tasks arrived when the worker could no longer rely on its leases")
 	default:
-		err = w.cfg.Journal.Put(records...)
+		if err = w.cfg.Journal.Put(records...); err != nil {
+			w.refuse(err)
+		}
 	}
 	if err != nil {
 		// No task begins without a record: the leases are returned.

@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/config"
@@ -39,7 +41,7 @@ func announce(cfg config.Config, a *agent.Agent) (func(), error) {
 			continue // an agent runs without a writable home directory
 		}
 		if err := os.WriteFile(f, body, 0o600); err != nil {
-			if i == 0 {
+			if i == 0 && !errors.Is(err, syscall.EROFS) {
 				return nil, err
 			}
 			continue

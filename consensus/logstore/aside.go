@@ -4,16 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"time"
+
+	"github.com/coopr/coopr/internal/quarantine"
 )
 
-const (
-	asideDir = "quarantine"
-	// keepAside is how many damaged stores are kept.
-	keepAside = 3
-)
+// asideDir is the directory beside the stores for damaged ones.
+const asideDir = "quarantine"
 
 // PutAside moves the damaged stores of dir into a directory beside it, so that the member begins with
 // empty ones and the leader sends the state again. It returns where they are. The member keeps its term
@@ -40,31 +37,5 @@ func PutAside(dir string, reason error) (to string, err error) {
 	if err := t.close(); err != nil {
 		return "", err
 	}
-	parent := filepath.Join(filepath.Dir(dir), asideDir)
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return "", err
-	}
-	if err := dropOldest(parent); err != nil {
-		return "", err
-	}
-	to = filepath.Join(parent, time.Now().UTC().Format("20060102T150405.000000000Z")+"-"+filepath.Base(dir))
-	if err := os.WriteFile(filepath.Join(dir, "reason.txt"), []byte(reason.Error()+"\n"), 0o600); err != nil {
-		return "", err
-	}
-	return to, os.Rename(dir, to)
-}
-
-// dropOldest makes room for one more directory in parent.
-func dropOldest(parent string) error {
-	list, err := os.ReadDir(parent) // sorted by name, so by time
-	if err != nil {
-		return err
-	}
-	for len(list) >= keepAside {
-		if err := os.RemoveAll(filepath.Join(parent, list[0].Name())); err != nil {
-			return err
-		}
-		list = list[1:]
-	}
-	return nil
+	return quarantine.Move(filepath.Join(filepath.Dir(dir), asideDir), dir, reason)
 }

@@ -60,11 +60,12 @@ func (l *leftovers) reap() {
 	}
 }
 
-// makeSockets creates the folder of sockets within a folder that may be shared.
+// makeSockets creates the folder of sockets within a folder that may be shared. That its path cannot be recorded, as on
+// a read-only file system, is only logged: it costs the removal by the next agent after a crash.
 func (l *leftovers) makeSockets(in string) error {
 	dir := filepath.Join(in, "coopr-"+rand.Text()[:8])
 	if err := os.WriteFile(filepath.Join(l.dir, socketsFile), []byte(dir), 0o600); err != nil {
-		return err
+		l.log.Warn("the folder of plugins' sockets cannot be recorded", "error", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err

@@ -147,6 +147,10 @@ type Lock struct{ f *os.File }
 func LockDir(dir string) (*Lock, error) {
 	path := filepath.Join(dir, lockFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	readOnly := errors.Is(err, syscall.EROFS)
+	if readOnly { // an agent works as well as it can until the file system can be written again
+		f, err = os.Open(path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
@@ -164,6 +168,9 @@ func LockDir(dir string) (*Lock, error) {
 		return nil, fmt.Errorf("lock %s: %w: process %s", dir, ErrLocked, pid)
 	}
 	// The pid is only for the message above. The kernel holds the lock itself.
+	if readOnly {
+		return &Lock{f}, nil
+	}
 	err = f.Truncate(0)
 	if err == nil {
 		_, err = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)

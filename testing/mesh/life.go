@@ -216,3 +216,10 @@ func (j journal) Forget(keys ...worker.Key) error {
 	}
 	return j.Journal.Forget(keys...)
 }
+
+func (j journal) Check() error {
+	if j.life.isDead() {
+		return errDead
+	}
+	return j.Journal.Check()
+}

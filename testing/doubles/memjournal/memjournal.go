@@ -61,5 +61,12 @@ func (m *Journal) SetFull(err error) {
 	m.Full = err
 }
 
+// Check returns the error that Put would return.
+func (m *Journal) Check() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.Full
+}
+
 // Close does nothing: the content outlives the agent.
 func (m *Journal) Close() error { return nil }
