@@ -16,6 +16,7 @@ import (
 	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
 	"github.com/coopr/coopr/engine/hostexec"
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -55,7 +56,8 @@ type Leadership struct {
 func (m *Member) duties() []leader.Duty {
 	cfg, log := m.cfg.Leader, m.cfg.Logger
 	d := dispatch.New(dispatch.Config{
-		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine), Logger: log, TTL: cfg.SessionTTL, Jitter: rand.Float64,
+		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine), Logger: log, Timing: lease.Timing{TTL: cfg.SessionTTL},
+		Jitter: rand.Float64,
 	})
 	l := &Leadership{
 		Dispatcher: d,

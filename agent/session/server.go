@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/consensus/duty/dispatch"
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/watch"
 	"github.com/coopr/coopr/consensus/logformat"
@@ -66,6 +67,10 @@ func (s Server) serve(in stream, caller string) error {
 	defer out.Close()
 	id := rand.Text()
 	if err := l.Dispatcher.Open(in.Context(), id, h, out); err != nil {
+		var no *dispatch.Refusal
+		if errors.As(err, &no) { // nothing else is sent over this stream
+			return in.Send(&pb.LeaderMessage{Refused: &pb.Refused{Incarnation: no.Incarnation}})
+		}
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	defer l.SessionBroken(id, h.Agent)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coopr/coopr/engine/lease"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -27,6 +28,10 @@ func (w *Worker) talk(ctx context.Context) error {
 	first, err := stream.Recv()
 	if err != nil {
 		return fmt.Errorf("welcome: %w", err)
+	}
+	if no := first.Refused; no != nil {
+		w.refused(no.Incarnation)
+		return errors.New("the leader has a newer hello of this agent, or the agent was removed; the next hello has a higher incarnation")
 	}
 	if first.Welcome == nil {
 		return errors.New("the leader's first message was not a welcome")
@@ -51,6 +56,8 @@ func (w *Worker) hello() *pb.Hello {
 	if w.refuses != nil {
 		h.Slots = 0
 	}
+	w.hellos++
+	h.Number, h.Incarnation = w.hellos, max(h.Incarnation, w.incarnation)
 	for k, a := range w.held {
 		h.Held = append(h.Held, &pb.Held{Task: k.Task, Fence: k.Fence, Started: true, Result: a.result})
 	}
@@ -59,6 +66,13 @@ func (w *Worker) hello() *pb.Hello {
 	// confirmed them.
 	w.out.Results, w.out.Runtimes = nil, nil
 	return h
+}
+
+// refused notes the incarnation that the next hello needs at least.
+func (w *Worker) refused(incarnation uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.incarnation = max(w.incarnation, incarnation)
 }
 
 // welcome handles the leader's verdicts on the leases that this worker holds, and sets the time
@@ -74,7 +88,7 @@ func (w *Worker) welcome(m *pb.Welcome, sent time.Time, ttl time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.session = m.Session
-	w.until = sent.Add(ttl - ttl/5)
+	w.until = lease.Until(sent, ttl)
 	select {
 	case w.anew <- struct{}{}:
 	default:
@@ -192,11 +206,8 @@ func (s *session) receive() error {
 		if m.Heartbeat > 0 {
 			w.mu.Lock()
 			if at, ok := s.beats[m.Heartbeat]; ok {
-				// Leases that have expired stay so until fence has cancelled their tasks. The
-				// answer to an agent that slept may come from itself, as a leader that does not
-				// know yet that it was replaced.
-				if w.until.IsZero() || time.Now().Before(w.until) {
-					w.until = at.Add(s.ttl - s.ttl/5)
+				if lease.Renews(time.Now(), w.until) {
+					w.until = lease.Until(at, s.ttl)
 				}
 				for b := range s.beats {
 					if b <= m.Heartbeat {

@@ -3,6 +3,7 @@ package worker
 import (
 	"time"
 
+	"github.com/coopr/coopr/engine/lease"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -12,7 +13,7 @@ import (
 func (w *Worker) InTouch() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Now().Before(w.until)
+	return lease.InTouch(time.Now(), w.until)
 }
 
 // ReportObjects sends the leader a report of change objects, if the session still lasts.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -64,7 +65,10 @@ type Worker struct {
 	hangUp   func()        // ends the open session
 	refuses  error         // the journal takes no records, so this worker takes no leases
 	unfit    chan struct{} // one slot: refuses has been set
-	checks   *checks
+	hellos   uint64        // that this process has said
+	// incarnation is what the next hello needs at least, as the leader has said.
+	incarnation uint64
+	checks      *checks
 }
 
 // New returns a worker that holds the leases in its journal.
@@ -198,7 +202,7 @@ func (w *Worker) fence(ctx context.Context) {
 		now := time.Now()
 		w.mu.Lock()
 		until := w.until
-		over := !until.IsZero() && !now.Before(until)
+		over := !until.IsZero() && !lease.InTouch(now, until)
 		if over { // under the lock, so that no answer renews leases that are being cancelled
 			w.cfg.Logger.Warn("the leader was out of reach for too long: cancelling all leased tasks")
 			w.cancelAll("the agent lost touch with the leader")
@@ -246,6 +250,7 @@ func (w *Worker) Session() string {
 func (w *Worker) take(session string, tasks []*pb.Task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	now := time.Now()
 	if w.session != session {
 		return
 	}
@@ -267,7 +272,7 @@ func (w *Worker) take(session string, tasks []*pb.Task) {
 	switch {
 	case w.leaving:
 		err = errors.New("the agent is leaving")
-	case !time.Now().Before(w.until):
+	case !lease.Begins(session, w.session, now, w.until):
 		// The tasks were delayed, and may be leased to another worker by now.
 		err = errors.New("the tasks arrived when the worker could no longer rely on its leases")
 	default:

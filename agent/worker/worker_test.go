@@ -364,3 +364,30 @@ func TestValuesAreRepeated(t *testing.T) {
 		close(l.up)
 	})
 }
+
+// Hellos are counted. A worker whose hello was refused says the next one with the incarnation that the
+// leader asked for.
+func TestRefusedHello(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, sessions, stop := run(t, memjournal.New())
+		for i, asked := range []uint64{0, 7, 5, 0} {
+			l := <-sessions
+			h := (<-l.up).Hello
+			if want := []uint64{0, 0, 7, 7}[i]; h.Number != uint64(i+1) || h.Incarnation != want {
+				t.Errorf("hello %d has the number %d and the incarnation %d, want %d", i+1, h.Number, h.Incarnation, want)
+			}
+			if asked > 0 {
+				l.down <- &pb.LeaderMessage{Refused: &pb.Refused{Incarnation: asked}}
+			} else {
+				close(l.cut)
+			}
+		}
+		go func() {
+			for l := range sessions {
+				close(l.cut)
+			}
+		}()
+		stop()
+		close(sessions)
+	})
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
@@ -56,9 +57,29 @@ func (a agents) removeAgent(r *pb.RemoveAgent) Answer {
 		a.removeTypes(n)
 	}
 	a.remove(table.Agents, n)
+	a.mark(id)
 	a.batch.Agents = true
 	a.event(model.Event{Type: "agent.removed", Subject: n.Name})
 	return Answer{Subject: id}
+}
+
+// keepMarks is how long the state keeps the marks of removed agents. No hello is under way for longer.
+const keepMarks = 24 * 60 * 60 * 1000
+
+// mark refuses all hellos that an agent said before its removal, and drops the marks of agents that were
+// removed long ago.
+func (a agents) mark(id string) {
+	for _, h := range table.List[table.HelloRow](a.txn, table.Hellos, "id") {
+		if h.Removed > 0 && h.Removed < a.now-keepMarks {
+			a.remove(table.Hellos, h)
+		}
+	}
+	row := table.HelloRow{Agent: id, Removed: a.now}
+	if h := table.Get[table.HelloRow](a.txn, table.Hellos, "id", id); h != nil {
+		row.Last = h.Last
+	}
+	row.Last = lease.Removed(row.Last, a.now)
+	a.put(table.Hellos, &row)
 }
 
 // removeTypes removes the plugin types that only this agent offers.
@@ -78,20 +99,31 @@ func (a agents) removeTypes(n *model.Agent) {
 }
 
 // openSession writes an agent's record and opens a new session for the agent. The leases that the
-// agent keeps move to the new session. All its other leases are lost.
+// agent keeps move to the new session. All its other leases are lost. A hello is refused if the agent
+// has said a newer one, or was removed since.
 func (a agents) openSession(s *pb.OpenSession) Answer {
 	if table.Get[table.SessionRow](a.txn, table.Sessions, "id", s.Session) != nil {
 		return refuse(problem.Conflict, "session %s is open", s.Session)
+	}
+	hello := lease.Hello{Incarnation: s.GetRecord().GetIncarnation(), Number: s.Number}
+	if row := table.Get[table.HelloRow](a.txn, table.Hellos, "id", s.Agent); row != nil && !lease.Opens(row.Last, hello) {
+		if row.Removed > 0 {
+			return refuse(problem.Stale, "agent %q was removed after it had asked for this session; it asks again by itself", s.Agent)
+		}
+		return refuse(problem.Stale, "agent %q has asked for a newer session", s.Agent)
 	}
 	old, err := a.record(s)
 	if err != nil {
 		return Answer{Err: err}
 	}
+	if hello != (lease.Hello{}) { // an earlier build sent neither, and no row means the same
+		a.put(table.Hellos, &table.HelloRow{Agent: s.Agent, Last: hello})
+	}
 	if old.Session != "" {
 		h := plan.Holder{Session: s.Session, Agent: s.Agent}
 		a.eachHeld(old.Session, func(op *model.Operation, e *plan.Edit, v uint32) {
 			fence := e.State().Fence(v)
-			if slices.Contains(s.Keep, fence) {
+			if lease.Keeps(fence, s.Keep) {
 				_ = e.Keep(v, fence, h) // no error: the task is held with this fence
 				return
 			}

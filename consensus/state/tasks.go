@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -39,7 +40,8 @@ func (a tasks) lease(l *pb.Lease) Answer {
 	taken := a.operations().taken(op)
 	granted := make([]uint32, 0, len(l.Tasks))
 	for i, v := range l.Tasks {
-		if i >= len(l.SessionOf) || int(l.SessionOf[i]) >= len(holders) || holders[l.SessionOf[i]].Session == "" {
+		open := i < len(l.SessionOf) && int(l.SessionOf[i]) < len(holders) && holders[l.SessionOf[i]].Session != ""
+		if held := int(v) < e.State().Graph.Len() && e.State().Status(v).Held(); !lease.Grants(open, held) {
 			ans.Refused = append(ans.Refused, v)
 			continue
 		}
@@ -117,7 +119,7 @@ func (a tasks) end(op *model.Operation, e *plan.Edit, v uint32, fence uint64, r 
 
 func (a tasks) giveBack(op *model.Operation, e *plan.Edit, v uint32, fence uint64) error {
 	if table.Get[model.Operation](a.txn, table.Operations, "id", op.ID).Status == model.OpAborting {
-		if e.State().Fence(v) != fence || !e.State().Status(v).Held() {
+		if !e.State().Valid(v, fence) {
 			return plan.ErrStaleFence
 		}
 		e.Cancel(v, plan.End{Outcome: "returned"}, a.now)
@@ -183,7 +185,7 @@ func (a tasks) output(op *model.Operation, g *plan.Graph, v uint32, body []byte)
 // otherwise.
 func (a tasks) fail(op *model.Operation, e *plan.Edit, v uint32, fence uint64, out *pb.Outputs) error {
 	s := e.State()
-	if int(v) >= s.Graph.Len() || !s.Status(v).Held() || s.Fence(v) != fence {
+	if !s.Valid(v, fence) {
 		return plan.ErrStaleFence
 	}
 	end := plan.End{Outcome: outcomeName(out.Outcome), Message: out.Message, LogTail: out.LogTail}
@@ -242,7 +244,7 @@ func (a tasks) saveValue(s *pb.SaveValue) Answer {
 	if e == nil || int(s.Task) >= e.State().Graph.Len() {
 		return refuse(problem.NotFound, "there is no task %s/%d", s.Operation, s.Task)
 	}
-	if !e.State().Status(s.Task).Held() || e.State().Fence(s.Task) != s.Fence {
+	if !e.State().Valid(s.Task, s.Fence) {
 		return refuse(problem.Stale, "task %s/%d: the lease is not valid any more", s.Operation, s.Task)
 	}
 	a.put(table.Values, &table.ValueRow{Node: e.State().Graph.NodeID(int(s.Task)), Key: s.Key, Value: s.Value})

@@ -38,7 +38,7 @@ func (e *Edit) held(v uint32, fence uint64) error {
 	if int(v) >= e.next.Graph.Len() {
 		return ErrNoVertex
 	}
-	if !e.next.Status(v).Held() || e.next.Fence(v) != fence {
+	if !e.next.Valid(v, fence) {
 		return ErrStaleFence
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	iradix "github.com/hashicorp/go-immutable-radix"
 
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -197,6 +198,11 @@ func (s *State) Note(v uint32) *Note {
 		return l[v%taskLeaf]
 	}
 	return nil
+}
+
+// Valid reports whether fence is the fence of a lease that a worker holds on v.
+func (s *State) Valid(v uint32, fence uint64) bool {
+	return int(v) < s.Graph.Len() && lease.Valid(s.Status(v).Held(), s.Fence(v), fence)
 }
 
 // Busy returns the vertex that holds a node, by the node's index.

@@ -1406,7 +1406,8 @@ type OpenSession struct {
 	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	Keep          []uint64               `protobuf:"varint,3,rep,packed,name=keep,proto3" json:"keep,omitempty"` // fences of leases that continue under the new session
 	Record        *record.Agent          `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`
-	Types         []*record.PluginType   `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"` // the plugin types that the agent offers
+	Types         []*record.PluginType   `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`    // the plugin types that the agent offers
+	Number        uint64                 `protobuf:"varint,6,opt,name=number,proto3" json:"number,omitempty"` // of the hello, in the process whose incarnation record has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1474,6 +1475,13 @@ func (x *OpenSession) GetTypes() []*record.PluginType {
 		return x.Types
 	}
 	return nil
+}
+
+func (x *OpenSession) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
 }
 
 // EndSession ends the session of a worker that left, fell silent or opens a new
@@ -3578,13 +3586,14 @@ const file_log_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\tR\x04role\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\tR\x02id\"\x1d\n" +
 	"\vDeleteToken\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xb4\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xcc\x01\n" +
 	"\vOpenSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04keep\x18\x03 \x03(\x04R\x04keep\x12.\n" +
 	"\x06record\x18\x04 \x01(\v2\x16.coopr.record.v1.AgentR\x06record\x121\n" +
-	"\x05types\x18\x05 \x03(\v2\x1b.coopr.record.v1.PluginTypeR\x05types\">\n" +
+	"\x05types\x18\x05 \x03(\v2\x1b.coopr.record.v1.PluginTypeR\x05types\x12\x16\n" +
+	"\x06number\x18\x06 \x01(\x04R\x06number\">\n" +
 	"\n" +
 	"EndSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x16\n" +

@@ -359,6 +359,7 @@ type Hello struct {
 	Process       string                 `protobuf:"bytes,30,opt,name=process,proto3" json:"process,omitempty"`                    // names this run of the agent
 	Saves         []*SaveState           `protobuf:"bytes,18,rep,name=saves,proto3" json:"saves,omitempty"`                        // values that are not confirmed yet; stored before the results of held
 	LastSave      uint64                 `protobuf:"varint,19,opt,name=last_save,json=lastSave,proto3" json:"last_save,omitempty"` // the number of the last of saves
+	Number        uint64                 `protobuf:"varint,20,opt,name=number,proto3" json:"number,omitempty"`                     // counts the hellos of this process
 	Machine       string                 `protobuf:"bytes,15,opt,name=machine,proto3" json:"machine,omitempty"`                    // names the machine, so that local nodes are worked on where they are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -523,6 +524,13 @@ func (x *Hello) GetSaves() []*SaveState {
 func (x *Hello) GetLastSave() uint64 {
 	if x != nil {
 		return x.LastSave
+	}
+	return 0
+}
+
+func (x *Hello) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
 	}
 	return 0
 }
@@ -1107,6 +1115,7 @@ type LeaderMessage struct {
 	Sites         []*SiteOrders          `protobuf:"bytes,32,rep,name=sites,proto3" json:"sites,omitempty"`
 	Saved         uint64                 `protobuf:"varint,10,opt,name=saved,proto3" json:"saved,omitempty"`                         // saves up to this number are stored, or refused for good
 	WatchAnew     bool                   `protobuf:"varint,9,opt,name=watch_anew,json=watchAnew,proto3" json:"watch_anew,omitempty"` // and before that all others are dropped
+	Refused       *Refused               `protobuf:"bytes,11,opt,name=refused,proto3" json:"refused,omitempty"`                      // first message only, and the last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1218,6 +1227,59 @@ func (x *LeaderMessage) GetWatchAnew() bool {
 	return false
 }
 
+func (x *LeaderMessage) GetRefused() *Refused {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// Refused answers a hello after which the agent has said a newer one, or was
+// removed. The next hello needs at least this incarnation.
+type Refused struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   uint64                 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refused) Reset() {
+	*x = Refused{}
+	mi := &file_peer_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refused) ProtoMessage() {}
+
+func (x *Refused) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refused.ProtoReflect.Descriptor instead.
+func (*Refused) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Refused) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
 type TaskLogRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -1229,7 +1291,7 @@ type TaskLogRequest struct {
 
 func (x *TaskLogRequest) Reset() {
 	*x = TaskLogRequest{}
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1303,7 @@ func (x *TaskLogRequest) String() string {
 func (*TaskLogRequest) ProtoMessage() {}
 
 func (x *TaskLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1316,7 @@ func (x *TaskLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{13}
+	return file_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TaskLogRequest) GetTask() string {
@@ -1288,7 +1350,7 @@ type TaskLogResponse struct {
 
 func (x *TaskLogResponse) Reset() {
 	*x = TaskLogResponse{}
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1362,7 @@ func (x *TaskLogResponse) String() string {
 func (*TaskLogResponse) ProtoMessage() {}
 
 func (x *TaskLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1375,7 @@ func (x *TaskLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{14}
+	return file_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TaskLogResponse) GetData() []byte {
@@ -1341,7 +1403,7 @@ type ListResourcesRequest struct {
 
 func (x *ListResourcesRequest) Reset() {
 	*x = ListResourcesRequest{}
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1415,7 @@ func (x *ListResourcesRequest) String() string {
 func (*ListResourcesRequest) ProtoMessage() {}
 
 func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1428,7 @@ func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{15}
+	return file_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListResourcesRequest) GetProvider() string {
@@ -1393,7 +1455,7 @@ type ListResourcesResponse struct {
 
 func (x *ListResourcesResponse) Reset() {
 	*x = ListResourcesResponse{}
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1467,7 @@ func (x *ListResourcesResponse) String() string {
 func (*ListResourcesResponse) ProtoMessage() {}
 
 func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1480,7 @@ func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{16}
+	return file_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListResourcesResponse) GetResources() []*Resource {
@@ -1445,7 +1507,7 @@ type RemoveResourceRequest struct {
 
 func (x *RemoveResourceRequest) Reset() {
 	*x = RemoveResourceRequest{}
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1519,7 @@ func (x *RemoveResourceRequest) String() string {
 func (*RemoveResourceRequest) ProtoMessage() {}
 
 func (x *RemoveResourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1532,7 @@ func (x *RemoveResourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResourceRequest.ProtoReflect.Descriptor instead.
 func (*RemoveResourceRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{17}
+	return file_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemoveResourceRequest) GetProvider() string {
@@ -1497,7 +1559,7 @@ type BlobRequest struct {
 
 func (x *BlobRequest) Reset() {
 	*x = BlobRequest{}
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1571,7 @@ func (x *BlobRequest) String() string {
 func (*BlobRequest) ProtoMessage() {}
 
 func (x *BlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1584,7 @@ func (x *BlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlobRequest.ProtoReflect.Descriptor instead.
 func (*BlobRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{18}
+	return file_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BlobRequest) GetSha256() string {
@@ -1541,7 +1603,7 @@ type BlobPiece struct {
 
 func (x *BlobPiece) Reset() {
 	*x = BlobPiece{}
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1615,7 @@ func (x *BlobPiece) String() string {
 func (*BlobPiece) ProtoMessage() {}
 
 func (x *BlobPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1628,7 @@ func (x *BlobPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlobPiece.ProtoReflect.Descriptor instead.
 func (*BlobPiece) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{19}
+	return file_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BlobPiece) GetData() []byte {
@@ -1588,7 +1650,7 @@ type HoldRequest struct {
 
 func (x *HoldRequest) Reset() {
 	*x = HoldRequest{}
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1662,7 @@ func (x *HoldRequest) String() string {
 func (*HoldRequest) ProtoMessage() {}
 
 func (x *HoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1675,7 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
 func (*HoldRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{20}
+	return file_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HoldRequest) GetSha256() string {
@@ -1645,7 +1707,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1719,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1732,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{21}
+	return file_peer_proto_rawDescGZIP(), []int{22}
 }
 
 // ResourceSetRequest asks whoever holds the state which resources a plan works with.
@@ -1684,7 +1746,7 @@ type ResourceSetRequest struct {
 
 func (x *ResourceSetRequest) Reset() {
 	*x = ResourceSetRequest{}
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1758,7 @@ func (x *ResourceSetRequest) String() string {
 func (*ResourceSetRequest) ProtoMessage() {}
 
 func (x *ResourceSetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1771,7 @@ func (x *ResourceSetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSetRequest.ProtoReflect.Descriptor instead.
 func (*ResourceSetRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{22}
+	return file_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResourceSetRequest) GetTenant() string {
@@ -1735,7 +1797,7 @@ type ResourceSetResponse struct {
 
 func (x *ResourceSetResponse) Reset() {
 	*x = ResourceSetResponse{}
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1809,7 @@ func (x *ResourceSetResponse) String() string {
 func (*ResourceSetResponse) ProtoMessage() {}
 
 func (x *ResourceSetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1822,7 @@ func (x *ResourceSetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSetResponse.ProtoReflect.Descriptor instead.
 func (*ResourceSetResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{23}
+	return file_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResourceSetResponse) GetSet() *record.ResourceSet {
@@ -1803,7 +1865,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
 	"\astarted\x18\x03 \x01(\bR\astarted\x12/\n" +
 	"\x06result\x18\x04 \x01(\v2\x17.coopr.plugin.v1.ResultR\x06result\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xdc\x04\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xf4\x04\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -1825,7 +1887,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x05token\x18\x10 \x01(\fR\x05token\x12\x18\n" +
 	"\aprocess\x18\x1e \x01(\tR\aprocess\x120\n" +
 	"\x05saves\x18\x12 \x03(\v2\x1a.coopr.plugin.v1.SaveStateR\x05saves\x12\x1b\n" +
-	"\tlast_save\x18\x13 \x01(\x04R\blastSave\x12\x18\n" +
+	"\tlast_save\x18\x13 \x01(\x04R\blastSave\x12\x16\n" +
+	"\x06number\x18\x14 \x01(\x04R\x06number\x12\x18\n" +
 	"\amachine\x18\x0f \x01(\tR\amachineJ\x04\b\v\x10\f\"3\n" +
 	"\aStarted\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
@@ -1874,7 +1937,7 @@ const file_peer_proto_rawDesc = "" +
 	"\fheartbeat_ms\x18\x04 \x01(\x03R\vheartbeatMs\x122\n" +
 	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"?\n" +
 	"\rAgentRegistry\x12.\n" +
-	"\x06agents\x18\x01 \x03(\v2\x16.coopr.record.v1.AgentR\x06agents\"\xeb\x03\n" +
+	"\x06agents\x18\x01 \x03(\v2\x16.coopr.record.v1.AgentR\x06agents\"\x9d\x04\n" +
 	"\rLeaderMessage\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.coopr.peer.v1.WelcomeR\awelcome\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x12+\n" +
@@ -1888,7 +1951,10 @@ const file_peer_proto_rawDesc = "" +
 	"\x05saved\x18\n" +
 	" \x01(\x04R\x05saved\x12\x1d\n" +
 	"\n" +
-	"watch_anew\x18\t \x01(\bR\twatchAnewJ\x04\b\x06\x10\aJ\x04\b\x1e\x10\x1f\"R\n" +
+	"watch_anew\x18\t \x01(\bR\twatchAnew\x120\n" +
+	"\arefused\x18\v \x01(\v2\x16.coopr.peer.v1.RefusedR\arefusedJ\x04\b\x06\x10\aJ\x04\b\x1e\x10\x1f\"+\n" +
+	"\aRefused\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\"R\n" +
 	"\x0eTaskLogRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x16\n" +
@@ -1942,7 +2008,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
@@ -1957,83 +2023,85 @@ var file_peer_proto_goTypes = []any{
 	(*Welcome)(nil),               // 10: coopr.peer.v1.Welcome
 	(*AgentRegistry)(nil),         // 11: coopr.peer.v1.AgentRegistry
 	(*LeaderMessage)(nil),         // 12: coopr.peer.v1.LeaderMessage
-	(*TaskLogRequest)(nil),        // 13: coopr.peer.v1.TaskLogRequest
-	(*TaskLogResponse)(nil),       // 14: coopr.peer.v1.TaskLogResponse
-	(*ListResourcesRequest)(nil),  // 15: coopr.peer.v1.ListResourcesRequest
-	(*ListResourcesResponse)(nil), // 16: coopr.peer.v1.ListResourcesResponse
-	(*RemoveResourceRequest)(nil), // 17: coopr.peer.v1.RemoveResourceRequest
-	(*BlobRequest)(nil),           // 18: coopr.peer.v1.BlobRequest
-	(*BlobPiece)(nil),             // 19: coopr.peer.v1.BlobPiece
-	(*HoldRequest)(nil),           // 20: coopr.peer.v1.HoldRequest
-	(*HoldResponse)(nil),          // 21: coopr.peer.v1.HoldResponse
-	(*ResourceSetRequest)(nil),    // 22: coopr.peer.v1.ResourceSetRequest
-	(*ResourceSetResponse)(nil),   // 23: coopr.peer.v1.ResourceSetResponse
-	(*Result)(nil),                // 24: coopr.plugin.v1.Result
-	(*record.PluginType)(nil),     // 25: coopr.record.v1.PluginType
-	(*SaveState)(nil),             // 26: coopr.plugin.v1.SaveState
-	(*Task)(nil),                  // 27: coopr.plugin.v1.Task
-	(*RuntimeReport)(nil),         // 28: coopr.site.v1.RuntimeReport
-	(*record.Agent)(nil),          // 29: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 30: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 31: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 32: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 33: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 34: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 35: coopr.record.v1.ResourceSet
-	(*ChangePacket)(nil),          // 36: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 37: coopr.plugin.v1.RemoveResponse
+	(*Refused)(nil),               // 13: coopr.peer.v1.Refused
+	(*TaskLogRequest)(nil),        // 14: coopr.peer.v1.TaskLogRequest
+	(*TaskLogResponse)(nil),       // 15: coopr.peer.v1.TaskLogResponse
+	(*ListResourcesRequest)(nil),  // 16: coopr.peer.v1.ListResourcesRequest
+	(*ListResourcesResponse)(nil), // 17: coopr.peer.v1.ListResourcesResponse
+	(*RemoveResourceRequest)(nil), // 18: coopr.peer.v1.RemoveResourceRequest
+	(*BlobRequest)(nil),           // 19: coopr.peer.v1.BlobRequest
+	(*BlobPiece)(nil),             // 20: coopr.peer.v1.BlobPiece
+	(*HoldRequest)(nil),           // 21: coopr.peer.v1.HoldRequest
+	(*HoldResponse)(nil),          // 22: coopr.peer.v1.HoldResponse
+	(*ResourceSetRequest)(nil),    // 23: coopr.peer.v1.ResourceSetRequest
+	(*ResourceSetResponse)(nil),   // 24: coopr.peer.v1.ResourceSetResponse
+	(*Result)(nil),                // 25: coopr.plugin.v1.Result
+	(*record.PluginType)(nil),     // 26: coopr.record.v1.PluginType
+	(*SaveState)(nil),             // 27: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 28: coopr.plugin.v1.Task
+	(*RuntimeReport)(nil),         // 29: coopr.site.v1.RuntimeReport
+	(*record.Agent)(nil),          // 30: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 31: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 32: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 33: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 34: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 35: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 36: coopr.record.v1.ResourceSet
+	(*ChangePacket)(nil),          // 37: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 38: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
-	24, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	25, // 2: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	25, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	26, // 2: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
 	3,  // 3: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	26, // 4: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	27, // 5: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	27, // 6: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	27, // 4: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	28, // 5: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	28, // 6: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
 	4,  // 7: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	24, // 8: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	25, // 8: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
 	5,  // 9: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
 	5,  // 10: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	26, // 11: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	27, // 11: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	7,  // 12: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	28, // 13: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	29, // 13: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
 	9,  // 14: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	29, // 15: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	30, // 15: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
 	10, // 16: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	27, // 17: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	30, // 18: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	28, // 17: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	31, // 18: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
 	9,  // 19: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
 	11, // 20: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
 	6,  // 21: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	31, // 22: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
-	32, // 23: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	33, // 24: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	34, // 25: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	35, // 26: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	0,  // 27: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	8,  // 28: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	13, // 29: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	15, // 30: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	17, // 31: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	18, // 32: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	20, // 33: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	22, // 34: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	36, // 35: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	2,  // 36: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	12, // 37: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	14, // 38: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	16, // 39: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	37, // 40: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	19, // 41: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	21, // 42: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	23, // 43: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	36, // 44: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	36, // [36:45] is the sub-list for method output_type
-	27, // [27:36] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	32, // 22: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	13, // 23: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
+	33, // 24: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	34, // 25: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	35, // 26: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	36, // 27: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	0,  // 28: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	8,  // 29: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	14, // 30: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	16, // 31: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	18, // 32: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	19, // 33: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	21, // 34: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	23, // 35: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	37, // 36: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	2,  // 37: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	12, // 38: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	15, // 39: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	17, // 40: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	38, // 41: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	20, // 42: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	22, // 43: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	24, // 44: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	37, // 45: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	37, // [37:46] is the sub-list for method output_type
+	28, // [28:37] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -2049,7 +2117,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -61,7 +61,7 @@ func (d *Dispatcher) giveUp(r *round) {
 				// Another operation of the cluster may hold the node. Trying again at once
 				// would loop until that operation ends.
 				q.known[u] = true
-				heap.Push(&d.delayed, delay{time.Now().Add(afterFailure), lease{id, u}})
+				heap.Push(&d.delayed, delay{time.Now().Add(afterFailure), taskKey{id, u}})
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func (d *Dispatcher) giveUp(r *round) {
 
 // parcel is a lease that the state has and that its worker has to get.
 type parcel struct {
-	lease
+	taskKey
 	fence uint64
 	to    *session
 	task  *pb.Task
@@ -82,7 +82,7 @@ func (d *Dispatcher) leased(v *state.View, list []state.Lease) {
 	for _, l := range list {
 		q := d.queues[l.Operation]
 		p, ok := v.Plan(l.Operation)
-		if q == nil || !ok || !p.Status(l.Vertex).Held() || p.Fence(l.Vertex) != l.Fence {
+		if q == nil || !ok || !p.Valid(l.Vertex, l.Fence) {
 			continue
 		}
 		h := q.held[l.Vertex]
@@ -92,7 +92,7 @@ func (d *Dispatcher) leased(v *state.View, list []state.Lease) {
 		}
 		h.grant(l.Fence)
 		if h.session != nil && h.session.conn != nil {
-			out = append(out, parcel{lease: lease{l.Operation, l.Vertex}, fence: l.Fence, to: h.session})
+			out = append(out, parcel{taskKey: taskKey{l.Operation, l.Vertex}, fence: l.Fence, to: h.session})
 		}
 	}
 	d.deliver(out)

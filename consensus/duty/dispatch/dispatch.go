@@ -8,6 +8,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
@@ -44,12 +45,8 @@ type Config struct {
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Tasks   Tasks
 	Logger  *slog.Logger
-	// TTL is how long a session lives without a heartbeat; 0 means 5 s. The worker's own
-	// deadline counts from when it sent its last heartbeat, so that it stops before the
-	// leader gives its leases to others.
-	TTL time.Duration
-	// Grace is added to the TTL after a change of leader; 0 means the TTL again.
-	Grace time.Duration
+	// A TTL of 0 means 5 s, and a Grace of 0 means the TTL again.
+	lease.Timing
 	// Backoff is the first pause before a failed task is tried again, doubled
 	// each time; 0 means 500 ms.
 	Backoff time.Duration
@@ -138,11 +135,8 @@ func (d *Dispatcher) expect(v *state.View) {
 		if d.sessions[id] != nil {
 			continue
 		}
-		ended, ok := d.cfg.Machine.TermEnded(in.Epoch)
-		if !ok {
-			ended = now
-		}
-		d.sessions[id] = &session{id: id, agent: in.Agent, heard: ended.Add(d.cfg.Grace), missed: checks}
+		ended, seen := d.cfg.Machine.TermEnded(in.Epoch)
+		d.sessions[id] = &session{id: id, agent: in.Agent, heard: d.cfg.Inherited(now, ended, seen), missed: lease.Checks}
 	}
 }
 
@@ -169,7 +163,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	d.again = true
 	silence := true // is due to be looked at
-	check := time.NewTicker(d.cfg.TTL / checks)
+	check := time.NewTicker(d.cfg.TTL / lease.Checks)
 	defer check.Stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

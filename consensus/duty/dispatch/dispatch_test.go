@@ -138,6 +138,7 @@ type conn struct {
 	mu     sync.Mutex
 	tasks  []*pb.Task
 	saved  uint64
+	beats  int // heartbeats that were answered
 	closed bool
 }
 
@@ -146,6 +147,9 @@ func (c *conn) Send(m *pb.LeaderMessage) bool {
 	defer c.mu.Unlock()
 	c.tasks = append(c.tasks, m.Tasks...)
 	c.saved = max(c.saved, m.Saved)
+	if m.Heartbeat > 0 {
+		c.beats++
+	}
 	return !c.closed
 }
 
@@ -236,7 +240,8 @@ func TestRefusalsDoNotSpin(t *testing.T) {
 		defer end()
 		c := &conn{}
 		open := func() {
-			if err := d.Open(t.Context(), fmt.Sprint("s", time.Now().UnixNano()), &pb.Hello{Agent: "a", Slots: 8}, c); err != nil {
+			hello := &pb.Hello{Agent: "a", Slots: 8, Incarnation: uint64(time.Now().UnixMilli())}
+			if err := d.Open(t.Context(), fmt.Sprint("s", time.Now().UnixNano()), hello, c); err != nil {
 				t.Fatal(err)
 			}
 		}

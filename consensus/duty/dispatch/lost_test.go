@@ -11,6 +11,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/dispatch"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -253,7 +254,9 @@ func TestReportThatIsCommittedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t)
 		l.begin(2)
-		d, end := l.dispatcherOf(dispatch.Config{Tasks: works{}, TTL: time.Hour, Propose: func(ctx context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+		hour := lease.Timing{TTL: time.Hour}
+		d, end := l.dispatcherOf(dispatch.Config{Tasks: works{}, Timing: hour, Propose: func(
+			ctx context.Context, cs ...*pb.Command) ([]state.Answer, error) {
 			if cs[0].GetReport() != nil {
 				return l.late(time.Second, cs...)
 			}

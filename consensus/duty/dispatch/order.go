@@ -38,8 +38,8 @@ func (b *book) ends(op string, g *plan.Graph, u uint32, fence uint64, s *session
 		return
 	}
 	node := g.NodeID(int(u))
-	if !slices.ContainsFunc(b.ending[node], func(e ending) bool { return e.lease == lease{op, u} && e.fence == fence }) {
-		b.ending[node] = append(b.ending[node], ending{lease{op, u}, g.Name(int(u)), fence, s})
+	if !slices.ContainsFunc(b.ending[node], func(e ending) bool { return e.taskKey == taskKey{op, u} && e.fence == fence }) {
+		b.ending[node] = append(b.ending[node], ending{taskKey{op, u}, g.Name(int(u)), fence, s})
 	}
 }
 

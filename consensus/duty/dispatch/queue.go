@@ -52,7 +52,7 @@ type holding struct {
 // ending is an attempt that was cancelled and whose worker has not reported its end yet.
 // The operation may be over.
 type ending struct {
-	lease
+	taskKey
 	name    string // of the task
 	fence   uint64
 	session *session
@@ -66,8 +66,8 @@ type tenant struct {
 	turn   []*queue
 }
 
-// lease names a task of an operation.
-type lease struct {
+// taskKey names a task of an operation.
+type taskKey struct {
 	op string
 	v  uint32
 }
@@ -181,7 +181,7 @@ func (b *book) offer(q *queue, u uint32, n *plan.Note) {
 	}
 	q.known[u] = true
 	if n != nil && n.RetryAt > time.Now().UnixMilli() {
-		heap.Push(&b.delayed, delay{time.UnixMilli(n.RetryAt), lease{q.op.ID, u}})
+		heap.Push(&b.delayed, delay{time.UnixMilli(n.RetryAt), taskKey{q.op.ID, u}})
 		return
 	}
 	b.line(q, u)
@@ -270,7 +270,7 @@ func (b *book) unpark(q *queue, node int32) {
 // delay is a task whose next attempt is due later.
 type delay struct {
 	at time.Time
-	lease
+	taskKey
 }
 
 // delays is a heap of delayed tasks, the soonest first.

@@ -162,8 +162,8 @@ func (d *Dispatcher) propose(ctx context.Context, session string, rs reports, ne
 // over releases the tasks whose attempts a batch ended. An attempt under an old lease frees nothing.
 func (b *book) over(list []state.Lease) {
 	for _, l := range list {
-		at := lease{l.Operation, l.Vertex}
-		b.hasEnded(func(e ending) bool { return e.lease == at && e.fence == l.Fence })
+		at := taskKey{l.Operation, l.Vertex}
+		b.hasEnded(func(e ending) bool { return e.taskKey == at && e.fence == l.Fence })
 		q := b.queues[l.Operation] // nil once the operation is over
 		if q == nil {
 			continue

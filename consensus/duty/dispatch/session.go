@@ -2,12 +2,15 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -22,10 +25,11 @@ type session struct {
 	leaving            bool
 	held               int  // tasks that are leased to it, or are being leased
 	ending             bool // its end is being committed
+	doomed             bool // its end was proposed, and may be committed at any time
 }
 
 func (s *session) free() int {
-	if s.conn == nil || s.leaving || s.ending {
+	if s.conn == nil || s.leaving || s.doomed {
 		return 0
 	}
 	return s.slots - s.held
@@ -55,7 +59,7 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 		Plugins: map[string]string{},
 	}
 	plugins := map[string]bool{}
-	open := &pb.OpenSession{Session: id, Agent: h.Agent, Types: h.Plugins}
+	open := &pb.OpenSession{Session: id, Agent: h.Agent, Number: h.Number, Types: h.Plugins}
 	for _, m := range h.Plugins {
 		t, err := logformat.DecodePluginType(m)
 		if err != nil {
@@ -75,7 +79,7 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 	}
 	answers, err := d.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_OpenSession{OpenSession: open}})
 	if err == nil {
-		err = answers[0].Err
+		err = d.refusal(h.Agent, answers[0].Err)
 	}
 	if err != nil {
 		return fmt.Errorf("session of agent %s: %w", h.Name, err)
@@ -111,6 +115,27 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 	return nil
 }
 
+// Refusal is the error of Open for a hello after which its agent has said a newer one, or was removed.
+type Refusal struct {
+	// Incarnation is what the agent's next hello needs at least.
+	Incarnation uint64
+	err         error
+}
+
+// Error returns the reason.
+func (r *Refusal) Error() string { return r.err.Error() }
+
+// Unwrap returns the error of the state.
+func (r *Refusal) Unwrap() error { return r.err }
+
+// refusal returns the error of an OpenSession, as a Refusal if a later hello may succeed.
+func (d *Dispatcher) refusal(agent string, err error) error {
+	if last, ok := d.cfg.Machine.View().LastHello(agent); ok && errors.Is(err, problem.Stale) {
+		return &Refusal{Incarnation: lease.Next(last), err: err}
+	}
+	return err
+}
+
 // opened ties a connection to a session of the state, sends the worker the list of the leases that it keeps, and sends
 // again the leased tasks that the worker never got.
 func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, conn Conn, epoch uint64) {
@@ -135,14 +160,13 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 	}
 	s.machine, s.conn, s.slots, s.plugins, s.heard, s.missed = h.Machine, conn, int(h.Slots), plugins, time.Now(), 0
 	w := &pb.Welcome{Session: id, Epoch: epoch, TtlMs: d.cfg.TTL.Milliseconds(), HeartbeatMs: (d.cfg.TTL / 5).Milliseconds()}
-	known := map[lease]bool{}
+	known := map[taskKey]bool{}
 	for _, held := range h.Held {
 		keep := false
 		if op, u, err := model.TaskID(held.Task).Split(); err == nil {
 			if p, ok := v.Plan(string(op)); ok && int(u) < p.Graph.Len() {
-				t := p.Task(u)
-				keep = t.Status.Held() && t.Fence == held.Fence && t.Holder.Session == id
-				known[lease{string(op), u}] = keep
+				keep = p.Valid(u, held.Fence) && p.Task(u).Holder.Session == id
+				known[taskKey{string(op), u}] = keep
 				if !keep && held.Result == nil && !held.Lost {
 					d.ends(string(op), p.Graph, u, held.Fence, s)
 				}
@@ -161,8 +185,8 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 		for _, u := range p.Leased(id) {
 			d.release(q, u)
 			d.hold(q, u, s, d.cfg.Tasks.Needs(v, op, p.Graph, u).Limit).grant(p.Fence(u))
-			if !known[lease{op.ID, u}] {
-				unsent = append(unsent, parcel{lease: lease{op.ID, u}, fence: p.Fence(u), to: s})
+			if !known[taskKey{op.ID, u}] {
+				unsent = append(unsent, parcel{taskKey: taskKey{op.ID, u}, fence: p.Fence(u), to: s})
 			}
 			if op.Status == model.OpAborting {
 				s.cancel(op.ID, u, p.Fence(u), op.Message)
@@ -216,10 +240,10 @@ func (d *Dispatcher) Hear(id string, beat uint64, leaving bool) {
 		}
 		s.heard, s.missed = time.Now(), 0
 		s.leaving = s.leaving || leaving
-		if beat > 0 {
+		if beat > 0 && lease.Answers(s.doomed) {
 			s.send(&pb.LeaderMessage{Heartbeat: beat})
 		}
-		if s.leaving && s.held == 0 {
+		if lease.Leaves(s.leaving, s.held) {
 			d.finish(s, "the agent is leaving")
 		}
 	})
@@ -231,7 +255,7 @@ func (d *Dispatcher) Gone(id string, conn Conn) {
 	d.post(func() {
 		if s := d.sessions[id]; s != nil && s.conn == conn {
 			s.conn = nil
-			if s.leaving {
+			if lease.Leaves(s.leaving, s.held) {
 				d.finish(s, "the agent left")
 			}
 		}
@@ -271,16 +295,13 @@ func (d *Dispatcher) Tell(registry *pb.AgentRegistry) {
 	})
 }
 
-// checks is how often in a TTL the leader looks for silent sessions.
-const checks = 4
-
 // expire ends the sessions that were silent for too long, and in as many checks. The clock alone
 // does not count: when a leader was asleep, the heartbeats of its workers wait for it.
 func (d *Dispatcher) expire(now time.Time) {
 	for _, s := range d.sessions {
 		s.missed++
-		if silent := now.Sub(s.heard); silent > d.cfg.TTL && s.missed >= checks {
-			d.finish(s, fmt.Sprintf("its agent was silent for %s", silent.Round(time.Millisecond)))
+		if d.cfg.MayEnd(now, s.heard, s.missed) {
+			d.finish(s, fmt.Sprintf("its agent was silent for %s", now.Sub(s.heard).Round(time.Millisecond)))
 		}
 	}
 }
@@ -291,7 +312,7 @@ func (d *Dispatcher) finish(s *session, reason string) {
 	if s.ending {
 		return
 	}
-	s.ending = true
+	s.ending, s.doomed = true, true
 	d.cfg.Logger.Info("session ends", "agent", s.agent, "session", s.id, "reason", reason)
 	d.async(func(ctx context.Context) {
 		_, err := d.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_EndSession{EndSession: &pb.EndSession{Session: s.id, Reason: reason}}})
@@ -300,6 +321,8 @@ func (d *Dispatcher) finish(s *session, reason string) {
 			if err == nil { // else the next check tries again, or the next leader
 				d.forget(d.cfg.Machine.View())
 				d.again = true
+			} else if s.conn != nil {
+				s.conn.Close() // a worker that is there asks for a new session
 			}
 		})
 	})

@@ -116,3 +116,72 @@ func TestSleepOfTheLeaderIsNoSilence(t *testing.T) {
 		}
 	}
 }
+
+// The end of a silent session may be committed long after its proposal failed. Until then the leader does
+// not answer the worker, which would begin tasks in a session that may end at any time, and has it say
+// another hello.
+func TestEndThatIsCommittedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		d, end := l.dispatcherOf(dispatch.Config{Tasks: works{}, Propose: func(ctx context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+			if cs[0].GetEndSession() != nil {
+				return l.late(20*time.Second, cs...)
+			}
+			return l.propose(ctx, cs...)
+		}})
+		defer end()
+		c := &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 1}, c); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(8 * time.Second) // its end is proposed, and not committed
+		d.Hear("s", 7, false)
+		synctest.Wait()
+		if c.mu.Lock(); c.beats > 0 || !c.closed {
+			t.Errorf("%d heartbeats were answered, the connection is closed: %t", c.beats, c.closed)
+		}
+		c.mu.Unlock()
+		d.Gone("s", c)
+		if err := d.Open(t.Context(), "again", &pb.Hello{Agent: "a", Slots: 1}, &conn{}); err != nil {
+			t.Fatal(err)
+		}
+		for range 30 {
+			time.Sleep(time.Second)
+			d.Hear("again", 1, false)
+		}
+		if _, ok := l.machine.View().Session("again"); !ok {
+			t.Error("the agent's next session has ended")
+		}
+	})
+}
+
+// An agent that is leaving and loses its connection goes on with its tasks for a while. They stay its own
+// for the TTL.
+func TestLeavingAgentLosesItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.begin(1)
+		d, end := l.dispatcher()
+		defer end()
+		a, b := &conn{}, &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 1}, a); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := d.Open(t.Context(), "r", &pb.Hello{Agent: "b", Slots: 1}, b); err != nil {
+			t.Fatal(err)
+		}
+		d.Hear("s", 1, true)
+		d.Gone("s", a)
+		for i := range 12 {
+			time.Sleep(time.Second)
+			d.Hear("r", 1, false)
+			if i == 3 && b.got() > 0 {
+				t.Error("the task was given away while its worker may still work on it")
+			}
+		}
+		if a.got() != 1 || b.got() != 1 {
+			t.Errorf("%d and %d tasks were sent", a.got(), b.got())
+		}
+	})
+}

@@ -55,7 +55,7 @@ func (d *Dispatcher) why(q *queue, u uint32) tree.Wait {
 	}
 	offers, there, at := false, false, ""
 	for _, s := range d.sessions {
-		if s.conn == nil || s.leaving || s.ending || (n.Plugin != "" && !s.plugins[n.Plugin]) {
+		if s.conn == nil || s.leaving || s.doomed || (n.Plugin != "" && !s.plugins[n.Plugin]) {
 			continue
 		}
 		offers = true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
@@ -46,6 +47,10 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		rec.Row = x
 	case *SessionRow:
 		rec.Row = &pb.SnapshotRecord_Session{Session: &pb.SessionRow{Id: r.ID, Agent: r.Agent, Epoch: r.Epoch}}
+	case *HelloRow:
+		rec.Row = &pb.SnapshotRecord_Hello{Hello: &pb.HelloRow{
+			Agent: r.Agent, Incarnation: r.Last.Incarnation, Number: r.Last.Number, RemovedMs: r.Removed,
+		}}
 	case *model.Cluster:
 		x := &pb.SnapshotRecord_Cluster{}
 		x.Cluster, err = logformat.EncodeCluster(r)
@@ -172,6 +177,9 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		row, err = logformat.DecodeAgent(x.Agent)
 	case *pb.SnapshotRecord_Session:
 		return Sessions, &SessionRow{ID: x.Session.Id, Agent: x.Session.Agent, Epoch: x.Session.Epoch}, nil
+	case *pb.SnapshotRecord_Hello:
+		h := x.Hello
+		return Hellos, &HelloRow{Agent: h.Agent, Last: lease.Hello{Incarnation: h.Incarnation, Number: h.Number}, Removed: h.RemovedMs}, nil
 	case *pb.SnapshotRecord_Cluster:
 		table = Clusters
 		row, err = logformat.DecodeCluster(x.Cluster)

@@ -10,6 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/effect"
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
@@ -25,6 +26,7 @@ const (
 	PluginTypes = "plugintypes"
 	Agents      = "agents"
 	Sessions    = "sessions"
+	Hellos      = "hellos"
 	Clusters    = "clusters"
 	Nodes       = "nodes"
 	Operations  = "operations"
@@ -73,6 +75,14 @@ type SessionRow struct {
 	ID    string
 	Agent string
 	Epoch uint64
+}
+
+// HelloRow is the newest hello of an agent, also of one that was removed.
+type HelloRow struct {
+	Agent string
+	Last  lease.Hello
+	// Removed is when the agent was removed, in Unix milliseconds, or 0.
+	Removed int64
 }
 
 // PlanRow is the plan of an operation.
@@ -229,6 +239,7 @@ func Schema() *memdb.DBSchema {
 		table(PluginTypes, index("id", true, func(p *PluginRow) []string { return []string{p.Key} })),
 		table(Agents, index("id", true, func(a *model.Agent) []string { return []string{a.ID} })),
 		table(Sessions, index("id", true, func(s *SessionRow) []string { return []string{s.ID} })),
+		table(Hellos, index("id", true, func(h *HelloRow) []string { return []string{h.Agent} })),
 		table(Clusters,
 			index("id", true, func(c *model.Cluster) []string { return []string{c.Tenant, c.ID} }),
 			index("name", false, func(c *model.Cluster) []string { return []string{c.Tenant, c.Name} })),

@@ -4,6 +4,7 @@ import (
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -34,6 +35,15 @@ func (v AgentView) Session(id string) (agent string, ok bool) {
 		return "", false
 	}
 	return s.Agent, true
+}
+
+// LastHello returns the hello after which an agent's older ones are refused.
+func (v AgentView) LastHello(agent string) (lease.Hello, bool) {
+	h := table.Get[table.HelloRow](v.txn, table.Hellos, "id", agent)
+	if h == nil {
+		return lease.Hello{}, false
+	}
+	return h.Last, true
 }
 
 // Session is a worker's session.

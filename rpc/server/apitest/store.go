@@ -25,6 +25,7 @@ import (
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
@@ -138,7 +139,8 @@ func (s *Store) duties(uint64) []leader.Duty {
 	m, propose, log := s.member.Machine, s.member.Propose, slog.New(slog.DiscardHandler)
 	l := &member.Leadership{
 		Dispatcher: dispatch.New(dispatch.Config{
-			Machine: m, Propose: propose, Tasks: tasks.NewBuilder(m), Logger: log, TTL: forever, Jitter: func() float64 { return 0 },
+			Machine: m, Propose: propose, Tasks: tasks.NewBuilder(m), Logger: log, Timing: lease.Timing{TTL: forever},
+			Jitter: func() float64 { return 0 },
 		}),
 		Orchestrator: orchestrate.New(orchestrate.Config{Machine: m, Propose: propose, Logger: log, Rank: plugins{}.Rank}),
 		Sites:        sites.New(sites.Config{Machine: m, Propose: propose, Logger: log, Node: sites.NodeAccess, Paused: sites.Resting}),
