@@ -14,7 +14,6 @@ import (
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/watch"
 	"github.com/coopr/coopr/consensus/leader"
-	"github.com/coopr/coopr/consensus/raftgroup/voters"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
@@ -83,12 +82,6 @@ func (m *Member) duties() []leader.Duty {
 		},
 	})
 	m.lead.Store(l)
-	voterDuty, err := voters.NewController(voters.Config{
-		Group: m.Group, Candidates: func() []voters.Candidate { return candidates(m.cfg.Mesh.Members(), d.Live()) }, Admit: m.admit, Logger: log,
-	})
-	if err != nil {
-		panic(err) // the configuration above is incomplete
-	}
 	return []leader.Duty{
 		&seed{m.Replica},
 		l.Orchestrator,
@@ -99,7 +92,7 @@ func (m *Member) duties() []leader.Duty {
 		m.runs(l),
 		l.Janitor,
 		l.Orphans,
-		voterDuty,
+		m.voters,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/leader"
+	"github.com/coopr/coopr/consensus/raftgroup/voters"
 	"github.com/coopr/coopr/consensus/replica"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -15,9 +16,10 @@ import (
 // the leader's duties while this agent leads.
 type Member struct {
 	*replica.Replica
-	cfg   *Config
-	terms *leader.Runner
-	lead  atomic.Pointer[Leadership] // of the term that began last; nil before the first
+	cfg    *Config
+	terms  *leader.Runner
+	voters *voters.Controller
+	lead   atomic.Pointer[Leadership] // of the term that began last; nil before the first
 }
 
 // Leadership returns the duties of the current term. ok is false while this

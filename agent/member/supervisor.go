@@ -180,6 +180,9 @@ func (s *Supervisor) runMember(ctx context.Context) (err error) {
 		return errors.Join(err, transport.Close())
 	}
 	m := &Member{Replica: r, cfg: &s.cfg}
+	if m.voters, err = m.newVoters(); err != nil {
+		return err
+	}
 	m.terms, err = leader.New(leader.Config{Group: r.Group, Logger: s.cfg.Logger, Duties: func(uint64) []leader.Duty { return m.duties() }})
 	if err != nil {
 		return err

@@ -8,6 +8,17 @@ import (
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
 )
 
+// newVoters returns the duty that chooses the voters. It serves all terms of the member.
+func (m *Member) newVoters() (*voters.Controller, error) {
+	return voters.NewController(voters.Config{
+		Group: m.Group,
+		Candidates: func() []voters.Candidate {
+			return candidates(m.cfg.Mesh.Members(), m.lead.Load().Dispatcher.Live())
+		},
+		Admit: m.admit, Logger: m.cfg.Logger,
+	})
+}
+
 // candidates returns the agents among which the voters are chosen. live has the
 // agents with a session, by id.
 func candidates(members []mesh.Member, live map[string]int) []voters.Candidate {

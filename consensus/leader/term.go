@@ -47,8 +47,9 @@ var _ Group = (*raftgroup.Group)(nil)
 // Config configures a Runner. Group and Duties are required.
 type Config struct {
 	Group Group
-	// Duties returns new duties for a term. It is called once for each attempt, so that
-	// duties need no reset.
+	// Duties returns the duties of a term. It is called once for each attempt, so that it can
+	// return new ones, which need no reset. A duty whose memory outlives a term begins anew in
+	// its Restore.
 	Duties func(term uint64) []Duty
 	// Logger may be nil.
 	Logger *slog.Logger

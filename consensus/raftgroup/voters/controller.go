@@ -34,15 +34,20 @@ type Config struct {
 	Changed func(Change, error)
 }
 
-// Controller is the leader's duty that chooses the voters. Each term needs a new one.
+// Controller is the leader's duty that chooses the voters. One Controller serves all terms of a
+// member of the group, one after the other: a dead voter must be replaced even if no term lasts as long
+// as its silence has to last. The clock of the Controller stands still between the terms, because this
+// member hears from nobody while another one leads.
 type Controller struct {
 	cfg    Config
 	states chan *autopilot.State // the newest state, if Run has not received it yet
 
-	// Owned by Run.
+	// Owned by Run, or by Restore before it.
 	stable map[string]time.Time // since when a member has been healthy
-	first  map[string]time.Time // when the controller first saw a member in the configuration
+	heard  map[string]time.Time // when a member last answered, or was first seen in the configuration
 	shun   map[string]shunned
+	begin  time.Time // of the term
+	last   time.Time // the latest observation of the group
 
 	mu     sync.Mutex
 	health Health
@@ -67,6 +72,9 @@ const (
 	lagLimit     = 1024 // entries
 	changeLimit  = 15 * time.Second
 	confirmLimit = time.Second
+	// forgetAfter is the time between two terms of this member after which observations of the earlier
+	// one do not count any more.
+	forgetAfter = 10 * time.Minute
 )
 
 // Health is the health of the group, for the operator.
@@ -112,7 +120,7 @@ func NewController(cfg Config) (*Controller, error) {
 		cfg:    cfg,
 		states: make(chan *autopilot.State, 1),
 		stable: make(map[string]time.Time),
-		first:  make(map[string]time.Time),
+		heard:  make(map[string]time.Time),
 		shun:   make(map[string]shunned),
 	}, nil
 }
@@ -120,8 +128,27 @@ func NewController(cfg Config) (*Controller, error) {
 // Name is the duty's name.
 func (k *Controller) Name() string { return "voters" }
 
-// Restore does nothing: the controller works from heartbeats.
-func (k *Controller) Restore(context.Context) error { return nil }
+// Restore begins a term. The time since this member last led does not count, neither as silence nor as
+// health of the others.
+func (k *Controller) Restore(context.Context) error {
+	now := time.Now()
+	away := now.Sub(k.last)
+	if k.last.IsZero() || away > forgetAfter {
+		clear(k.heard)
+		clear(k.stable)
+	}
+	for _, times := range []map[string]time.Time{k.heard, k.stable} {
+		for id, at := range times {
+			times[id] = at.Add(away)
+		}
+	}
+	k.begin, k.last = now, now
+	select {
+	case <-k.states: // of an earlier term
+	default:
+	}
+	return nil
+}
 
 // Run adjusts the voters until ctx ends. A failed change is not an error of the duty; it is decided
 // again later.
@@ -198,15 +225,20 @@ func (k *Controller) view(now time.Time, state *autopilot.State, servers []raftg
 	for i, c := range v.Candidates {
 		v.Candidates[i].Shunned = c.Shunned || now.Before(k.shun[c.ID].until)
 	}
+	k.last = now
 	present := make(map[string]bool, len(servers))
 	for _, s := range servers {
 		present[s.ID] = true
-		if _, ok := k.first[s.ID]; !ok {
-			k.first[s.ID] = now
+		contact := g.Progress(s.ID).Contact
+		answered := contact.After(k.begin)
+		if _, known := k.heard[s.ID]; !known {
+			k.heard[s.ID] = now
+		} else if answered {
+			k.heard[s.ID] = contact
 		}
 		m := Member{ID: s.ID, Addr: s.Addr, Voter: s.Voter, Leader: s.ID == g.ID()}
 		if !m.Leader {
-			m.Silence = now.Sub(later(k.first[s.ID], g.Progress(s.ID).Contact))
+			m.Silence = now.Sub(k.heard[s.ID])
 		}
 		// autopilot's own StableSince is of no use: it never moves when a member
 		// falls ill and recovers (v0.3.0 compares the value with itself).
@@ -220,25 +252,18 @@ func (k *Controller) view(now time.Time, state *autopilot.State, servers []raftg
 			if s.Voter {
 				delete(k.shun, s.ID) // a healthy voter: its earlier failures no longer count
 			}
-		} else {
-			delete(k.stable, s.ID)
+		} else if answered || now.Sub(k.begin) > contactLimit {
+			delete(k.stable, s.ID) // a new leader has not heard from the others yet
 		}
 		v.Members = append(v.Members, m)
 	}
-	for id := range k.first {
+	for id := range k.heard {
 		if !present[id] {
-			delete(k.first, id)
+			delete(k.heard, id)
 			delete(k.stable, id)
 		}
 	}
 	return v
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // make carries out a change, tied to the configuration it was decided on.

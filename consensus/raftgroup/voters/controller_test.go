@@ -51,13 +51,11 @@ func (m *mesh) join(id, zone string) {
 // lead runs the member's terms.
 func (m *mesh) lead(x *grouptest.Member) {
 	g := x.Group()
-	r, err := leader.New(leader.Config{Group: g, Duties: func(uint64) []leader.Duty {
-		k, err := voters.NewController(voters.Config{Group: g, Candidates: m.candidates})
-		if err != nil {
-			panic(err)
-		}
-		return []leader.Duty{k}
-	}})
+	k, err := voters.NewController(voters.Config{Group: g, Candidates: m.candidates})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	r, err := leader.New(leader.Config{Group: g, Duties: func(uint64) []leader.Duty { return []leader.Duty{k} }})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -244,6 +242,38 @@ func TestZonesBySwap(t *testing.T) {
 		m.join("c", "zc")
 		m.expect("a", "b", "c")
 		m.join("d", "zd")
+		m.expect("a", "c", "d")
+	})
+}
+
+// unrest hands the leadership on every few seconds until end is called.
+func (m *mesh) unrest(every time.Duration) (end func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(every):
+			}
+			for _, x := range m.Members() {
+				if g := x.Group(); g != nil && g.IsLeader() {
+					_ = g.Transfer(context.Background(), "") // fails while nobody else can lead
+				}
+			}
+		}
+	}()
+	return func() { close(stop); <-done }
+}
+
+// TestDeadVoterIsReplacedThoughNoTermLasts: what a leader knows of a member's silence and health
+// outlives its term, so that endless elections do not keep a dead voter in the group.
+func TestDeadVoterIsReplacedThoughNoTermLasts(t *testing.T) {
+	inMesh(t, 4, func(m *mesh) {
+		m.expect("a", "b", "c")
+		m.crash("b")
+		defer m.unrest(4 * time.Second)()
 		m.expect("a", "c", "d")
 	})
 }
