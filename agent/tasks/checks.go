@@ -41,7 +41,7 @@ func (c Checks) Check(v *state.View, cl *model.Cluster, n *model.Node, service s
 			Service: service, Plugin: w.Plugin, Automator: w.Automator, TimeoutMs: w.Timeout.Milliseconds(), Input: w.Input, Resources: cl.Resources,
 		}, nil
 	}
-	id := checkOperation + "/" + n.ID + "/" + service
+	id := checkOperation + "/" + string(model.NodeID(n.ID).Placement(service))
 	if service != "" {
 		if check, err = task(id, model.Check, service); err != nil {
 			return nil, nil, fmt.Errorf("health check of service %s on node %s: %w", service, n.ID, err)

@@ -22,6 +22,10 @@ type NodeID string
 // vertex in the graph of the operation's plan, "00000042-001/17".
 type TaskID string
 
+// PlacementID names a service on a node: the node's id, "/" and the name of the
+// service, "00000042-1000/shop-web". The name is empty for the node's machine alone.
+type PlacementID string
+
 // NewClusterID returns the id of the cluster with this number.
 func NewClusterID(number int) ClusterID { return ClusterID(fmt.Sprintf("%08d", number)) }
 
@@ -53,6 +57,17 @@ func (o OperationID) Task(vertex uint32) TaskID {
 // Cluster returns the id of the cluster that the node belongs to, or "" if the id
 // is malformed.
 func (n NodeID) Cluster() ClusterID { return clusterOf(string(n), 1) }
+
+// Placement returns the id of a service on the node.
+func (n NodeID) Placement(service string) PlacementID {
+	return PlacementID(string(n) + "/" + service)
+}
+
+// Node returns the id of the node.
+func (p PlacementID) Node() NodeID {
+	node, _, _ := strings.Cut(string(p), "/")
+	return NodeID(node)
+}
 
 // Split returns the operation that the task belongs to and the vertex of its plan.
 // It fails if the id is malformed.

@@ -16,6 +16,12 @@ func TestIDsAreFormedAndRead(t *testing.T) {
 	if n := c.Node(1000); n != "00000042-1000" || n.Cluster() != c {
 		t.Errorf("the node's id is %q, of cluster %q", n, n.Cluster())
 	}
+	if p := c.Node(1000).Placement("web"); p != "00000042-1000/web" || p.Node() != c.Node(1000) {
+		t.Errorf("the placement's id is %q, of node %q", p, p.Node())
+	}
+	if p := c.Node(1000).Placement(""); p != "00000042-1000/" || p.Node() != c.Node(1000) {
+		t.Errorf("the id of the node's machine is %q, of node %q", p, p.Node())
+	}
 	task := c.Operation(7).Task(17)
 	if op, v, err := task.Split(); task != "00000042-007/17" || err != nil || op != c.Operation(7) || v != 17 {
 		t.Errorf("the task's id is %q: operation %q, vertex %d, %v", task, op, v, err)

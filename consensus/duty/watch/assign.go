@@ -272,7 +272,7 @@ func watched(n *model.Node, h *model.NodeHealth, service string) bool {
 func (w *Controller) want(out map[string]*want, cl *model.Cluster, n *model.Node, service string, p model.Probe, version uint64) {
 	t := &want{tenant: cl.Tenant, cluster: cl.ID, node: n.ID, short: service}
 	t.automator, t.provider, t.machine = w.cfg.Tasks.Needs(cl, n, service)
-	key := n.ID + "/" + service
+	key := string(model.NodeID(n.ID).Placement(service))
 	t.head = &pb.Watch{
 		Key: key, Version: version ^ n.Version*0x9e3779b97f4a7c15, NodeVersion: n.Version, IntervalMs: int64(p.Interval), DelayMs: int64(p.Delay),
 		GraceMs: int64(p.Grace), Failures: uint32(max(1, p.Failures)),

@@ -63,6 +63,6 @@ func (s *Store) run(id string) *profile.Run {
 // Writes adds text to the log of the first task of a run's program, and lets the tasks end.
 func (s *Store) Writes(run, text string) {
 	op := s.run(run).Operation
-	s.Log(op+"/0", text)
+	s.Log(string(model.OperationID(op).Task(0)), text)
 	s.Finish(op)
 }

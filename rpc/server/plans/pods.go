@@ -32,7 +32,7 @@ func podName(n *model.Node) string {
 func pod(cl *model.Cluster, n *model.Node) tree.Pod {
 	p := tree.Pod{Name: podName(n), Tasks: []tree.PodTask{}}
 	for _, s := range n.Services {
-		p.Tasks = append(p.Tasks, tree.PodTask{ID: n.ID + "/" + s, Name: p.Name + "-" + s, Status: taskState(cl, n, s)})
+		p.Tasks = append(p.Tasks, tree.PodTask{ID: string(model.NodeID(n.ID).Placement(s)), Name: p.Name + "-" + s, Status: taskState(cl, n, s)})
 	}
 	return p
 }
