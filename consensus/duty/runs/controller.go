@@ -77,7 +77,9 @@ func New(cfg Config) *Controller {
 	}
 	c := &Controller{cfg: cfg}
 	c.runs = loop.New(loop.Config[state.RunKey]{Reconcile: c.reconcile, Parallel: cfg.Parallel})
-	c.chores = loop.New(loop.Config[chore]{Reconcile: c.do})
+	c.chores = loop.New(loop.Config[chore]{Reconcile: c.do, Failed: func(_ chore, err error, pause time.Duration) {
+		cfg.Logger.Warn("old runs could not be removed; it is tried again after a pause", "error", err, "pause", pause)
+	}})
 	return c
 }
 
@@ -98,8 +100,8 @@ func (c *Controller) addAll() {
 func (c *Controller) Run(ctx context.Context) error {
 	stop := c.cfg.Machine.Watch(c.changed)
 	defer stop()
-	c.addAll() // after Watch, so that no change falls between
-	c.chores.AddAfter(prune, time.Minute)
+	c.addAll()          // after Watch, so that no change falls between
+	c.chores.Add(prune) // without a pause, because terms may be short
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return c.runs.Run(ctx) })
 	both.Go(func() error { return c.chores.Run(ctx) })
@@ -134,10 +136,7 @@ func (c *Controller) do(ctx context.Context, what chore) (time.Time, error) {
 	if what == schedules {
 		return later(c.fireAll(ctx, v, now), now), nil
 	}
-	if err := c.pruneAll(ctx, v, now); err != nil && ctx.Err() == nil {
-		c.cfg.Logger.Warn("old runs could not be removed", "error", err)
-	}
-	return now.Add(time.Hour), nil
+	return now.Add(time.Hour), c.pruneAll(ctx, v, now)
 }
 
 // later returns at, or soon after now if at has passed. The zero time stays.

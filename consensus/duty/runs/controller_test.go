@@ -220,3 +220,24 @@ func TestLimits(t *testing.T) {
 		}
 	})
 }
+
+// TestOldRunsGoThoughNoTermLasts: runs whose retention is over are removed although every term is
+// short.
+func TestOldRunsGoThoughNoTermLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		id := l.start(profile.Profile{})
+		l.lead()
+		l.until(id, over)
+		l.stop()
+		time.Sleep(31 * 24 * time.Hour)
+		for range 5 {
+			l.lead()
+			time.Sleep(3 * time.Second)
+			l.stop()
+		}
+		if _, ok := l.m.View().Run("t", id); ok {
+			t.Error("the run is still there")
+		}
+	})
+}

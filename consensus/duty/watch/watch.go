@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -110,14 +109,21 @@ func (w *Controller) Name() string { return "watcher" }
 
 // Restore adds the workers of all agents that had sessions with an earlier leader. These
 // workers continue their watches, so nobody else takes these over until the workers have
-// joined again or the TTL has passed.
+// joined again or the TTL has passed. It began when the term of the session ended, whatever
+// terms have followed: otherwise a dead agent would keep its watches where terms are short.
 func (w *Controller) Restore(context.Context) error {
-	v := w.cfg.Machine.View()
+	v, now := w.cfg.Machine.View(), time.Now()
+	sessions := v.Sessions()
 	for _, a := range v.Agents() {
-		if a.Session == "" {
+		in, ok := sessions[a.Session]
+		if !ok {
 			continue
 		}
-		x := &worker{Worker: Worker{Agent: a.ID, Plugins: map[string]bool{}}, left: time.Now()}
+		ended, ok := w.cfg.Machine.TermEnded(in.Epoch)
+		if !ok {
+			ended = now // not seen by this machine
+		}
+		x := &worker{Worker: Worker{Agent: a.ID, Plugins: map[string]bool{}}, left: ended}
 		for key := range a.Plugins {
 			x.Plugins[key] = true
 		}
@@ -284,10 +290,9 @@ func (w *Controller) bySession(session string) *worker {
 	return nil
 }
 
-// find returns the watch with this key: a node's id, a slash and a service.
+// find returns the watch with this key, a model.PlacementID.
 func (w *Controller) find(key string) *want {
-	node, _, _ := strings.Cut(key, "/")
-	return w.clusters[string(model.NodeID(node).Cluster())][key]
+	return w.clusters[string(model.PlacementID(key).Node().Cluster())][key]
 }
 
 // full returns a watch with its tasks. If they cannot be made, the worker asks again

@@ -282,3 +282,51 @@ func BenchmarkRefresh(b *testing.B) {
 		refresh()
 	}
 }
+
+// A dead agent's watches go to another one although no term lasts for a TTL. A living agent that
+// joins in every term keeps its own.
+func TestWatchesOfTheDeadMoveThoughNoTermLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, do := running(t, 100)
+		index := uint64(1000)
+		open := func(term uint64, name string) {
+			index++
+			b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: int64(index),
+				Commands: []*pb.Command{{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{
+					Session: fmt.Sprintf("%s in %d", name, term), Agent: name,
+					Record: logtest.Agent(model.Agent{ID: name, Name: name, Plugins: map[string]string{"automator/x": "x", "provider/x": "x"}}),
+				}}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a := m.Apply(&raft.Log{Type: raft.LogCommand, Index: index, Term: term, Data: b}).([][]state.Answer)[0][0]; a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		}
+		agents := map[string]*agent{"dead": {}, "lives": {}, "more": {}}
+		var kept map[string]bool
+		for number := uint64(1); number < 12; number++ {
+			w, end := term(m, do)
+			for name, a := range agents {
+				if number > 1 && name == "dead" {
+					continue
+				}
+				open(number, name)
+				w.Join(fmt.Sprintf("%s in %d", name, number), Worker{Agent: name, Plugins: offer, Send: a.send})
+			}
+			time.Sleep(2 * time.Second)
+			end()
+			if number == 1 {
+				kept = agents["lives"].has()
+			}
+		}
+		if n := len(agents["lives"].has()) + len(agents["more"].has()); n != 100 {
+			t.Errorf("%d of 100 nodes are watched by living agents", n)
+		}
+		for k := range kept {
+			if !agents["lives"].has()[k] {
+				t.Errorf("%s was taken from a living agent", k)
+			}
+		}
+	})
+}
