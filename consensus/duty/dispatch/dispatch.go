@@ -58,10 +58,10 @@ type Config struct {
 type Dispatcher struct {
 	cfg Config
 
-	mail   loop.Mailbox[func()] // calls for the owner
-	notify chan struct{}        // one slot: there is mail
+	mail  loop.Mailbox[func()] // calls for the owner
+	queue *loop.Queue[job]     // one job at a time
 
-	book  // owned by Run's goroutine, or by Restore before it
+	book  // owned by the queue's jobs, or by Restore before them
 	work  sync.WaitGroup
 	ctx   context.Context
 	ended chan struct{} // closed when Run has returned
@@ -93,11 +93,21 @@ func New(cfg Config) *Dispatcher {
 	if cfg.Backoff == 0 {
 		cfg.Backoff = 500 * time.Millisecond
 	}
-	return &Dispatcher{
-		cfg: cfg, notify: make(chan struct{}, 1), ended: make(chan struct{}),
+	d := &Dispatcher{
+		cfg: cfg, ended: make(chan struct{}),
 		book: book{sessions: map[string]*session{}, queues: map[string]*queue{}, ending: map[string][]ending{}, limits: map[string]int{}},
 	}
+	d.queue = loop.New(loop.Config[job]{Reconcile: d.do})
+	return d
 }
+
+// job is what the owner of the book does.
+type job int
+
+const (
+	calls   job = iota // handle all calls, and lease what can be leased
+	silence            // look for silent sessions as well
+)
 
 // Name returns the name of the duty.
 func (d *Dispatcher) Name() string { return "dispatcher" }
@@ -107,10 +117,7 @@ func (d *Dispatcher) post(fn func()) bool {
 	if !d.mail.Post(fn) {
 		return false
 	}
-	select {
-	case d.notify <- struct{}{}:
-	default:
-	}
+	d.queue.Add(calls)
 	return true
 }
 
@@ -162,36 +169,30 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		d.refresh(v, op.ID, nil, true)
 	}
 	d.again = true
-	silence := true // is due to be looked at
-	check := time.NewTicker(d.cfg.TTL / lease.Checks)
-	defer check.Stop()
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		for mail := d.mail.Take(); len(mail) > 0; mail = d.mail.Take() {
-			for _, fn := range mail {
-				fn()
-			}
-		}
-		if silence { // after all that has arrived
-			silence = false
-			d.expire(time.Now())
-		}
-		d.due(time.Now())
-		if d.again {
-			d.again = false
-			d.grant()
-		}
-		timer.Reset(d.delayed.wait(time.Now()))
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-d.notify:
-		case <-timer.C:
-		case <-check.C:
-			silence = true
+	d.queue.Add(silence)
+	return d.queue.Run(ctx)
+}
+
+// do carries out a job. It returns when the job is due again.
+func (d *Dispatcher) do(_ context.Context, what job) (again time.Time, _ error) {
+	for mail := d.mail.Take(); len(mail) > 0; mail = d.mail.Take() {
+		for _, fn := range mail {
+			fn()
 		}
 	}
+	if what == silence { // after all that has arrived
+		d.expire(time.Now())
+		again = time.Now().Add(d.cfg.TTL / lease.Checks)
+	}
+	d.due(time.Now())
+	if d.again {
+		d.again = false
+		d.grant()
+	}
+	if len(d.delayed.list) > 0 {
+		d.queue.AddAt(calls, d.delayed.list[0].at)
+	}
+	return again, nil
 }
 
 // end closes every session, so that workers look for the next leader.

@@ -22,7 +22,7 @@ const firstLeases = 64
 func (d *Dispatcher) First(ctx context.Context, op *model.Operation, g *plan.Graph, needs func(vertex uint32) Needs) (first *pb.Lease,
 	done func()) {
 	result := make(chan *round, 1)
-	var made *round // owned by Run's goroutine
+	var made *round // owned by the jobs
 	if !d.post(func() {
 		made = d.first(op, g, needs)
 		result <- made

@@ -286,14 +286,6 @@ func (h *delays) Pop() any {
 	return x
 }
 
-// wait returns the time until the next task is due.
-func (h *delays) wait(now time.Time) time.Duration {
-	if len(h.list) == 0 {
-		return time.Hour
-	}
-	return max(0, h.list[0].at.Sub(now))
-}
-
 // due queues the delayed tasks whose time has come.
 func (b *book) due(now time.Time) {
 	for len(b.delayed.list) > 0 && !b.delayed.list[0].at.After(now) {
