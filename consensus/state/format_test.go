@@ -364,6 +364,8 @@ func everything(t *testing.T) *clinic {
 	}}}))
 	c.do(as("", &pb.Command{Change: &pb.Command_DropResource{DropResource: &pb.DropResource{Provider: "cloud", Id: "i-1", Cluster: "00000009",
 		Node: "00000009-1000", Reason: "orphan"}}}))
+	must(&pb.Command{Change: &pb.Command_NoteOrphans{NoteOrphans: &pb.NoteOrphans{Found: []*pb.FoundOrphan{
+		{Tenant: "t", ProviderType: "cloud", Id: "i-1"}}}}})
 
 	c.sites(must, as)
 	c.resources(must, as)

@@ -367,6 +367,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.raise(ch.RaiseFeatureLevel.Level, ch.RaiseFeatureLevel.Mesh)
 	case *pb.Command_DropResource:
 		return a.operations().dropResource(c, ch.DropResource)
+	case *pb.Command_NoteOrphans:
+		return a.noteOrphans(ch.NoteOrphans)
 	case *pb.Command_ChangeSite:
 		return a.sites().changeSite(c, ch.ChangeSite)
 	case *pb.Command_ChangeRuns:

@@ -18,7 +18,7 @@ const restoredMessage = "restored from an archive: look at what was done since i
 // world has gone on since the archive was written. So the state has no sessions, and only the agents
 // for which present returns true. Operations that were running are paused. The tasks of every operation
 // that had not ended are observed before they are done. Verdicts about the health of services are
-// forgotten.
+// forgotten, and so is for how long machines have been orphans.
 func Restored(in io.Reader, present func(agent string) bool, now time.Time) (*View, error) {
 	m, err := New(Config{})
 	if err != nil {
@@ -66,6 +66,10 @@ func (a *applier) restored(present func(agent string) bool) {
 		h := *have
 		h.Services, h.Machine, h.GoneSince = map[string]model.ServiceHealth{}, "", 0
 		a.put(table.Health, &h)
+	}
+	if m := table.Mesh(a.txn); m.Orphans.At > 0 {
+		m.Orphans = model.OrphanSearch{}
+		a.put(table.Meta, &m)
 	}
 }
 

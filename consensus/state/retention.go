@@ -1,6 +1,8 @@
 package state
 
 import (
+	"cmp"
+
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -40,6 +42,24 @@ func (a *applier) prune(p *pb.Prune) Answer {
 		}
 	}
 	a.audit.Prune(p.AuditBeforeMs, p.AuditKeep)
+	return Answer{}
+}
+
+// noteOrphans records a search for machines that belong to no node. A machine that was found before
+// keeps its time.
+func (a *applier) noteOrphans(n *pb.NoteOrphans) Answer {
+	m := table.Mesh(a.txn)
+	since := map[model.FoundOrphan]int64{}
+	for _, f := range m.Orphans.Found {
+		since[model.FoundOrphan{Tenant: f.Tenant, ProviderType: f.ProviderType, ID: f.ID}] = f.Since
+	}
+	m.ID, m.Orphans = table.TheMeta, model.OrphanSearch{At: a.now}
+	for _, f := range n.Found {
+		x := model.FoundOrphan{Tenant: f.Tenant, ProviderType: f.ProviderType, ID: f.Id}
+		x.Since = cmp.Or(since[x], a.now)
+		m.Orphans.Found = append(m.Orphans.Found, x)
+	}
+	a.put(table.Meta, &m)
 	return Answer{}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/audit"
@@ -244,5 +245,47 @@ func TestPrunedRequests(t *testing.T) {
 			}
 		}
 		h.do(&pb.Command{Change: &pb.Command_Prune{Prune: &pb.Prune{RequestsBeforeMs: before}}})
+	}
+}
+
+// TestOrphansKeepTheTimeOfTheirFirstSight: an orphan has the time of the first of all searches in a
+// row that found it. A state that is restored from an archive knows none.
+func TestOrphansKeepTheTimeOfTheirFirstSight(t *testing.T) {
+	c := newClinic(t)
+	times := map[string]int64{}
+	note := func(ids ...string) {
+		t.Helper()
+		n := &pb.NoteOrphans{}
+		for _, id := range ids {
+			n.Found = append(n.Found, &pb.FoundOrphan{Tenant: "t", ProviderType: "cloud", Id: id})
+		}
+		if a := c.do(&pb.Command{Change: &pb.Command_NoteOrphans{NoteOrphans: n}}); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		clear(times)
+		for _, f := range c.m.View().Orphans().Found {
+			times[f.ID] = f.Since
+		}
+		if at := c.m.View().Orphans().At; at != c.now || len(times) != len(ids) {
+			t.Errorf("the search of %d is recorded for %d, with %v", c.now, at, times)
+		}
+	}
+	note("a")
+	first := c.now
+	note("b", "a")
+	if times["a"] != first || times["b"] != c.now {
+		t.Errorf("since %v", times)
+	}
+	note("b")
+	note("a", "b")
+	if times["a"] != c.now || times["b"] != first+1 {
+		t.Errorf("since %v", times)
+	}
+	v, err := state.Restored(bytes.NewReader(dump(t, c.m)), func(string) bool { return true }, time.UnixMilli(c.now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := v.Orphans(); o.At != 0 || len(o.Found) > 0 {
+		t.Errorf("restored: %+v", o)
 	}
 }

@@ -80,6 +80,18 @@ type ProviderListing struct {
 	Fault string `json:"fault,omitempty"`
 }
 
+// FoundOrphan records when an orphan was found first.
+type FoundOrphan struct {
+	Tenant, ProviderType, ID string
+	Since                    int64
+}
+
+// OrphanSearch is the record of the latest search for orphans.
+type OrphanSearch struct {
+	At    int64
+	Found []FoundOrphan
+}
+
 // OrphanReport is a comparison of the providers' lists of machines with the records.
 type OrphanReport struct {
 	// At is when the providers were asked, in Unix milliseconds; 0: not yet.

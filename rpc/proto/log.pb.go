@@ -545,6 +545,7 @@ type Command struct {
 	//	*Command_ControlCluster
 	//	*Command_ChangeRuns
 	//	*Command_ChangeResource
+	//	*Command_NoteOrphans
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -831,6 +832,15 @@ func (x *Command) GetChangeResource() *ChangeResource {
 	return nil
 }
 
+func (x *Command) GetNoteOrphans() *NoteOrphans {
+	if x != nil {
+		if x, ok := x.Change.(*Command_NoteOrphans); ok {
+			return x.NoteOrphans
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -931,6 +941,10 @@ type Command_ChangeResource struct {
 	ChangeResource *ChangeResource `protobuf:"bytes,70,opt,name=change_resource,json=changeResource,proto3,oneof"`
 }
 
+type Command_NoteOrphans struct {
+	NoteOrphans *NoteOrphans `protobuf:"bytes,41,opt,name=note_orphans,json=noteOrphans,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -978,6 +992,8 @@ func (*Command_ControlCluster) isCommand_Change() {}
 func (*Command_ChangeRuns) isCommand_Change() {}
 
 func (*Command_ChangeResource) isCommand_Change() {}
+
+func (*Command_NoteOrphans) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2769,6 +2785,122 @@ func (x *DropResource) GetReason() string {
 	return ""
 }
 
+// NoteOrphans records a search for machines that belong to no node, so that the next
+// leader knows when it was, and when each machine was found first. It has every machine
+// that was found, or whose provider could not be asked; the others are forgotten.
+type NoteOrphans struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Found         []*FoundOrphan         `protobuf:"bytes,1,rep,name=found,proto3" json:"found,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteOrphans) Reset() {
+	*x = NoteOrphans{}
+	mi := &file_log_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteOrphans) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteOrphans) ProtoMessage() {}
+
+func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteOrphans.ProtoReflect.Descriptor instead.
+func (*NoteOrphans) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *NoteOrphans) GetFound() []*FoundOrphan {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
+// FoundOrphan is a machine that belongs to no node.
+type FoundOrphan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	ProviderType  string                 `protobuf:"bytes,2,opt,name=provider_type,json=providerType,proto3" json:"provider_type,omitempty"`
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`                           // the provider's own
+	SinceMs       int64                  `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // when it was found first; unset in a command, which has its time
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FoundOrphan) Reset() {
+	*x = FoundOrphan{}
+	mi := &file_log_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FoundOrphan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FoundOrphan) ProtoMessage() {}
+
+func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FoundOrphan.ProtoReflect.Descriptor instead.
+func (*FoundOrphan) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *FoundOrphan) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *FoundOrphan) GetProviderType() string {
+	if x != nil {
+		return x.ProviderType
+	}
+	return ""
+}
+
+func (x *FoundOrphan) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FoundOrphan) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
 // ChangeRuns changes profiles, programs, schedules and runs (engine/profile).
 type ChangeRuns struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2785,7 +2917,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +2929,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +2942,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{28}
+	return file_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -2909,7 +3041,7 @@ type PutSetting struct {
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2921,7 +3053,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2934,7 +3066,7 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{29}
+	return file_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PutSetting) GetKind() SettingKind {
@@ -3073,7 +3205,7 @@ type StartRun struct {
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3217,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3230,7 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{30}
+	return file_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StartRun) GetRun() *record.Run {
@@ -3148,7 +3280,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3292,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3305,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{31}
+	return file_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -3207,7 +3339,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3351,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3364,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{32}
+	return file_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -3260,7 +3392,7 @@ type ChangeResource struct {
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3404,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3417,7 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{33}
+	return file_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ChangeResource) GetChange() isChangeResource_Change {
@@ -3356,7 +3488,7 @@ type AddResource struct {
 
 func (x *AddResource) Reset() {
 	*x = AddResource{}
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3500,7 @@ func (x *AddResource) String() string {
 func (*AddResource) ProtoMessage() {}
 
 func (x *AddResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3513,7 @@ func (x *AddResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
 func (*AddResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{34}
+	return file_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AddResource) GetVersion() *record.ResourceVersion {
@@ -3416,7 +3548,7 @@ type OrderResource struct {
 
 func (x *OrderResource) Reset() {
 	*x = OrderResource{}
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3560,7 @@ func (x *OrderResource) String() string {
 func (*OrderResource) ProtoMessage() {}
 
 func (x *OrderResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3573,7 @@ func (x *OrderResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
 func (*OrderResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{35}
+	return file_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OrderResource) GetResource() *record.ResourceKey {
@@ -3474,7 +3606,7 @@ type SyncResources struct {
 
 func (x *SyncResources) Reset() {
 	*x = SyncResources{}
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3618,7 @@ func (x *SyncResources) String() string {
 func (*SyncResources) ProtoMessage() {}
 
 func (x *SyncResources) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3631,7 @@ func (x *SyncResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
 func (*SyncResources) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{36}
+	return file_log_proto_rawDescGZIP(), []int{38}
 }
 
 var File_log_proto protoreflect.FileDescriptor
@@ -3514,7 +3646,7 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xea\f\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xaa\r\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -3552,7 +3684,8 @@ const file_log_proto_rawDesc = "" +
 	"\x0fcontrol_cluster\x18\x1e \x01(\v2\x1c.coopr.log.v1.ControlClusterH\x00R\x0econtrolCluster\x12;\n" +
 	"\vchange_runs\x18< \x01(\v2\x18.coopr.log.v1.ChangeRunsH\x00R\n" +
 	"changeRuns\x12G\n" +
-	"\x0fchange_resource\x18F \x01(\v2\x1c.coopr.log.v1.ChangeResourceH\x00R\x0echangeResourceB\b\n" +
+	"\x0fchange_resource\x18F \x01(\v2\x1c.coopr.log.v1.ChangeResourceH\x00R\x0echangeResource\x12>\n" +
+	"\fnote_orphans\x18) \x01(\v2\x19.coopr.log.v1.NoteOrphansH\x00R\vnoteOrphansB\b\n" +
 	"\x06change\"H\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -3700,7 +3833,14 @@ const file_log_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x03 \x01(\tR\acluster\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xd5\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\">\n" +
+	"\vNoteOrphans\x12/\n" +
+	"\x05found\x18\x01 \x03(\v2\x19.coopr.log.v1.FoundOrphanR\x05found\"u\n" +
+	"\vFoundOrphan\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12#\n" +
+	"\rprovider_type\x18\x02 \x01(\tR\fproviderType\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x19\n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\"\xd5\x01\n" +
 	"\n" +
 	"ChangeRuns\x12,\n" +
 	"\x03put\x18\x01 \x01(\v2\x18.coopr.log.v1.PutSettingH\x00R\x03put\x12.\n" +
@@ -3808,7 +3948,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -3845,35 +3985,37 @@ var file_log_proto_goTypes = []any{
 	(*PruneCluster)(nil),            // 32: coopr.log.v1.PruneCluster
 	(*RaiseFeatureLevel)(nil),       // 33: coopr.log.v1.RaiseFeatureLevel
 	(*DropResource)(nil),            // 34: coopr.log.v1.DropResource
-	(*ChangeRuns)(nil),              // 35: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),              // 36: coopr.log.v1.PutSetting
-	(*StartRun)(nil),                // 37: coopr.log.v1.StartRun
-	(*RunEvent)(nil),                // 38: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),               // 39: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),          // 40: coopr.log.v1.ChangeResource
-	(*AddResource)(nil),             // 41: coopr.log.v1.AddResource
-	(*OrderResource)(nil),           // 42: coopr.log.v1.OrderResource
-	(*SyncResources)(nil),           // 43: coopr.log.v1.SyncResources
-	nil,                             // 44: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 45: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 46: coopr.record.v1.Tenant
-	(*record.Agent)(nil),            // 47: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 48: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 49: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 50: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 51: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 52: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 53: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 54: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 55: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 56: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 57: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 58: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 59: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 60: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 61: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 62: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 63: coopr.record.v1.ResourceKey
+	(*NoteOrphans)(nil),             // 35: coopr.log.v1.NoteOrphans
+	(*FoundOrphan)(nil),             // 36: coopr.log.v1.FoundOrphan
+	(*ChangeRuns)(nil),              // 37: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 38: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 39: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 40: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 41: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 42: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 43: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 44: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 45: coopr.log.v1.SyncResources
+	nil,                             // 46: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 47: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 48: coopr.record.v1.Tenant
+	(*record.Agent)(nil),            // 49: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 50: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 51: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 52: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 53: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 54: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 55: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 56: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 57: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 58: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 59: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 60: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 61: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 62: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 63: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 64: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 65: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -3896,59 +4038,61 @@ var file_log_proto_depIdxs = []int32{
 	24, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	27, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	25, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	45, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	47, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	34, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	23, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
-	35, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	40, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
-	9,  // 25: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 26: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	46, // 27: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	47, // 28: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	48, // 29: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	49, // 30: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	50, // 31: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	51, // 32: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	19, // 33: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	52, // 34: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 35: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	53, // 36: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	20, // 37: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 38: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 39: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	2,  // 40: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	44, // 41: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	49, // 42: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	54, // 43: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 44: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	26, // 45: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	32, // 46: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	36, // 47: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	37, // 48: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	38, // 49: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	39, // 50: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 51: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 52: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	55, // 53: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	56, // 54: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	57, // 55: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	58, // 56: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	59, // 57: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	57, // 58: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	60, // 59: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	61, // 60: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	41, // 61: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	42, // 62: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	43, // 63: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	62, // 64: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 65: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	63, // 66: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 67: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	37, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	42, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	35, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
+	9,  // 26: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 27: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	48, // 28: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	49, // 29: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	50, // 30: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	51, // 31: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	52, // 32: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	53, // 33: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	19, // 34: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	54, // 35: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 36: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	55, // 37: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	20, // 38: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 39: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 40: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	2,  // 41: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	46, // 42: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	51, // 43: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	56, // 44: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 45: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	26, // 46: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	32, // 47: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	36, // 48: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	38, // 49: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	39, // 50: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	40, // 51: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	41, // 52: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 53: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 54: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	57, // 55: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	58, // 56: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	59, // 57: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	60, // 58: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	61, // 59: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	59, // 60: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	62, // 61: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	63, // 62: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	43, // 63: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	44, // 64: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	45, // 65: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	64, // 66: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 67: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	65, // 68: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 69: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -3983,21 +4127,22 @@ func file_log_proto_init() {
 		(*Command_ControlCluster)(nil),
 		(*Command_ChangeRuns)(nil),
 		(*Command_ChangeResource)(nil),
+		(*Command_NoteOrphans)(nil),
 	}
-	file_log_proto_msgTypes[28].OneofWrappers = []any{
+	file_log_proto_msgTypes[30].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
 	}
-	file_log_proto_msgTypes[29].OneofWrappers = []any{
+	file_log_proto_msgTypes[31].OneofWrappers = []any{
 		(*PutSetting_Profile)(nil),
 		(*PutSetting_Program)(nil),
 		(*PutSetting_Schedule)(nil),
 		(*PutSetting_Preferences)(nil),
 		(*PutSetting_Secret)(nil),
 	}
-	file_log_proto_msgTypes[33].OneofWrappers = []any{
+	file_log_proto_msgTypes[35].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
 		(*ChangeResource_Order)(nil),
 		(*ChangeResource_Sync)(nil),
@@ -4008,7 +4153,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

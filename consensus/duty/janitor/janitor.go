@@ -1,7 +1,7 @@
 // Package janitor has the leader's controllers that remove what has expired: clusters past
 // their lease, records past their retention, parts of large commands that were never
 // completed, and machines at providers that belong to no node. Both controllers examine
-// everything at fixed times, so they need no queue of keys.
+// everything at fixed times: the keys of their queues are what they do, not things of the state.
 package janitor
 
 import (
@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
@@ -98,21 +99,21 @@ func (j *Janitor) Restore(ctx context.Context) error {
 	return j.prune(ctx, &pb.Prune{Parts: parts})
 }
 
-// Run sweeps now and then at fixed times until ctx ends. It does not wait before the first sweep,
-// because terms may be short.
+// Run sweeps at fixed times until ctx ends. It does not wait before the first sweep, because terms
+// may be short.
 func (j *Janitor) Run(ctx context.Context) error {
-	tick := time.NewTicker(j.cfg.Every)
-	defer tick.Stop()
-	for now := time.Now(); ; {
-		if err := j.Sweep(ctx, now); err != nil && ctx.Err() == nil {
+	q := loop.New(loop.Config[struct{}]{
+		Reconcile: func(ctx context.Context, _ struct{}) (time.Time, error) {
+			now := time.Now()
+			return now.Add(j.cfg.Every), j.Sweep(ctx, now)
+		},
+		Backoff: j.cfg.Every, MaxBackoff: j.cfg.Every,
+		Failed: func(_ struct{}, err error, _ time.Duration) {
 			j.cfg.Logger.Warn("the janitor could not finish", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case now = <-tick.C:
-		}
-	}
+		},
+	})
+	q.Add(struct{}{})
+	return q.Run(ctx)
 }
 
 // Last returns what the latest sweep removed.

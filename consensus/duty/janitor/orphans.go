@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -36,8 +37,8 @@ type OrphansConfig struct {
 	Logger  *slog.Logger
 	// Every is how often the providers are asked; default ten minutes.
 	Every time.Duration
-	// Delete has orphans of known clusters removed once this leader has seen them for the
-	// Grace (default one hour). Otherwise they are only reported.
+	// Delete has orphans of known clusters removed once they have been found for the Grace
+	// (default one hour), by this leader or earlier ones. Otherwise they are only reported.
 	Delete bool
 	Grace  time.Duration
 }
@@ -46,13 +47,22 @@ type OrphansConfig struct {
 type Orphans struct {
 	cfg OrphansConfig
 
-	turn chan struct{} // holds a token while no search is under way
+	turn  chan struct{} // holds a token while no search is under way
+	queue *loop.Queue[step]
 
 	mu     sync.Mutex
 	last   model.OrphanReport
 	found  map[orphanKey]*orphan
 	faults map[orphanKey]string // of removals
 }
+
+// step is what the queue of an Orphans does.
+type step int
+
+const (
+	search step = iota // ask the providers, if that is due
+	remove             // remove the orphans whose grace is over
+)
 
 // orphanKey identifies a machine.
 type orphanKey struct{ tenant, providertype, id string }
@@ -76,41 +86,48 @@ func NewOrphans(cfg OrphansConfig) *Orphans {
 	cfg.Grace = cmp.Or(cfg.Grace, time.Hour)
 	o := &Orphans{cfg: cfg, turn: make(chan struct{}, 1), found: map[orphanKey]*orphan{}, faults: map[orphanKey]string{}}
 	o.turn <- struct{}{}
+	o.queue = loop.New(loop.Config[step]{Reconcile: o.reconcile})
 	return o
 }
 
 // Name returns the name of the duty.
 func (o *Orphans) Name() string { return "orphans" }
 
-// Restore does nothing: orphans are found again, and the grace begins again with every
-// leader.
+// Restore does nothing: orphans are found again. The state has the time of the latest search, and
+// when each of them was found first, as terms may be shorter than both.
 func (o *Orphans) Restore(context.Context) error { return nil }
 
 // Run looks for orphans at fixed times until ctx ends.
 func (o *Orphans) Run(ctx context.Context) error {
-	tick := time.NewTicker(o.cfg.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-		r, err := o.Find(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			o.cfg.Logger.Warn("the providers could not be asked for their machines", "error", err)
+	o.queue.Add(search)
+	return o.queue.Run(ctx)
+}
+
+// reconcile carries out a step. It returns when the step is due again.
+func (o *Orphans) reconcile(ctx context.Context, what step) (time.Time, error) {
+	if what == remove {
+		o.removeDue(ctx)
+		return time.Time{}, nil
+	}
+	now := time.Now()
+	last := time.UnixMilli(o.cfg.Machine.View().Orphans().At)
+	// A time in the future comes from an earlier leader's clock.
+	if due := last.Add(o.cfg.Every); due.After(now) && last.Before(now.Add(o.cfg.Every)) {
+		return due, nil
+	}
+	_, err := o.Find(ctx)
+	return time.Now().Add(o.cfg.Every), err // only the end of the term is an error
+}
+
+// removeDue removes the orphans whose grace is over.
+func (o *Orphans) removeDue(ctx context.Context) {
+	for _, x := range o.Report().Orphans {
+		if x.DeleteAt == 0 || x.DeleteAt > time.Now().UnixMilli() {
 			continue
 		}
-		for _, x := range r.Orphans {
-			if x.DeleteAt > 0 && x.DeleteAt <= time.Now().UnixMilli() {
-				if _, err := o.Remove(ctx, model.Caller{Tenant: x.Tenant, Actor: model.Self, Role: model.RoleAdmin}, x.ID,
-					"the policy: it belongs to no node ("+string(x.Why)+")"); err != nil && ctx.Err() == nil {
-					o.cfg.Logger.Warn("an orphan could not be removed", "machine", x.ID, "cluster", x.Cluster, "node", x.Node, "error", err)
-				}
-			}
+		if _, err := o.Remove(ctx, model.Caller{Tenant: x.Tenant, Actor: model.Self, Role: model.RoleAdmin}, x.ID,
+			"the policy: it belongs to no node ("+string(x.Why)+")"); err != nil && ctx.Err() == nil {
+			o.cfg.Logger.Warn("an orphan could not be removed", "machine", x.ID, "cluster", x.Cluster, "node", x.Node, "error", err)
 		}
 	}
 }
@@ -163,7 +180,9 @@ func (o *Orphans) Find(ctx context.Context) (model.OrphanReport, error) {
 			}
 		}
 	}
-	return o.keep(lists, suspects), nil
+	r := o.keep(ctx, lists, suspects)
+	o.queue.Add(remove)
+	return r, nil
 }
 
 // providers returns the providers of all tenants: those that are defined now, and those that
@@ -271,7 +290,7 @@ func suspectProviders(suspects map[orphanKey]*orphan) func(func(listed) bool) {
 
 // keep stores the orphans that were found, each with the time when it was found first, and returns
 // the report about them.
-func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.OrphanReport {
+func (o *Orphans) keep(ctx context.Context, lists []listed, found map[orphanKey]*orphan) model.OrphanReport {
 	now := time.Now()
 	v := o.cfg.Machine.View()
 	r := model.OrphanReport{At: now.UnixMilli(), Providers: []model.ProviderListing{}, Orphans: []model.Orphan{}, Missing: missing(v, lists)}
@@ -284,19 +303,21 @@ func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.Orphan
 		}
 		r.Providers = append(r.Providers, asked)
 	}
+	// A machine at an unreachable provider counts as still there.
+	away := func(k orphanKey) bool { return found[k] == nil && unheard[k.tenant+"\x00"+k.providertype] }
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	for k, x := range o.found {
-		// A machine at an unreachable provider counts as still there.
-		if found[k] == nil && unheard[k.tenant+"\x00"+k.providertype] {
+		if away(k) {
 			found[k] = x
 		}
 	}
+	o.mu.Unlock()
+	since := o.note(ctx, v, found, away)
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for k, x := range found {
-		x.Since, x.Fault = now.UnixMilli(), o.faults[k]
-		if was := o.found[k]; was != nil {
-			x.Since = was.Since
-		} else {
+		x.Since, x.Fault = cmp.Or(since[k], now.UnixMilli()), o.faults[k]
+		if o.found[k] == nil {
 			o.cfg.Logger.Warn("a provider has a machine that belongs to no node", "provider", x.Provider, "machine", x.ID,
 				"cluster", x.Cluster, "node", x.Node, "why", string(x.Why))
 		}
@@ -311,6 +332,34 @@ func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.Orphan
 	})
 	o.found, o.last = found, r
 	return r
+}
+
+// note records the search in the state, and returns when each orphan was found first. away reports
+// whether a machine that was not found still counts.
+func (o *Orphans) note(ctx context.Context, v *state.View, found map[orphanKey]*orphan, away func(orphanKey) bool) map[orphanKey]int64 {
+	n := &pb.NoteOrphans{}
+	add := func(k orphanKey) {
+		n.Found = append(n.Found, &pb.FoundOrphan{Tenant: k.tenant, ProviderType: k.providertype, Id: k.id})
+	}
+	for k := range found {
+		add(k)
+	}
+	for _, f := range v.Orphans().Found {
+		if k := (orphanKey{f.Tenant, f.ProviderType, f.ID}); away(k) {
+			add(k) // an earlier leader found it
+		}
+	}
+	slices.SortFunc(n.Found, func(a, b *pb.FoundOrphan) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.ProviderType, b.ProviderType), cmp.Compare(a.Id, b.Id))
+	})
+	if _, err := o.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_NoteOrphans{NoteOrphans: n}}); err != nil && ctx.Err() == nil {
+		o.cfg.Logger.Warn("a search for orphans could not be recorded", "error", err)
+	}
+	since := map[orphanKey]int64{}
+	for _, f := range o.cfg.Machine.View().Orphans().Found {
+		since[orphanKey{f.Tenant, f.ProviderType, f.ID}] = f.Since
+	}
+	return since
 }
 
 // missing returns the nodes whose machines are in none of their provider's lists, if these

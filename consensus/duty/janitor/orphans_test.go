@@ -67,6 +67,13 @@ func (c *clouds) be(fault error, machines ...*pb.Resource) {
 	c.fault, c.machines = fault, machines
 }
 
+// searches returns how often the cloud was asked for its machines.
+func (c *clouds) searches() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lists
+}
+
 // removals returns the machines that were removed so far.
 func (c *clouds) removals() []string {
 	c.mu.Lock()
@@ -161,5 +168,54 @@ func TestOrphans(t *testing.T) {
 		}
 		stop()
 		<-ended
+	})
+}
+
+// TestOrphansThoughNoTermLasts: the providers are asked, and an orphan is removed when its grace is
+// over, although every term is far shorter than both. The grace goes on while the provider is away.
+func TestOrphansThoughNoTermLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every, grace, term = 10 * time.Minute, time.Hour, 7 * time.Second
+		h := newHouse(t)
+		propose := func(ctx context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+			h.now = time.Now()
+			return h.propose(ctx, cs...)
+		}
+		h.apply(&pb.Command{Tenant: "t", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{
+			{Kind: string(model.KindProvider), Name: "p", Body: []byte(`{"name":"p","providertype":"cloud"}`)}}}}})
+		cluster := h.cluster(1, false)
+		machine := &pb.Resource{Cluster: cluster, Node: string(model.ClusterID(cluster).Node(1000)), Fence: 1, Id: "left"}
+		c := &clouds{}
+		begin := time.Now()
+		var asked []time.Duration
+		for len(c.removals()) == 0 && time.Since(begin) < 2*grace {
+			if at := time.Since(begin); at > 25*time.Minute && at < 45*time.Minute {
+				c.be(errors.New("it is away"))
+			} else {
+				c.be(nil, machine)
+			}
+			before := c.searches()
+			o := janitor.NewOrphans(janitor.OrphansConfig{Machine: h.m, Propose: propose, Finder: c, Logger: slog.New(slog.DiscardHandler),
+				Every: every, Delete: true, Grace: grace})
+			if err := o.Restore(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- o.Run(ctx) }()
+			at := time.Since(begin)
+			time.Sleep(term)
+			stop()
+			<-ended
+			if c.searches() > before {
+				asked = append(asked, at)
+			}
+		}
+		if len(asked) != 7 || asked[0] != 0 || asked[6] > grace {
+			t.Errorf("the provider was asked in the terms that began after %v", asked)
+		}
+		if !slices.Equal(c.removals(), []string{"left"}) {
+			t.Errorf("%v was removed after %s", c.removals(), time.Since(begin))
+		}
 	})
 }

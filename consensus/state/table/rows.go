@@ -76,7 +76,11 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 	case *ValueRow:
 		rec.Row = &pb.SnapshotRecord_Value{Value: &pb.ValueRow{Node: r.Node, Key: r.Key, Value: r.Value}}
 	case *MetaRow:
-		rec.Row = &pb.SnapshotRecord_Meta{Meta: &pb.MetaRow{FeatureLevel: r.FeatureLevel, Mesh: r.Mesh, LastCluster: int64(r.LastCluster)}}
+		x := &pb.MetaRow{FeatureLevel: r.FeatureLevel, Mesh: r.Mesh, LastCluster: int64(r.LastCluster), OrphansMs: r.Orphans.At}
+		for _, f := range r.Orphans.Found {
+			x.Orphans = append(x.Orphans, &pb.FoundOrphan{Tenant: f.Tenant, ProviderType: f.ProviderType, Id: f.ID, SinceMs: f.Since})
+		}
+		rec.Row = &pb.SnapshotRecord_Meta{Meta: x}
 	case *model.Snapshot:
 		x := &pb.SnapshotRecord_History{}
 		x.History, err = history.encode(r)
@@ -205,7 +209,12 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		return Values, &ValueRow{Node: x.Value.Node, Key: x.Value.Key, Value: x.Value.Value}, nil
 	case *pb.SnapshotRecord_Meta:
 		m := x.Meta
-		return Meta, &MetaRow{ID: TheMeta, FeatureLevel: m.FeatureLevel, Mesh: m.Mesh, LastCluster: int(m.LastCluster)}, nil
+		r := &MetaRow{ID: TheMeta, FeatureLevel: m.FeatureLevel, Mesh: m.Mesh, LastCluster: int(m.LastCluster),
+			Orphans: model.OrphanSearch{At: m.OrphansMs}}
+		for _, f := range m.Orphans {
+			r.Orphans.Found = append(r.Orphans.Found, model.FoundOrphan{Tenant: f.Tenant, ProviderType: f.ProviderType, ID: f.Id, Since: f.SinceMs})
+		}
+		return Meta, r, nil
 	case *pb.SnapshotRecord_History:
 		table = History
 		row, err = history.snapshot(x.History)

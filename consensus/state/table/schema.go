@@ -136,6 +136,8 @@ type MetaRow struct {
 	Mesh string
 	// LastCluster is the highest number of a cluster whose row was removed.
 	LastCluster int
+	// Orphans is the latest search for machines that belong to no node.
+	Orphans model.OrphanSearch
 }
 
 // key indexes rows by a list of parts. Each part follows its length, so that one key is a prefix of

@@ -127,6 +127,9 @@ func (v *View) RequestsBefore(time int64) int {
 	return n
 }
 
+// Orphans returns the latest search for machines that belong to no node.
+func (v *View) Orphans() model.OrphanSearch { return table.Mesh(v.txn).Orphans }
+
 // LastCluster returns the highest number that a cluster has or had.
 func (v *View) LastCluster() int {
 	last := table.Mesh(v.txn).LastCluster
