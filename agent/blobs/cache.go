@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -52,7 +53,7 @@ type Cache struct {
 	store   *Store   // nil: the agent has no disk
 	folders *Folders // nil: the agent has no disk
 	flight  singleflight.Group
-	notify  chan struct{} // one slot: the state refers to other blobs
+	queue   *loop.Queue[chore]
 	sets    *sets
 
 	// ctx ends with Close. It bounds transfers, which may outlive the request that
@@ -65,7 +66,8 @@ type Cache struct {
 
 // Open opens the agent's blob cache.
 func Open(cfg Config) (*Cache, error) {
-	c := &Cache{cfg: cfg, notify: make(chan struct{}, 1), sets: newSets()}
+	c := &Cache{cfg: cfg, sets: newSets()}
+	c.queue = loop.New(loop.Config[chore]{Reconcile: c.do})
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	if cfg.Dir == "" {
 		return c, nil
@@ -102,12 +104,7 @@ func (c *Cache) start() error {
 }
 
 // Notify makes Run compare the cache with the state soon.
-func (c *Cache) Notify() {
-	select {
-	case c.notify <- struct{}{}:
-	default:
-	}
-}
+func (c *Cache) Notify() { c.queue.Add(fill) }
 
 // Run fetches the blobs that the state refers to and removes unused ones, until ctx
 // ends.
@@ -115,18 +112,28 @@ func (c *Cache) Run(ctx context.Context) error {
 	if c.store == nil {
 		return nil
 	}
-	tick := time.NewTicker(sweepInterval)
-	defer tick.Stop()
-	for {
+	c.queue.Add(fill)
+	c.queue.AddAfter(sweep, sweepInterval)
+	_ = c.queue.Run(ctx) // the end of ctx
+	return nil
+}
+
+// chore is what Run does.
+type chore int
+
+const (
+	fill  chore = iota // fetch the blobs that the state refers to
+	sweep              // remove unused ones
+)
+
+// do carries out a chore. It returns when the chore is due again.
+func (c *Cache) do(ctx context.Context, what chore) (time.Time, error) {
+	if what == fill {
 		c.fill(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.notify:
-		case <-tick.C:
-			c.sweep(time.Now())
-		}
+	} else {
+		c.sweep(time.Now())
 	}
+	return time.Now().Add(sweepInterval), nil
 }
 
 // groupMember returns the Raft member if it belongs to a group, else nil.

@@ -137,7 +137,7 @@ type Audit struct {
 type Orphans struct {
 	Every  time.Duration `yaml:"every" doc:"How often every provider lists its machines."`
 	Delete bool          `yaml:"delete" doc:"Remove orphaned machines of known clusters after the grace time. Otherwise they are only reported: coopr provider orphans."`
-	Grace  time.Duration `yaml:"grace" doc:"How long an orphaned machine must have been known before it is removed. Changes of leader do not matter."`
+	Grace  time.Duration `yaml:"grace" doc:"How long an orphaned machine must have been known before it is removed."`
 }
 
 // Limits protects an agent from its clients.

@@ -6,4 +6,7 @@
 // A site runner owns the objects of one site. Its calls come from one work queue whose
 // keys are sites. Acts run in goroutines of their own, one at a time for each object, and
 // come back as messages to the site runner.
+//
+// A link to another agent is no work queue: its send blocks while that agent does not keep up, and
+// packets have an order, which keys would lose.
 package objects

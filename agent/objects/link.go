@@ -37,8 +37,8 @@ type Stream interface {
 // both directions, which is open as long as both agents live. The agent that has a packet
 // first opens the stream. If both agents open one at the same time, the stream of the
 // agent with the lower id stays; the other stream is closed by its opener, and loses
-// nothing. The writer is a goroutine of its own and no reconcile function: Send blocks
-// while the other end does not keep up.
+// nothing. The writer is a goroutine of its own, because Send blocks while the other
+// end does not keep up.
 type link struct {
 	r      *Runtime
 	agent  string

@@ -7,6 +7,7 @@
 // worker that cannot reach a leader stops before its leases can end (docs/architecture.md,
 // "A task").
 //
-// Health checks run on the shared work queue (package loop). The session is a stream pump
-// with a heartbeat, and the fence one deadline: neither has keys to reconcile.
+// Health checks, the fence and the sweeps of logs run on the shared work queue (package loop).
+// The session does not: it pumps a stream, and its send blocks while the leader does not keep up.
+// What it sends has an order, which keys would lose.
 package worker

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -24,18 +25,19 @@ func (l *Logs) Run(ctx context.Context) error {
 	if l.dir == "" {
 		return nil
 	}
-	tick := time.NewTicker(l.every())
-	defer tick.Stop()
-	for {
-		if err := l.Sweep(time.Now()); err != nil {
+	q := loop.New(loop.Config[struct{}]{
+		Reconcile: func(context.Context, struct{}) (time.Time, error) {
+			now := time.Now()
+			return now.Add(l.every()), l.Sweep(now)
+		},
+		Backoff: l.every(), MaxBackoff: l.every(),
+		Failed: func(_ struct{}, err error, _ time.Duration) {
 			l.limits.Logger.Warn("old logs of tasks could not be removed", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+		},
+	})
+	q.Add(struct{}{})
+	_ = q.Run(ctx) // the end of ctx
+	return nil
 }
 
 // Last returns what the latest sweep found and removed.

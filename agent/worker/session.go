@@ -89,10 +89,7 @@ func (w *Worker) welcome(m *pb.Welcome, sent time.Time, ttl time.Duration) {
 	defer w.mu.Unlock()
 	w.session = m.Session
 	w.until = lease.Until(sent, ttl)
-	select {
-	case w.anew <- struct{}{}:
-	default:
-	}
+	w.fence.Add(struct{}{})
 	w.out.Leaving = w.leaving
 	w.out.Wanted, w.out.Health = nil, nil // this leader sends its orders about watches again
 	w.cfg.Logger.Debug("session open", "session", m.Session, "kept", len(m.Verdicts)-len(abandon), "abandoned", len(abandon))
@@ -206,6 +203,7 @@ func (s *session) receive() error {
 		if m.Heartbeat > 0 {
 			w.mu.Lock()
 			if at, ok := s.beats[m.Heartbeat]; ok {
+				// Leases that have expired stay so until checkFence has cancelled their tasks.
 				if lease.Renews(time.Now(), w.until) {
 					w.until = lease.Until(at, s.ttl)
 				}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
@@ -56,8 +57,8 @@ type Worker struct {
 	saves    saves
 	outgoing chan struct{} // one slot: out has something to send
 	session  string
-	until    time.Time     // this worker may rely on its leases until then
-	anew     chan struct{} // one slot: another session has set until
+	until    time.Time // this worker may rely on its leases until then
+	fence    *loop.Queue[struct{}]
 	leaving  bool
 	drained  chan struct{} // closed when a leaving worker holds nothing
 	running  sync.WaitGroup
@@ -73,8 +74,8 @@ type Worker struct {
 
 // New returns a worker that holds the leases in its journal.
 func New(cfg Config) (*Worker, error) {
-	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, outgoing: make(chan struct{}, 1), anew: make(chan struct{}, 1),
-		drained: make(chan struct{}), unfit: make(chan struct{}, 1)}
+	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, outgoing: make(chan struct{}, 1), drained: make(chan struct{}), unfit: make(chan struct{}, 1)}
+	w.fence = loop.New(loop.Config[struct{}]{Reconcile: w.checkFence})
 	w.checks = newChecks(cfg.Executor, w.InTouch, w.sayHealth)
 	if w.cfg.Drain == 0 {
 		w.cfg.Drain = 10 * time.Second
@@ -104,7 +105,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.base = base
 	defer func() { stop(); w.checks.close(); w.running.Wait() }()
-	go w.fence(base)
+	w.running.Go(func() { _ = w.fence.Run(base) })
 	w.running.Go(func() { w.awaitJournal(base) })
 	go func() {
 		<-ctx.Done()
@@ -187,32 +188,20 @@ func (w *Worker) notify() {
 	}
 }
 
-// fence cancels everything when the leader was out of reach for so long that it may give
-// this worker's leases to others.
-func (w *Worker) fence(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.anew:
-		case <-timer.C:
-		}
-		now := time.Now()
-		w.mu.Lock()
-		until := w.until
-		over := !until.IsZero() && !lease.InTouch(now, until)
-		if over { // under the lock, so that no answer renews leases that are being cancelled
-			w.cfg.Logger.Warn("the leader was out of reach for too long: cancelling all leased tasks")
-			w.cancelAll("the agent lost touch with the leader")
-			w.until = time.Time{}
-		}
-		w.mu.Unlock()
-		if !over && !until.IsZero() {
-			timer.Reset(until.Sub(now)) // heartbeats have moved it on by then
-		}
+// checkFence cancels everything when the leader was out of reach for so long that it may give
+// this worker's leases to others. It returns the time of the next check: heartbeats have moved
+// the limit on by then. Each session begins with a check.
+func (w *Worker) checkFence(context.Context, struct{}) (time.Time, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.until.IsZero() || lease.InTouch(time.Now(), w.until) {
+		return w.until, nil
 	}
+	// Under the lock, so that no answer renews leases that are being cancelled.
+	w.cfg.Logger.Warn("the leader was out of reach for too long: cancelling all leased tasks")
+	w.cancelAll("the agent lost touch with the leader")
+	w.until = time.Time{}
+	return time.Time{}, nil
 }
 
 // cancelAll cancels all attempts. The caller holds w.mu.

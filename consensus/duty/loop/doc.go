@@ -1,5 +1,6 @@
 // Package loop holds the keyed work queue under every controller: those of the
-// leader, the worker's health checks and the runtime of change objects.
+// leader, the worker's health checks, fence and log sweeps, the blob cache and the
+// runtime of change objects.
 //
 // A controller is level-triggered. An event only adds the key of the thing that may
 // have changed; the controller's reconcile function then reads the current state of
