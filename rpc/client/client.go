@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	mrand "math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -105,40 +104,19 @@ func New(cfg Config) (*Client, error) {
 // agent's host has disappeared.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// dialTime bounds the time to connect. An agent that is asked in a hurry has hurriedDial, which is enough
-// unless packets are lost.
-const (
-	dialTime    = 3 * time.Second
-	hurriedDial = time.Second
-)
+// dialTime bounds the time to connect.
+const dialTime = 3 * time.Second
 
 // silence is how long an agent may take to begin its answer, in addition to the time that the
-// request asks it to wait. A host that is frozen or has lost its network never answers. An agent
-// that is asked in a hurry has hurriedSilence.
-const (
-	silence        = 30 * time.Second
-	hurriedSilence = 2 * time.Second
-)
-
-// hurried is how many agents are asked in a hurry, while there are others: one of the others probably
-// answers at once. A busy agent is asked again with more time. Only short reads are cancelled in a
-// hurry; a write may be under way.
-const hurried = 3
+// request asks it to wait. A host that is frozen or has lost its network never answers.
+const silence = 30 * time.Second
 
 // errSilent is the error of a request that got no answer in time.
 var errSilent = errors.New("no answer")
 
-type hurryKey struct{}
-
-// inHurry reports whether a request is sent in a hurry.
-func inHurry(ctx context.Context) bool { return ctx.Value(hurryKey{}) != nil }
-
 // dial connects to an agent for a request with this context.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTime, KeepAliveConfig: keepAlive}
-	if inHurry(ctx) {
-		d.Timeout = hurriedDial
-	}
 	return d.DialContext(ctx, network, address)
 }
 
@@ -212,6 +190,9 @@ type request struct {
 	// again is a body that is read from its start for each attempt.
 	again *io.SectionReader
 	id    string
+	// single is true for writes that the mesh may carry out again if they come again, so that only one
+	// agent is asked at a time.
+	single bool
 	// short is true for reads whose answer begins at once.
 	short bool
 	// sdk is true for routes that answer like the scheduler of the DC/OS SDK.
@@ -246,6 +227,19 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	return c.json(ctx, r, into)
 }
 
+// sendSingle is like send, for a write that the mesh may carry out again if it comes again.
+func (c *Client) sendSingle(ctx context.Context, method, path string, body, into any) (Meta, error) {
+	r := request{method: method, path: path, single: true}
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return Meta{}, err
+		}
+		r.body = data
+	}
+	return c.json(ctx, r, into)
+}
+
 func (c *Client) json(ctx context.Context, r request, into any) (Meta, error) {
 	resp, err := c.do(ctx, r)
 	if err != nil {
@@ -270,62 +264,7 @@ func metaOf(resp *http.Response) Meta {
 	return Meta{Index: index, Total: total, Repeated: resp.Header.Get(api.HeaderRepeated) == "true"}
 }
 
-// do sends a request until there is a final answer or patience ends. The caller closes the body of
-// the answer.
-func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
-	if r.method != http.MethodGet && r.id == "" {
-		r.id, _ = ctx.Value(requestIDKey{}).(string)
-		if r.id == "" {
-			r.id = NewRequestID()
-		}
-	}
-	deadline := time.Now().Add(c.patience)
-	pause := 50 * time.Millisecond
-	var last error
-	for attempt := 0; ; attempt++ {
-		base := c.bases[int(c.next.Load())%len(c.bases)]
-		at := ctx
-		// There is time for at least one attempt without hurry behind it.
-		if len(c.bases) > 1 && attempt < hurried && r.stream == nil && time.Now().Add(hurriedSilence+r.wait()).Before(deadline) {
-			at = context.WithValue(ctx, hurryKey{}, true)
-		}
-		resp, err := c.once(at, base, r)
-		if err == nil {
-			return resp, nil
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		var problem *Error
-		if errors.As(err, &problem) && !problem.passing() {
-			return nil, err
-		}
-		last = err
-		c.next.Add(1) // the next agent may do better
-		// Every agent is asked once, even if the first ones took all the time.
-		if r.stream != nil || c.patience < 0 || attempt+1 >= len(c.bases) && !time.Now().Add(pause).Before(deadline) {
-			break
-		}
-		// In the first round there is no pause before the next agent is asked.
-		if attempt+1 < len(c.bases) {
-			continue
-		}
-		timer := time.NewTimer(pause/2 + mrand.N(pause))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
-		case <-timer.C:
-		}
-		pause = min(2*pause, 2*time.Second)
-	}
-	var problem *Error
-	if errors.As(last, &problem) {
-		return nil, last
-	}
-	return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, strings.Join(c.bases, ", "), last)
-}
-
+// once sends a request to one agent. An error that the agent answered is an answerError.
 func (c *Client) once(ctx context.Context, base string, r request) (*http.Response, error) {
 	target := base + r.path
 	if len(r.query) > 0 {
@@ -382,7 +321,7 @@ func (c *Client) once(ctx context.Context, base string, r request) (*http.Respon
 	}
 	if err != nil {
 		resp.Body.Close()
-		return nil, err
+		return nil, &answerError{err}
 	}
 	return resp, nil
 }
@@ -393,13 +332,9 @@ func (c *Client) begin(req *http.Request, r request) (*http.Response, error) {
 	if r.stream != nil || r.again != nil {
 		return c.http.Do(req)
 	}
-	limit := silence
-	if r.short && inHurry(req.Context()) {
-		limit = hurriedSilence
-	}
-	silent := fmt.Errorf("%w within %v", errSilent, limit)
+	silent := fmt.Errorf("%w within %v", errSilent, silence)
 	ctx, cancel := context.WithCancelCause(req.Context())
-	timer := time.AfterFunc(limit+r.wait(), func() { cancel(silent) })
+	timer := time.AfterFunc(silence+r.wait(), func() { cancel(silent) })
 	resp, err := c.http.Do(req.WithContext(ctx))
 	if !timer.Stop() && err == nil {
 		resp.Body.Close() // the answer arrived just after the request was cancelled

@@ -122,7 +122,7 @@ func (c *Client) Tokens(ctx context.Context, read Read) ([]model.Token, Meta, er
 // CreateToken issues a token.
 func (c *Client) CreateToken(ctx context.Context, t api.NewToken) (api.IssuedToken, Meta, error) {
 	var out api.IssuedToken
-	m, err := c.send(ctx, http.MethodPost, "/v1/tokens", nil, t, &out)
+	m, err := c.sendSingle(ctx, http.MethodPost, "/v1/tokens", t, &out)
 	return out, m, err
 }
 

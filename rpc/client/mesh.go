@@ -46,13 +46,13 @@ func (c *Client) Plugins(ctx context.Context, read Read) ([]model.PluginType, Me
 // Join makes the agent that answers contact the mesh at gossip addresses.
 func (c *Client) Join(ctx context.Context, addresses []string) (int, error) {
 	var out api.Joined
-	_, err := c.send(ctx, http.MethodPost, "/v1/join", nil, api.JoinBody{Addresses: addresses}, &out)
+	_, err := c.sendSingle(ctx, http.MethodPost, "/v1/join", api.JoinBody{Addresses: addresses}, &out)
 	return out.Reached, err
 }
 
 // Leave makes the agent that answers leave the mesh, or removes another agent, which must be dead.
 func (c *Client) Leave(ctx context.Context, agent string) error {
-	_, err := c.send(ctx, http.MethodPost, "/v1/leave", nil, api.LeaveBody{Agent: agent}, nil)
+	_, err := c.sendSingle(ctx, http.MethodPost, "/v1/leave", api.LeaveBody{Agent: agent}, nil)
 	return err
 }
 
@@ -65,13 +65,13 @@ func (c *Client) RaftPeers(ctx context.Context) ([]api.RaftPeer, error) {
 
 // RaftTransfer transfers the leadership to a voter, or to any voter if to is "".
 func (c *Client) RaftTransfer(ctx context.Context, to string) error {
-	_, err := c.send(ctx, http.MethodPost, "/v1/operator/raft/transfer", nil, api.TransferBody{To: to}, nil)
+	_, err := c.sendSingle(ctx, http.MethodPost, "/v1/operator/raft/transfer", api.TransferBody{To: to}, nil)
 	return err
 }
 
 // RaftRemove removes a member of the Raft group.
 func (c *Client) RaftRemove(ctx context.Context, id string) error {
-	_, err := c.send(ctx, http.MethodDelete, "/v1/operator/raft/peers/"+seg(id), nil, nil, nil)
+	_, err := c.sendSingle(ctx, http.MethodDelete, "/v1/operator/raft/peers/"+seg(id), nil, nil)
 	return err
 }
 

@@ -66,14 +66,14 @@ func (c *Client) ExplainObject(ctx context.Context, name, object string) ([]site
 // CheckSite compares every object with the real thing and changes nothing.
 func (c *Client) CheckSite(ctx context.Context, name string) ([]site.Finding, error) {
 	var out []site.Finding
-	_, err := c.send(ctx, http.MethodPost, sitePath(name)+"/check", nil, nil, &out)
+	_, err := c.sendSingle(ctx, http.MethodPost, sitePath(name)+"/check", nil, &out)
 	return out, err
 }
 
 // PlanSite previews a document, which is JSON or YAML.
 func (c *Client) PlanSite(ctx context.Context, document []byte) (site.ChangePreview, error) {
 	var out site.ChangePreview
-	_, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/sites", body: document, header: yamlHeader()}, &out)
+	_, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/sites", body: document, header: yamlHeader(), single: true}, &out)
 	return out, err
 }
 

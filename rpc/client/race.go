@@ -1,0 +1,252 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	mrand "math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coopr/coopr/engine/problem"
+)
+
+// A request that an agent does not answer goes to the next agent as well, with the same request id, and
+// the first final answer counts. The next agent is asked when the last one has not accepted the connection
+// after connectTime, or has not begun its answer after answerTime.
+const (
+	connectTime = 300 * time.Millisecond
+	answerTime  = time.Second
+)
+
+// attempt is a request to one agent.
+type attempt struct {
+	agent  int // index in Client.bases
+	begun  time.Time
+	cancel context.CancelFunc
+	conn   atomic.Int32
+}
+
+// The states of an attempt's connection. A transport for tests may not report any.
+const (
+	connUnknown int32 = iota
+	connAwaited
+	connected
+)
+
+// unsent reports whether the agent cannot have received the request yet.
+func (a *attempt) unsent() bool { return a.conn.Load() == connAwaited }
+
+// result is the end of an attempt.
+type result struct {
+	*attempt
+	resp *http.Response
+	err  error
+}
+
+// answerError is an error that an agent has answered.
+type answerError struct{ error }
+
+func (e *answerError) Unwrap() error { return e.error }
+
+// final reports whether the agent has answered with an error that it would answer again.
+func (r result) final() bool {
+	var answer *answerError
+	if !errors.As(r.err, &answer) {
+		return false
+	}
+	var e *Error
+	return !errors.As(r.err, &e) || !e.passing()
+}
+
+// harmless reports whether the attempt has certainly changed nothing, and will not.
+func (r result) harmless() bool {
+	return r.unsent() || r.final() || errors.Is(r.err, problem.NoLeader) || errors.Is(r.err, problem.Busy)
+}
+
+// errDoubtful means that an agent has refused a write while another one, from which no answer came, may have
+// carried it out.
+var errDoubtful = errors.New("the request may or may not have been carried out")
+
+// maxDoubtful is how often a request is sent again at once, even if patience has ended, because of errDoubtful.
+const maxDoubtful = 3
+
+// do sends a request until there is a final answer or patience ends. The caller closes the body of
+// the answer.
+func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
+	if r.method != http.MethodGet && r.id == "" {
+		r.id, _ = ctx.Value(requestIDKey{}).(string)
+		if r.id == "" {
+			r.id = NewRequestID()
+		}
+	}
+	end := c.race(ctx, r)
+	var e *Error
+	switch {
+	case end.err == nil:
+		return end.resp, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case end.final():
+		return nil, bare(end.err)
+	case errors.As(end.err, &e):
+		return nil, e
+	}
+	return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, strings.Join(c.bases, ", "), end.err)
+}
+
+// race asks one agent after the other, beginning with the one that answered last, until there is a final
+// answer or patience ends. Agents that have not answered yet keep their requests. When every agent was
+// asked, there are pauses.
+//
+// A refusal of a write is final only if the write is not under way elsewhere: the agent that was asked
+// first may yet carry it out. So race waits for the other agents that may have received the request, and
+// asks again if one of them does not say what became of it.
+func (c *Client) race(ctx context.Context, r request) (last result) {
+	deadline := time.Now().Add(c.patience)
+	pause := 50 * time.Millisecond
+	results := make(chan result, len(c.bases))
+	under := map[int]*attempt{} // by agent
+	defer func() {
+		for _, a := range under {
+			a.cancel()
+		}
+		go discard(results, len(under))
+	}()
+	var (
+		newest   *attempt
+		asked    int
+		at       = time.Now() // when the next agent is asked
+		refusal  *result      // of a write
+		doubt    bool         // an attempt that ran at the same time as another one may have been carried out
+		doubtful int          // number of refusals that were doubtful
+	)
+	for next := int(c.next.Load()) % len(c.bases); ; {
+		more := asked == 0 || refusal == nil && r.stream == nil && c.patience >= 0 && len(under) < len(c.bases) &&
+			(r.raced() || len(under) == 0) && (asked < len(c.bases) || at.Before(deadline) || doubtful > 0 && len(under) == 0)
+		if !more && len(under) == 0 {
+			c.next.Store(uint32(next))
+			return last
+		}
+		timer := time.NewTimer(time.Until(at))
+		if !more {
+			timer.Stop()
+		}
+		select {
+		case <-timer.C:
+			if len(under) > 0 && under[newest.agent] == newest && !newest.overdue(r) {
+				at = newest.due(r)
+				continue
+			}
+			for under[next] != nil {
+				next = (next + 1) % len(c.bases)
+			}
+			newest = c.start(ctx, r, next, results)
+			under[next] = newest
+			next = (next + 1) % len(c.bases)
+			asked++
+			at = newest.due(r)
+		case end := <-results:
+			timer.Stop()
+			delete(under, end.agent)
+			switch {
+			case end.err == nil, ctx.Err() != nil, end.final() && r.method == http.MethodGet:
+				c.next.Store(uint32(end.agent))
+				return end
+			case end.final():
+				refusal = &end
+				for _, a := range under {
+					if a.unsent() {
+						a.cancel()
+					}
+				}
+			default:
+				last = end
+				doubt = (doubt || !end.harmless()) && (len(under) > 0 || refusal != nil)
+				at = time.Now()
+				if asked >= len(c.bases) {
+					at = at.Add(pause/2 + mrand.N(pause))
+					pause = min(2*pause, 2*time.Second)
+				}
+			}
+			if refusal == nil || len(under) > 0 {
+				continue
+			}
+			if !doubt {
+				c.next.Store(uint32(refusal.agent))
+				return *refusal
+			}
+			last.err = fmt.Errorf("%w: an agent refused it (%s), and another one did not answer", errDoubtful, refusal.err.Error())
+			if doubtful++; doubtful > maxDoubtful {
+				return last
+			}
+			// Nothing is under way any more, so that the next answer is certain.
+			next, at, refusal, doubt = refusal.agent, time.Now(), nil, false
+		}
+	}
+}
+
+// bare returns an error that an agent has answered without its wrapper.
+func bare(err error) error {
+	var answer *answerError
+	if errors.As(err, &answer) {
+		return answer.error
+	}
+	return err
+}
+
+// discard closes the answers of n attempts that came too late to count.
+func discard(results <-chan result, n int) {
+	for range n {
+		if end := <-results; end.err == nil {
+			end.resp.Body.Close()
+		}
+	}
+}
+
+// raced reports whether a request may be sent to several agents at once: the mesh carries it out once.
+func (r request) raced() bool { return r.stream == nil && r.again == nil && !r.single }
+
+// due returns when the next agent is asked, as far as is known now.
+func (a *attempt) due(r request) time.Time {
+	if a.conn.Load() != connected && time.Since(a.begun) < connectTime {
+		return a.begun.Add(connectTime)
+	}
+	return a.begun.Add(r.answerTime())
+}
+
+// overdue reports whether it is time to ask the next agent.
+func (a *attempt) overdue(r request) bool {
+	return time.Since(a.begun) >= r.answerTime() || a.unsent() && time.Since(a.begun) >= connectTime
+}
+
+// answerTime is how long an agent may take to begin its answer before the next one is asked as well.
+func (r request) answerTime() time.Duration {
+	if r.method == http.MethodGet && !r.short {
+		return silence // a stream may begin late
+	}
+	return answerTime + r.wait()
+}
+
+// start sends a request to an agent. The result follows on results.
+func (c *Client) start(ctx context.Context, r request, agent int, results chan<- result) *attempt {
+	ctx, cancel := context.WithCancel(ctx)
+	a := &attempt{agent: agent, begun: time.Now(), cancel: cancel}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { a.conn.Store(connAwaited) },
+		GotConn: func(httptrace.GotConnInfo) { a.conn.Store(connected) },
+	})
+	go func() {
+		resp, err := c.once(ctx, c.bases[agent], r)
+		if err != nil {
+			cancel()
+		} else {
+			resp.Body = &body{resp.Body, func(error) { cancel() }}
+		}
+		results <- result{a, resp, err}
+	}()
+	return a
+}
