@@ -46,7 +46,7 @@ func NewRaftTransport(m *Mux, addrOf func(id string) (string, error), logger *sl
 	config := &raft.NetworkTransportConfig{
 		Stream:  m.Raft(),
 		MaxPool: 3,
-		Timeout: 10 * time.Second,
+		Timeout: 4 * time.Second,
 		Logger:  hclogbridge.NewLeveled(logger, quieter).Named("raft-transport"),
 		// Both ends are of this module, so only the new format is in use.
 		MsgpackUseNewTimeFormat: true,
