@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/raftgroup"
+	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 var (
@@ -15,6 +19,8 @@ var (
 	ErrNoLeader = errors.New("the mesh has no leader that can be reached")
 	// ErrMoved is the cause of a context that ended because another agent leads.
 	ErrMoved = errors.New("another agent is the leader now")
+	// ErrLost is the cause of a context that ended because this agent has lost the leader.
+	ErrLost = errors.New("this agent has lost the leader")
 )
 
 const (
@@ -24,6 +30,17 @@ const (
 	// gossip still reports the leader alive. A member of the group is notified of
 	// changes, so it checks only ten times less often.
 	watchInterval = 500 * time.Millisecond
+	// surveyTimeout bounds a survey.
+	surveyTimeout = 300 * time.Millisecond
+	// surveyed is the number of agents that a survey asks at most, besides the known voters.
+	surveyed = 32
+	// lostTimeout is how long a member of the Raft group may know no leader before a request to the last
+	// one counts as lost.
+	lostTimeout = 300 * time.Millisecond
+	// surveyDelay is the age of a request at which an agent outside the Raft group begins to check by
+	// surveys whether the leader has changed. Later surveys are at most maxSurveyPause apart.
+	surveyDelay    = 200 * time.Millisecond
+	maxSurveyPause = 5 * time.Second
 )
 
 // Locator finds the leader of the mesh, from whatever this agent knows: its Raft
@@ -33,6 +50,19 @@ type Locator struct {
 	supervisor *Supervisor
 	mesh       Mesh
 	peers      Peers
+
+	mu     sync.Mutex
+	survey *survey  // under way, or nil
+	voters []string // as the last survey found them
+}
+
+// survey asks many agents at once for the leader.
+type survey struct {
+	done chan struct{} // closed when the fields below are set
+	// best is the answer of the highest term that names a leader, or nil.
+	best *pb.StatusResponse
+	// sure is true if a majority of the voters names that leader.
+	sure bool
 }
 
 // NewLocator returns the Locator of the agent that s belongs to.
@@ -48,21 +78,105 @@ func (l *Locator) Leader(ctx context.Context) (id, addr string, err error) {
 			return id, l.current(id, addr), nil
 		}
 	}
-	members := l.mesh.Members()
-	for _, i := range rand.Perm(len(members)) {
-		m := members[i]
-		if m.ID == l.id || !m.Alive() || !m.Eligible {
+	s, err := l.ask(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	if s.best == nil {
+		return "", "", ErrNoLeader
+	}
+	return s.best.LeaderId, l.current(s.best.LeaderId, s.best.LeaderAddr), nil
+}
+
+// ask returns the result of a survey. Concurrent callers share one.
+func (l *Locator) ask(ctx context.Context) (*survey, error) {
+	l.mu.Lock()
+	s := l.survey
+	if s == nil {
+		s = &survey{done: make(chan struct{})}
+		l.survey = s
+		go func() {
+			l.run(s)
+			l.mu.Lock()
+			l.survey = nil
+			l.mu.Unlock()
+			close(s.done)
+		}()
+	}
+	l.mu.Unlock()
+	select {
+	case <-s.done:
+		return s, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// run carries out a survey. It ends when a majority of the voters names the same leader, when all have
+// answered, or after surveyTimeout.
+func (l *Locator) run(s *survey) {
+	ctx, cancel := context.WithTimeout(context.Background(), surveyTimeout)
+	defer cancel()
+	asked := l.candidates()
+	answers := make(chan *pb.StatusResponse, len(asked))
+	for _, m := range asked {
+		go func() {
+			st, err := askStatus(ctx, l.peers, m.RPCAddr, "")
+			if err != nil {
+				st = nil
+			}
+			answers <- st
+		}()
+	}
+	type choice struct {
+		leader string
+		term   uint64
+	}
+	named := map[choice]int{}
+	for range asked {
+		st := <-answers // at the latest when ctx ends
+		if st == nil || st.LeaderId == "" || l.supervisor.foreign(st.Mesh) {
 			continue
 		}
-		st, err := askStatus(ctx, l.peers, m.RPCAddr, "")
-		if ctx.Err() != nil {
-			return "", "", ctx.Err()
+		if s.best == nil || st.Term > s.best.Term {
+			s.best = st
 		}
-		if err == nil && st.LeaderId != "" && !l.supervisor.foreign(st.Mesh) {
-			return st.LeaderId, l.current(st.LeaderId, st.LeaderAddr), nil
+		c := choice{st.LeaderId, st.Term}
+		named[c]++
+		var voters []string
+		for _, v := range st.Servers {
+			if v.Voter {
+				voters = append(voters, v.Id)
+			}
+		}
+		l.mu.Lock()
+		l.voters = voters
+		l.mu.Unlock()
+		if named[c] > len(voters)/2 {
+			s.best, s.sure = st, true
+			return
 		}
 	}
-	return "", "", ErrNoLeader
+}
+
+// candidates returns the agents that a survey asks: the voters as far as they are known, and others at random.
+func (l *Locator) candidates() []mesh.Member {
+	l.mu.Lock()
+	voters := l.voters
+	l.mu.Unlock()
+	members := l.mesh.Members()
+	var known, others []mesh.Member
+	for _, i := range rand.Perm(len(members)) {
+		m := members[i]
+		switch {
+		case m.ID == l.id:
+		case slices.Contains(voters, m.ID):
+			known = append(known, m)
+		case m.Alive() && m.Eligible:
+			others = append(others, m)
+		}
+	}
+	return append(known, others[:min(len(others), surveyed)]...)
 }
 
 // group returns the Raft group that this agent is a member of, or nil.
@@ -105,42 +219,98 @@ func (l *Locator) AwaitLeader(ctx context.Context) (id, addr string, err error) 
 // connection: without this context, a caller that waits for its answer would
 // wait for as long as the leader is frozen.
 func (l *Locator) WhileLeads(ctx context.Context, id string) (context.Context, context.CancelFunc) {
+	return l.watch(ctx, id, time.Time{})
+}
+
+// WhileReached is like WhileLeads, for a request to the leader. The context also ends, with the cause
+// ErrLost, when this agent has known no leader for a while, or knows none at the given time. An agent
+// outside the Raft group surveys the others, as it hears of a change of leader late otherwise.
+func (l *Locator) WhileReached(ctx context.Context, id string, from time.Time) (context.Context, context.CancelFunc) {
+	return l.watch(ctx, id, from)
+}
+
+// watch implements WhileLeads, and WhileReached if from is set.
+func (l *Locator) watch(ctx context.Context, id string, from time.Time) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
-		timer := time.NewTimer(watchInterval)
-		defer timer.Stop()
-		for {
-			var changed <-chan struct{}
-			again := watchInterval
-			if m := l.supervisor.Member(); m != nil {
-				changed = m.Group.LeaderChanged()
-				if m.Group.Member() {
-					again *= 10 // it may be removed from the group without a change of leader
-				}
-			}
-			timer.Reset(again)
-			if l.deposed(id) {
-				cancel(ErrMoved)
-				return
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-			case <-timer.C:
-			}
+		if err := l.follow(ctx, id, from); err != nil {
+			cancel(err)
 		}
 	}()
 	return ctx, func() { cancel(nil) }
 }
 
-// deposed reports whether another agent than id is known to lead. An agent
-// outside the Raft group reports whether id is known to be dead.
-func (l *Locator) deposed(id string) bool {
+// follow returns ErrMoved or ErrLost as WhileReached describes, or nil when ctx ends.
+func (l *Locator) follow(ctx context.Context, id string, from time.Time) error {
+	var late, survey, lost <-chan time.Time
+	if !from.IsZero() {
+		late, survey = time.After(time.Until(from)), time.After(surveyDelay)
+	}
+	pause, silent := surveyDelay, 0 // the number of the last surveys that found no leader
+	timer := time.NewTimer(watchInterval)
+	defer timer.Stop()
+	for {
+		var changed <-chan struct{}
+		again := watchInterval
+		if m := l.supervisor.Member(); m != nil {
+			changed = m.Group.LeaderChanged()
+			if m.Group.Member() {
+				again *= 10 // it may be removed from the group without a change of leader
+			}
+		}
+		timer.Reset(again)
+		now, member := l.known(id)
+		switch {
+		case now != "" && now != id, now == "" && !member:
+			return ErrMoved
+		case now == id || from.IsZero():
+			lost = nil
+		case lost == nil:
+			lost = time.After(lostTimeout)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-timer.C:
+		case <-lost:
+			return ErrLost
+		case <-late:
+			if lost != nil || silent > 0 {
+				return ErrLost
+			}
+		case <-survey:
+			survey = time.After(pause)
+			pause = min(2*pause, maxSurveyPause)
+			if member {
+				continue
+			}
+			s, err := l.ask(ctx)
+			switch {
+			case err != nil:
+				return nil
+			case s.sure && s.best.LeaderId != id:
+				return ErrMoved
+			case s.best != nil:
+				silent = 0
+			case silent > 0:
+				return ErrLost
+			default:
+				silent++
+			}
+		}
+	}
+}
+
+// known returns the leader that a member of the Raft group knows, or "". An agent outside the group knows
+// only whether gossip reports agent id dead; it returns id if not.
+func (l *Locator) known(id string) (now string, member bool) {
 	if g := l.group(); g != nil {
 		now, _ := g.Leader()
-		return now != "" && now != id
+		return now, true
 	}
-	m, ok := l.mesh.Member(id)
-	return ok && !m.Alive()
+	if m, ok := l.mesh.Member(id); ok && !m.Alive() {
+		return "", false
+	}
+	return id, false
 }

@@ -35,6 +35,7 @@ func (s Server) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusResp
 	out.Mesh = m.Machine.View().Mesh()
 	out.AppliedIndex, out.LastLogIndex = st.AppliedIndex, st.LastIndex
 	if m.Group.Member() {
+		out.Term = m.Group.Term() // first: the leader may change, and the answer then counts for too little
 		out.LeaderId, out.LeaderAddr = m.Group.Leader()
 	}
 	_, out.LeaderReady = m.terms.Ready()

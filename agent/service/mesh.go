@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/engine/model"
@@ -178,6 +179,9 @@ func (m *Mesh) Leave(ctx context.Context, agent string) error {
 	return nil
 }
 
+// findTimeout bounds the search for the leader that is to remove an agent.
+const findTimeout = 5 * time.Second
+
 // forwardLeave asks the leader to remove an agent. The server does not forward this route by
 // itself, because a request without a name is about the agent that receives it.
 func (m *Mesh) forwardLeave(ctx context.Context, id string) error {
@@ -186,7 +190,8 @@ func (m *Mesh) forwardLeave(ctx context.Context, id string) error {
 		return err
 	}
 	header := http.Header{"Authorization": {"Bearer " + m.Token}, "Content-Type": {"application/json"}}
-	status, _, answer, err := m.Router.RoundTripToLeader(ctx, http.MethodPost, "/v1/leave", header, bytes.NewReader(body))
+	until := time.Now().Add(findTimeout)
+	status, _, answer, err := m.Router.RoundTripToLeader(ctx, until, http.MethodPost, "/v1/leave", header, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -15,15 +15,12 @@ import (
 // Locator finds the leader; *member.Locator implements it.
 type Locator interface {
 	AwaitLeader(ctx context.Context) (id, addr string, err error)
-	WhileLeads(ctx context.Context, id string) (context.Context, context.CancelFunc)
+	WhileReached(ctx context.Context, id string, from time.Time) (context.Context, context.CancelFunc)
 }
 
 // ErrNotSent is returned by a transport that did not send a request, because it could not
 // connect.
 var ErrNotSent = errors.New("the agent cannot be reached")
-
-// locateTimeout is how long a request waits for a leader.
-const locateTimeout = 5 * time.Second
 
 // Router decides whether this agent answers a request, and forwards requests to the leader.
 type Router struct {
@@ -45,11 +42,12 @@ func (r *Router) Serves(stale bool) bool {
 	return stale && m != nil && m.Group.Member()
 }
 
-// RoundTripToLeader sends a request to the leader's API. It fails with problem.NoLeader if
+// RoundTripToLeader sends a request to the leader's API. It waits for a leader until the given time. From
+// then on it gives the request up when this agent has lost the leader. It fails with problem.NoLeader if
 // the request was not sent. After any other error the leader may have carried it out.
-func (r *Router) RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (int,
-	map[string][]string, io.ReadCloser, error) {
-	locate, cancel := context.WithTimeout(ctx, locateTimeout)
+func (r *Router) RoundTripToLeader(ctx context.Context, until time.Time, method, uri string, header map[string][]string,
+	body io.Reader) (int, map[string][]string, io.ReadCloser, error) {
+	locate, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	id, addr, err := r.Locator.AwaitLeader(locate)
 	if err != nil {
@@ -59,8 +57,8 @@ func (r *Router) RoundTripToLeader(ctx context.Context, method, uri string, head
 		// This agent has just been elected, and its duties may not run yet.
 		return 0, nil, nil, problem.New(problem.NoLeader, "this agent is becoming the leader")
 	}
-	whileLeads, cancelRequest := r.Locator.WhileLeads(ctx, id)
-	req, err := http.NewRequestWithContext(whileLeads, method, "http://"+addr+uri, body)
+	whileReached, cancelRequest := r.Locator.WhileReached(ctx, id, until)
+	req, err := http.NewRequestWithContext(whileReached, method, "http://"+addr+uri, body)
 	if err != nil {
 		cancelRequest()
 		return 0, nil, nil, err
@@ -68,15 +66,15 @@ func (r *Router) RoundTripToLeader(ctx context.Context, method, uri string, head
 	req.Header = header
 	res, err := r.Transport.RoundTrip(req)
 	if err != nil {
-		moved := errors.Is(context.Cause(whileLeads), member.ErrMoved)
+		cause := context.Cause(whileReached)
 		cancelRequest()
 		switch {
 		case ctx.Err() != nil:
 			return 0, nil, nil, ctx.Err()
 		case errors.Is(err, ErrNotSent):
 			return 0, nil, nil, problem.New(problem.NoLeader, "agent %s at %s: %w", id, addr, err)
-		case moved:
-			err = member.ErrMoved
+		case errors.Is(cause, member.ErrMoved), errors.Is(cause, member.ErrLost):
+			err = cause
 		}
 		return 0, nil, nil, fmt.Errorf("agent %s at %s: %w", id, addr, err)
 	}

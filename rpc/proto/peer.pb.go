@@ -142,7 +142,8 @@ type StatusResponse struct {
 	BootstrapExpect uint32                 `protobuf:"varint,9,opt,name=bootstrap_expect,json=bootstrapExpect,proto3" json:"bootstrap_expect,omitempty"`
 	Build           string                 `protobuf:"bytes,10,opt,name=build,proto3" json:"build,omitempty"`
 	FeatureLevel    uint32                 `protobuf:"varint,11,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
-	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"` // the name of the mesh whose state it holds; empty where it knows none
+	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"`  // the name of the mesh whose state it holds; empty where it knows none
+	Term            uint64                 `protobuf:"varint,13,opt,name=term,proto3" json:"term,omitempty"` // of Raft, in which it knows leader_id
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -259,6 +260,13 @@ func (x *StatusResponse) GetMesh() string {
 		return x.Mesh
 	}
 	return ""
+}
+
+func (x *StatusResponse) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
 }
 
 // Held is a lease that a worker still knows when a session opens.
@@ -1844,7 +1852,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x06Server\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x14\n" +
-	"\x05voter\x18\x03 \x01(\bR\x05voter\"\x94\x03\n" +
+	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xa8\x03\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\thas_state\x18\x02 \x01(\bR\bhasState\x12\x1b\n" +
@@ -1859,7 +1867,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x05build\x18\n" +
 	" \x01(\tR\x05build\x12#\n" +
 	"\rfeature_level\x18\v \x01(\rR\ffeatureLevel\x12\x12\n" +
-	"\x04mesh\x18\f \x01(\tR\x04mesh\"\x8f\x01\n" +
+	"\x04mesh\x18\f \x01(\tR\x04mesh\x12\x12\n" +
+	"\x04term\x18\r \x01(\x04R\x04term\"\x8f\x01\n" +
 	"\x04Held\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +

@@ -177,6 +177,31 @@ func TestForwardingWaitsForALeader(t *testing.T) {
 	}
 }
 
+// TestHold: a request says how long it waits for a leader.
+func TestHold(t *testing.T) {
+	leader := newWorld(t)
+	leader.template()
+	b := apitest.NewAgent(leader.Store, "b")
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	b.Follow("", false, transport)
+	w := serve(t, b, nil)
+	body := `{"name":"x","clusterTemplate":"shop","numMachines":1}`
+	got := make(chan answer, 1)
+	go func() { got <- w.ask(apitest.User, "POST", "/v1/clusters", body, "Coopr-Hold: 30s") }()
+	// Others do not wait as long, and are told what to do.
+	p := w.must(503, apitest.User, "GET", "/v1/clusters", "").problem(t)
+	if p.Type != api.ProblemNoLeader || !strings.Contains(p.Detail, "ask another agent") {
+		t.Errorf("%+v", p)
+	}
+	w.must(503, apitest.User, "GET", "/v1/clusters", "", "Coopr-Hold: 0s")
+	w.must(400, apitest.User, "GET", "/v1/clusters", "", "Coopr-Hold: soon").problem(t)
+	b.Follow(leader.url, false, transport)
+	if a := <-got; a.status != 202 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
 // breaking is a transport that loses answers after the request was served.
 type breaking struct {
 	http.RoundTripper

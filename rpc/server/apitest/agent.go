@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/mesh"
@@ -95,8 +96,8 @@ func (l locator) AwaitLeader(context.Context) (id, addr string, err error) {
 	return "id-leader", l.leader, nil
 }
 
-// WhileLeads returns a context that ends with ctx.
-func (locator) WhileLeads(ctx context.Context, _ string) (context.Context, context.CancelFunc) {
+// WhileReached returns a context that ends with ctx.
+func (locator) WhileReached(ctx context.Context, _ string, _ time.Time) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 

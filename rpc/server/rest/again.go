@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"time"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -20,6 +22,14 @@ import (
 // none. A request whose body is too large to keep is not repeated.
 func (s *Server) again(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := noteOf(r.Context())
+		hold, err := s.holdOf(r)
+		if err != nil {
+			n.err = err
+			writeProblem(w, ProblemOf(err))
+			return
+		}
+		n.until = time.Now().Add(hold)
 		if r.ContentLength < 0 || r.ContentLength > resendable {
 			next.ServeHTTP(w, r)
 			return
@@ -27,10 +37,9 @@ func (s *Server) again(next http.Handler) http.Handler {
 		if r.Method != http.MethodGet && r.Header.Get(api.HeaderRequest) == "" {
 			r.Header.Set(api.HeaderRequest, rand.Text())
 		}
-		n := noteOf(r.Context())
 		body := r.Body
 		var kept bytes.Buffer
-		patience, cancel := context.WithTimeout(r.Context(), s.patience)
+		patience, cancel := context.WithDeadline(r.Context(), n.until)
 		defer cancel()
 		for pause := 10 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
 			if body != nil && body != http.NoBody {
@@ -53,6 +62,23 @@ func (s *Server) again(next http.Handler) http.Handler {
 			}
 		}
 	})
+}
+
+// maxHold bounds how long a request may wait for a leader.
+const maxHold = time.Minute
+
+// holdOf returns how long a request waits for a leader.
+func (s *Server) holdOf(r *http.Request) (time.Duration, error) {
+	asked := r.Header.Get(api.HeaderHold)
+	if asked == "" {
+		return s.patience, nil
+	}
+	d, err := time.ParseDuration(asked)
+	if err != nil || d < 0 {
+		what := fmt.Sprintf("must be a duration such as 5s, but is %q", asked)
+		return 0, Malformed(model.Faults{{Path: "header." + api.HeaderHold, Message: what}})
+	}
+	return min(d, maxHold), nil
 }
 
 // mayPass reports whether the next leader may be able to answer a request that failed with err.

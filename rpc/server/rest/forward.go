@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -52,11 +53,12 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 	}
 	header.Set(api.HeaderForwarded, s.name)
 
-	patience, cancel := context.WithTimeout(ctx, s.patience)
+	patience, cancel := context.WithDeadline(ctx, note.until)
 	defer cancel()
 	pause := 25 * time.Millisecond
 	for {
-		status, answer, stream, err := s.Router.RoundTripToLeader(ctx, r.Method, r.URL.RequestURI(), header, body.next())
+		header.Set(api.HeaderHold, max(time.Until(note.until), 0).String())
+		status, answer, stream, err := s.Router.RoundTripToLeader(ctx, note.until, r.Method, r.URL.RequestURI(), header, body.next())
 		notLeader := err == nil && status == http.StatusServiceUnavailable && http.Header(answer).Get(api.HeaderNotLeader) != ""
 		if err == nil && !notLeader {
 			s.copyAnswer(w, status, answer, stream)
@@ -99,7 +101,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 		if errors.Is(err, problem.UnknownOutcome) {
 			writeProblem(w, NewProblem(problem.UnknownOutcome, "the connection to the leader broke: "+unknownOutcomeAdvice))
 		} else {
-			writeProblem(w, NewProblem(problem.NoLeader, noLeaderAdvice))
+			writeProblem(w, NewProblem(problem.NoLeader, fmt.Sprintf(noLeaderFound, s.name)))
 		}
 		return true
 	}

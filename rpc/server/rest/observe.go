@@ -76,7 +76,8 @@ type note struct {
 	actor     string
 	request   string
 	forwarded bool
-	again     bool // the request may be repeated after the error
+	again     bool      // the request may be repeated after the error
+	until     time.Time // when the request stops waiting for a leader
 	err       error
 	body      error // why the body could not be read
 }

@@ -17,9 +17,11 @@ import (
 )
 
 const (
-	retryAfterSeconds      = "1"
-	unknownOutcomeAdvice   = "the request may or may not have been carried out: repeat it with the same Coopr-Request-Id, it is done once"
-	noLeaderAdvice         = "the mesh has no leader at the moment: try again shortly"
+	retryAfterSeconds    = "1"
+	unknownOutcomeAdvice = "the request may or may not have been carried out: repeat it with the same Coopr-Request-Id, it is done once"
+	noLeaderAdvice       = "the mesh has no leader at the moment: try again shortly, or ask another agent"
+	noLeaderFound        = "agent %s reaches no leader of the mesh: try again shortly, or ask another agent; " +
+		"a request with the header Coopr-Hold, such as 5s, waits longer"
 	maxFaultsInOneDocument = 1000
 )
 

@@ -22,7 +22,8 @@ type Config struct {
 	Registry *prometheus.Registry
 	// Name identifies this agent in the headers of requests that it forwards.
 	Name string
-	// Patience is how long a request waits for a leader; 0 means 5 seconds.
+	// Patience is how long a request waits for a leader, counted from its arrival, unless it asks for
+	// another time (api.HeaderHold); 0 means 600 ms.
 	Patience time.Duration
 	// Heartbeat is how often an idle event stream sends a sign of life; 0 means 15 seconds.
 	Heartbeat time.Duration
@@ -59,7 +60,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		Services: cfg.Services, metrics: m,
 		log: slog.New(slog.DiscardHandler), name: "agent",
-		patience: 5 * time.Second, heartbeat: 15 * time.Second, maxBody: MaxBody,
+		patience: 600 * time.Millisecond, heartbeat: 15 * time.Second, maxBody: MaxBody,
 		mux: http.NewServeMux(), clock: time.Now,
 	}
 	s.api = humago.New(s.mux, humaConfig())

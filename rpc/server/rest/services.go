@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
@@ -36,10 +37,11 @@ type Router interface {
 	// Serves reports whether this agent can answer a request: the leader can once its
 	// duties run; every voter can if stale state is good enough.
 	Serves(stale bool) bool
-	// RoundTripToLeader sends a request to the leader over the peer network. It fails with
-	// problem.NoLeader if no leader was reached in time and the request was not sent.
-	RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (status int,
-		respHeader map[string][]string, respBody io.ReadCloser, err error)
+	// RoundTripToLeader sends a request to the leader over the peer network. It waits for a leader until
+	// the given time, and from then on it gives the request up if this agent has lost the leader. It fails
+	// with problem.NoLeader if the request was not sent.
+	RoundTripToLeader(ctx context.Context, until time.Time, method, uri string, header map[string][]string, body io.Reader) (
+		status int, respHeader map[string][]string, respBody io.ReadCloser, err error)
 }
 
 // State reads the replicated state. It works on every voter.
