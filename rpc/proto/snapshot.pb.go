@@ -121,6 +121,7 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Secret
 	//	*SnapshotRecord_Run
 	//	*SnapshotRecord_Usage
+	//	*SnapshotRecord_Hello
 	Row           isSnapshotRecord_Row `protobuf_oneof:"row"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -433,6 +434,15 @@ func (x *SnapshotRecord) GetUsage() *UsageRow {
 	return nil
 }
 
+func (x *SnapshotRecord) GetHello() *HelloRow {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRecord_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
 type isSnapshotRecord_Row interface {
 	isSnapshotRecord_Row()
 }
@@ -557,6 +567,10 @@ type SnapshotRecord_Usage struct {
 	Usage *UsageRow `protobuf:"bytes,30,opt,name=usage,proto3,oneof"`
 }
 
+type SnapshotRecord_Hello struct {
+	Hello *HelloRow `protobuf:"bytes,31,opt,name=hello,proto3,oneof"`
+}
+
 func (*SnapshotRecord_Tenant) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_Token) isSnapshotRecord_Row() {}
@@ -616,6 +630,8 @@ func (*SnapshotRecord_Secret) isSnapshotRecord_Row() {}
 func (*SnapshotRecord_Run) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_Usage) isSnapshotRecord_Row() {}
+
+func (*SnapshotRecord_Hello) isSnapshotRecord_Row() {}
 
 type TokenRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -821,6 +837,75 @@ func (x *SessionRow) GetEpoch() uint64 {
 	return 0
 }
 
+// HelloRow is the newest hello of an agent, also of one that was removed.
+type HelloRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Number        uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	RemovedMs     int64                  `protobuf:"varint,4,opt,name=removed_ms,json=removedMs,proto3" json:"removed_ms,omitempty"` // when the agent was removed; 0: it was not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HelloRow) Reset() {
+	*x = HelloRow{}
+	mi := &file_snapshot_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HelloRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HelloRow) ProtoMessage() {}
+
+func (x *HelloRow) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HelloRow.ProtoReflect.Descriptor instead.
+func (*HelloRow) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *HelloRow) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *HelloRow) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *HelloRow) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *HelloRow) GetRemovedMs() int64 {
+	if x != nil {
+		return x.RemovedMs
+	}
+	return 0
+}
+
 type PlanRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
@@ -834,7 +919,7 @@ type PlanRow struct {
 
 func (x *PlanRow) Reset() {
 	*x = PlanRow{}
-	mi := &file_snapshot_proto_msgTypes[5]
+	mi := &file_snapshot_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +931,7 @@ func (x *PlanRow) String() string {
 func (*PlanRow) ProtoMessage() {}
 
 func (x *PlanRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[5]
+	mi := &file_snapshot_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +944,7 @@ func (x *PlanRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRow.ProtoReflect.Descriptor instead.
 func (*PlanRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PlanRow) GetOperation() string {
@@ -911,7 +996,7 @@ type RequestRow struct {
 
 func (x *RequestRow) Reset() {
 	*x = RequestRow{}
-	mi := &file_snapshot_proto_msgTypes[6]
+	mi := &file_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1008,7 @@ func (x *RequestRow) String() string {
 func (*RequestRow) ProtoMessage() {}
 
 func (x *RequestRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[6]
+	mi := &file_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1021,7 @@ func (x *RequestRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestRow.ProtoReflect.Descriptor instead.
 func (*RequestRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RequestRow) GetKey() string {
@@ -998,7 +1083,7 @@ type Effect struct {
 
 func (x *Effect) Reset() {
 	*x = Effect{}
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1095,7 @@ func (x *Effect) String() string {
 func (*Effect) ProtoMessage() {}
 
 func (x *Effect) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1108,7 @@ func (x *Effect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effect.ProtoReflect.Descriptor instead.
 func (*Effect) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Effect) GetDefinitions() []*DefinitionRow {
@@ -1142,7 +1227,7 @@ type PartRow struct {
 
 func (x *PartRow) Reset() {
 	*x = PartRow{}
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1239,7 @@ func (x *PartRow) String() string {
 func (*PartRow) ProtoMessage() {}
 
 func (x *PartRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1252,7 @@ func (x *PartRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartRow.ProtoReflect.Descriptor instead.
 func (*PartRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PartRow) GetId() string {
@@ -1202,7 +1287,7 @@ type ValueRow struct {
 
 func (x *ValueRow) Reset() {
 	*x = ValueRow{}
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1299,7 @@ func (x *ValueRow) String() string {
 func (*ValueRow) ProtoMessage() {}
 
 func (x *ValueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1312,7 @@ func (x *ValueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueRow.ProtoReflect.Descriptor instead.
 func (*ValueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ValueRow) GetNode() string {
@@ -1264,7 +1349,7 @@ type MetaRow struct {
 
 func (x *MetaRow) Reset() {
 	*x = MetaRow{}
-	mi := &file_snapshot_proto_msgTypes[10]
+	mi := &file_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1361,7 @@ func (x *MetaRow) String() string {
 func (*MetaRow) ProtoMessage() {}
 
 func (x *MetaRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[10]
+	mi := &file_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1374,7 @@ func (x *MetaRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRow.ProtoReflect.Descriptor instead.
 func (*MetaRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MetaRow) GetFeatureLevel() uint32 {
@@ -1344,7 +1429,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1441,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1454,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{11}
+	return file_snapshot_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HistoryRow) GetTenant() string {
@@ -1438,7 +1523,7 @@ type QueueRow struct {
 
 func (x *QueueRow) Reset() {
 	*x = QueueRow{}
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1535,7 @@ func (x *QueueRow) String() string {
 func (*QueueRow) ProtoMessage() {}
 
 func (x *QueueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1548,7 @@ func (x *QueueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRow.ProtoReflect.Descriptor instead.
 func (*QueueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{12}
+	return file_snapshot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *QueueRow) GetOperation() string {
@@ -1490,7 +1575,7 @@ type ProfileRow struct {
 
 func (x *ProfileRow) Reset() {
 	*x = ProfileRow{}
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +1587,7 @@ func (x *ProfileRow) String() string {
 func (*ProfileRow) ProtoMessage() {}
 
 func (x *ProfileRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +1600,7 @@ func (x *ProfileRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileRow.ProtoReflect.Descriptor instead.
 func (*ProfileRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{13}
+	return file_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProfileRow) GetTenant() string {
@@ -1542,7 +1627,7 @@ type ProgramRow struct {
 
 func (x *ProgramRow) Reset() {
 	*x = ProgramRow{}
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1639,7 @@ func (x *ProgramRow) String() string {
 func (*ProgramRow) ProtoMessage() {}
 
 func (x *ProgramRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1652,7 @@ func (x *ProgramRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRow.ProtoReflect.Descriptor instead.
 func (*ProgramRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{14}
+	return file_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProgramRow) GetTenant() string {
@@ -1595,7 +1680,7 @@ type SecretRow struct {
 
 func (x *SecretRow) Reset() {
 	*x = SecretRow{}
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1692,7 @@ func (x *SecretRow) String() string {
 func (*SecretRow) ProtoMessage() {}
 
 func (x *SecretRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1705,7 @@ func (x *SecretRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRow.ProtoReflect.Descriptor instead.
 func (*SecretRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{15}
+	return file_snapshot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SecretRow) GetTenant() string {
@@ -1656,7 +1741,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1753,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1766,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{16}
+	return file_snapshot_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UsageRow) GetTenant() string {
@@ -1720,7 +1805,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
-	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xbe\f\n" +
+	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xee\f\n" +
 	"\x0eSnapshotRecord\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x17.coopr.record.v1.TenantH\x00R\x06tenant\x12.\n" +
 	"\x05token\x18\x02 \x01(\v2\x16.coopr.log.v1.TokenRowH\x00R\x05token\x12=\n" +
@@ -1757,7 +1842,8 @@ const file_snapshot_proto_rawDesc = "" +
 	"\vpreferences\x18\x1b \x01(\v2\x1c.coopr.record.v1.PreferencesH\x00R\vpreferences\x121\n" +
 	"\x06secret\x18\x1c \x01(\v2\x17.coopr.log.v1.SecretRowH\x00R\x06secret\x12(\n" +
 	"\x03run\x18\x1d \x01(\v2\x14.coopr.record.v1.RunH\x00R\x03run\x12.\n" +
-	"\x05usage\x18\x1e \x01(\v2\x16.coopr.log.v1.UsageRowH\x00R\x05usageB\x05\n" +
+	"\x05usage\x18\x1e \x01(\v2\x16.coopr.log.v1.UsageRowH\x00R\x05usage\x12.\n" +
+	"\x05hello\x18\x1f \x01(\v2\x16.coopr.log.v1.HelloRowH\x00R\x05helloB\x05\n" +
 	"\x03row\"L\n" +
 	"\bTokenRow\x12,\n" +
 	"\x05token\x18\x01 \x01(\v2\x16.coopr.record.v1.TokenR\x05token\x12\x12\n" +
@@ -1774,7 +1860,13 @@ const file_snapshot_proto_rawDesc = "" +
 	"SessionRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\x98\x01\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"y\n" +
+	"\bHelloRow\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\x12\x1d\n" +
+	"\n" +
+	"removed_ms\x18\x04 \x01(\x03R\tremovedMs\"\x98\x01\n" +
 	"\aPlanRow\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x14\n" +
 	"\x05graph\x18\x02 \x01(\fR\x05graph\x12\x14\n" +
@@ -1869,105 +1961,107 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),          // 0: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),          // 1: coopr.log.v1.SnapshotRecord
 	(*TokenRow)(nil),                // 2: coopr.log.v1.TokenRow
 	(*DefinitionRow)(nil),           // 3: coopr.log.v1.DefinitionRow
 	(*SessionRow)(nil),              // 4: coopr.log.v1.SessionRow
-	(*PlanRow)(nil),                 // 5: coopr.log.v1.PlanRow
-	(*RequestRow)(nil),              // 6: coopr.log.v1.RequestRow
-	(*Effect)(nil),                  // 7: coopr.log.v1.Effect
-	(*PartRow)(nil),                 // 8: coopr.log.v1.PartRow
-	(*ValueRow)(nil),                // 9: coopr.log.v1.ValueRow
-	(*MetaRow)(nil),                 // 10: coopr.log.v1.MetaRow
-	(*HistoryRow)(nil),              // 11: coopr.log.v1.HistoryRow
-	(*QueueRow)(nil),                // 12: coopr.log.v1.QueueRow
-	(*ProfileRow)(nil),              // 13: coopr.log.v1.ProfileRow
-	(*ProgramRow)(nil),              // 14: coopr.log.v1.ProgramRow
-	(*SecretRow)(nil),               // 15: coopr.log.v1.SecretRow
-	(*UsageRow)(nil),                // 16: coopr.log.v1.UsageRow
-	nil,                             // 17: coopr.log.v1.Effect.TasksByStatusEntry
-	(*record.Tenant)(nil),           // 18: coopr.record.v1.Tenant
-	(*record.PluginType)(nil),       // 19: coopr.record.v1.PluginType
-	(*record.Agent)(nil),            // 20: coopr.record.v1.Agent
-	(*record.Cluster)(nil),          // 21: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 22: coopr.record.v1.Node
-	(*record.Operation)(nil),        // 23: coopr.record.v1.Operation
-	(*record.NodeHealth)(nil),       // 24: coopr.record.v1.NodeHealth
-	(*record.Site)(nil),             // 25: coopr.record.v1.Site
-	(*record.Generation)(nil),       // 26: coopr.record.v1.Generation
-	(*record.PluginResource)(nil),   // 27: coopr.record.v1.PluginResource
-	(*record.ResourceSet)(nil),      // 28: coopr.record.v1.ResourceSet
-	(*record.Schedule)(nil),         // 29: coopr.record.v1.Schedule
-	(*record.Preferences)(nil),      // 30: coopr.record.v1.Preferences
-	(*record.Run)(nil),              // 31: coopr.record.v1.Run
-	(*record.Token)(nil),            // 32: coopr.record.v1.Token
-	(*record.PlanTree)(nil),         // 33: coopr.record.v1.PlanTree
-	(*record.Profile)(nil),          // 34: coopr.record.v1.Profile
-	(*record.ResourceVersion)(nil),  // 35: coopr.record.v1.ResourceVersion
-	(*FoundOrphan)(nil),             // 36: coopr.log.v1.FoundOrphan
-	(*record.OperationRequest)(nil), // 37: coopr.record.v1.OperationRequest
-	(*record.Program)(nil),          // 38: coopr.record.v1.Program
-	(SettingKind)(0),                // 39: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 40: coopr.record.v1.Usage
+	(*HelloRow)(nil),                // 5: coopr.log.v1.HelloRow
+	(*PlanRow)(nil),                 // 6: coopr.log.v1.PlanRow
+	(*RequestRow)(nil),              // 7: coopr.log.v1.RequestRow
+	(*Effect)(nil),                  // 8: coopr.log.v1.Effect
+	(*PartRow)(nil),                 // 9: coopr.log.v1.PartRow
+	(*ValueRow)(nil),                // 10: coopr.log.v1.ValueRow
+	(*MetaRow)(nil),                 // 11: coopr.log.v1.MetaRow
+	(*HistoryRow)(nil),              // 12: coopr.log.v1.HistoryRow
+	(*QueueRow)(nil),                // 13: coopr.log.v1.QueueRow
+	(*ProfileRow)(nil),              // 14: coopr.log.v1.ProfileRow
+	(*ProgramRow)(nil),              // 15: coopr.log.v1.ProgramRow
+	(*SecretRow)(nil),               // 16: coopr.log.v1.SecretRow
+	(*UsageRow)(nil),                // 17: coopr.log.v1.UsageRow
+	nil,                             // 18: coopr.log.v1.Effect.TasksByStatusEntry
+	(*record.Tenant)(nil),           // 19: coopr.record.v1.Tenant
+	(*record.PluginType)(nil),       // 20: coopr.record.v1.PluginType
+	(*record.Agent)(nil),            // 21: coopr.record.v1.Agent
+	(*record.Cluster)(nil),          // 22: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 23: coopr.record.v1.Node
+	(*record.Operation)(nil),        // 24: coopr.record.v1.Operation
+	(*record.NodeHealth)(nil),       // 25: coopr.record.v1.NodeHealth
+	(*record.Site)(nil),             // 26: coopr.record.v1.Site
+	(*record.Generation)(nil),       // 27: coopr.record.v1.Generation
+	(*record.PluginResource)(nil),   // 28: coopr.record.v1.PluginResource
+	(*record.ResourceSet)(nil),      // 29: coopr.record.v1.ResourceSet
+	(*record.Schedule)(nil),         // 30: coopr.record.v1.Schedule
+	(*record.Preferences)(nil),      // 31: coopr.record.v1.Preferences
+	(*record.Run)(nil),              // 32: coopr.record.v1.Run
+	(*record.Token)(nil),            // 33: coopr.record.v1.Token
+	(*record.PlanTree)(nil),         // 34: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 35: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 36: coopr.record.v1.ResourceVersion
+	(*FoundOrphan)(nil),             // 37: coopr.log.v1.FoundOrphan
+	(*record.OperationRequest)(nil), // 38: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 39: coopr.record.v1.Program
+	(SettingKind)(0),                // 40: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 41: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
-	18, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
+	19, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
 	2,  // 1: coopr.log.v1.SnapshotRecord.token:type_name -> coopr.log.v1.TokenRow
 	3,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
-	19, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
-	20, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
+	20, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
+	21, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
 	4,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
-	21, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
-	22, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
-	23, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
-	5,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
-	6,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
-	8,  // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
-	9,  // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
-	10, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
-	11, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
-	22, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
-	24, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
-	12, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
-	25, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
-	26, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
-	27, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
-	28, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
-	13, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
-	14, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
-	29, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
-	30, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
-	15, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
-	31, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
-	16, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
-	32, // 29: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	33, // 30: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
-	7,  // 31: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
-	3,  // 32: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
-	18, // 33: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
-	32, // 34: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
-	34, // 35: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
-	29, // 36: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
-	31, // 37: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
-	23, // 38: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
-	35, // 39: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
-	17, // 40: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
-	21, // 41: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
-	36, // 42: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
-	21, // 43: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	37, // 44: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	34, // 45: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	38, // 46: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	39, // 47: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	40, // 48: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	22, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
+	23, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
+	24, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
+	6,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
+	7,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
+	9,  // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
+	10, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
+	11, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
+	12, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
+	23, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
+	25, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
+	13, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
+	26, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
+	27, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
+	28, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
+	29, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
+	14, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
+	15, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
+	30, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
+	31, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
+	16, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
+	32, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
+	17, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
+	5,  // 29: coopr.log.v1.SnapshotRecord.hello:type_name -> coopr.log.v1.HelloRow
+	33, // 30: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	34, // 31: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	8,  // 32: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
+	3,  // 33: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
+	19, // 34: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	33, // 35: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	35, // 36: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	30, // 37: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	32, // 38: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	24, // 39: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	36, // 40: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	18, // 41: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	22, // 42: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	37, // 43: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
+	22, // 44: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	38, // 45: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	35, // 46: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	39, // 47: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	40, // 48: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	41, // 49: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -2007,6 +2101,7 @@ func file_snapshot_proto_init() {
 		(*SnapshotRecord_Secret)(nil),
 		(*SnapshotRecord_Run)(nil),
 		(*SnapshotRecord_Usage)(nil),
+		(*SnapshotRecord_Hello)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2014,7 +2109,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
