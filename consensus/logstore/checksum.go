@@ -59,12 +59,31 @@ func withChecksums(logs []*raft.Log) ([]*raft.Log, error) {
 	return out, nil
 }
 
-// verify compares an entry with its checksum. An entry of an older build has none and is taken as it is.
+// keySummed is the key in the stable store under which the first index stands from which on every entry
+// has a checksum.
+const keySummed = "ChecksumsFrom"
+
+// summedFrom returns the index from which on every entry of a log has a checksum. The entries that an older
+// build has stored have none; all that are stored from now on have one.
+func summedFrom(log raft.LogStore, stable raft.StableStore) (uint64, error) {
+	from, err := number(stable, keySummed)
+	if err != nil || from > 0 {
+		return from, err
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return 0, fmt.Errorf("read the log: %w", err)
+	}
+	if err := stable.SetUint64([]byte(keySummed), last+1); err != nil {
+		return 0, fmt.Errorf("store from where on entries have checksums: %w", explain(err))
+	}
+	return last + 1, nil
+}
+
+// verify compares an entry with its checksum.
 func verify(l *raft.Log) error {
 	e := l.Extensions
 	switch {
-	case len(e) == 0:
-		return nil
 	case len(e) != sumSize || string(e[:len(sumMark)]) != sumMark || e[4] != sumFormat || e[5]|e[6]|e[7] != 0:
 		return errors.New("it has no valid checksum")
 	case binary.BigEndian.Uint32(e[8:]) != checksum(l):
@@ -73,8 +92,12 @@ func verify(l *raft.Log) error {
 	return nil
 }
 
-// checkedLog is the store on the disk. It checks each entry that it reads.
-type checkedLog struct{ raft.LogStore }
+// checkedLog is the store on the disk. It checks each entry that it reads. Every entry has a checksum
+// from the index summed on.
+type checkedLog struct {
+	raft.LogStore
+	summed uint64
+}
 
 // GetLog reads an entry. Its error is raft.ErrLogNotFound or wraps ErrDamaged.
 func (c *checkedLog) GetLog(index uint64, log *raft.Log) (err error) {
@@ -95,6 +118,9 @@ func (c *checkedLog) GetLog(index uint64, log *raft.Log) (err error) {
 	case log.Index != index:
 		return fmt.Errorf("%w: entry %d: entry %d is in its place", ErrDamaged, index, log.Index)
 	}
+	if len(log.Extensions) == 0 && index < c.summed {
+		return nil // from an older build
+	}
 	if err := verify(log); err != nil {
 		return fmt.Errorf("%w: entry %d: %w", ErrDamaged, index, err)
 	}
@@ -108,13 +134,16 @@ func (c *checkedLog) IsMonotonic() bool {
 }
 
 // read reads an entry and reports a hole in the log as damage.
-func (g *Guard) read(index uint64, log *raft.Log) error {
-	err := g.log.GetLog(index, log)
+func (g *Guard) read(index uint64, log *raft.Log) error { return g.readFrom(g.log, index, log) }
+
+// readFrom is read from one of the stores, which may be that below the cache.
+func (g *Guard) readFrom(store raft.LogStore, index uint64, log *raft.Log) error {
+	err := store.GetLog(index, log)
 	if !errors.Is(err, raft.ErrLogNotFound) || !g.needs(index) {
 		return err
 	}
 	// The entry may have been appended between the two calls.
-	if err = g.log.GetLog(index, log); errors.Is(err, raft.ErrLogNotFound) && g.needs(index) {
+	if err = store.GetLog(index, log); errors.Is(err, raft.ErrLogNotFound) && g.needs(index) {
 		return fmt.Errorf("%w: entry %d is missing", ErrDamaged, index)
 	}
 	return err

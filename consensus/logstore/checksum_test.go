@@ -134,14 +134,14 @@ func TestDamageWhileRaftRuns(t *testing.T) {
 
 func TestHoleInTheLog(t *testing.T) {
 	inner := raft.NewInmemStore()
+	if err := errors.Join(inner.StoreLogs(entries(1, 2, 1)), inner.StoreLogs(entries(4, 5, 1))); err != nil {
+		t.Fatal(err)
+	}
 	s, err := logstore.FromParts(inner, inner, logstore.NewMemorySnapshots(1), logstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer shut(t, s)
-	if err := errors.Join(inner.StoreLogs(entries(1, 2, 1)), inner.StoreLogs(entries(4, 5, 1))); err != nil {
-		t.Fatal(err)
-	}
 	var l raft.Log
 	if err := s.Log.GetLog(3, &l); !errors.Is(err, logstore.ErrDamaged) {
 		t.Errorf("the missing entry: %v", err)

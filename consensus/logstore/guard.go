@@ -341,17 +341,31 @@ func (g *Guard) close(closeStore func() error) error {
 	if idle == nil {
 		return closeStore()
 	}
-	if stuck {
+	later := func() {
 		go func() {
 			<-idle
 			if err := closeStore(); err != nil {
-				g.logger.Error("the Raft store could not be closed after a hanging write returned", "error", err)
+				g.logger.Error("the Raft store could not be closed after a hanging call returned", "error", err)
 			}
 		}()
+	}
+	if stuck {
+		later()
 		return fmt.Errorf("close the log store: %w; it stays open until the hanging write returns", ErrStuck)
 	}
-	<-idle // bounded by the deadline of the running writes
-	return closeStore()
+	if g.deadline < 0 {
+		<-idle
+		return closeStore()
+	}
+	timer := time.NewTimer(g.deadline)
+	defer timer.Stop()
+	select {
+	case <-idle:
+		return closeStore()
+	case <-timer.C: // a read hangs: writes end within the deadline
+		later()
+		return fmt.Errorf("close the log store: %w; it stays open until the hanging read returns", ErrStuck)
+	}
 }
 
 // IsMonotonic reports whether the store below refuses gaps between entries, as raft-wal does.

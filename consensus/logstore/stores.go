@@ -47,6 +47,8 @@ const (
 	walDir   = "wal"
 	walMeta  = "wal-meta.db"
 	lockFile = "raft.lock"
+	// snapshotDir is where raft.FileSnapshotStore keeps its snapshots.
+	snapshotDir = "snapshots"
 	// watermarkSuffix follows the directory's name in that of the file beside it; see watermark.
 	watermarkSuffix = "-watermark"
 )
@@ -250,7 +252,11 @@ func FromParts(log raft.LogStore, stable raft.StableStore, snapshots raft.Snapsh
 	if o.Wrap != nil {
 		log, stable = o.Wrap(log, stable)
 	}
-	recorder := &errorRecorder{LogStore: &checkedLog{log}}
+	summed, err := summedFrom(log, stable)
+	if err != nil {
+		return nil, err
+	}
+	recorder := &errorRecorder{LogStore: &checkedLog{LogStore: log, summed: summed}}
 	cached, err := raft.NewLogCache(o.CacheEntries, recorder)
 	if err != nil {
 		return nil, fmt.Errorf("make the log cache: %w", err)
