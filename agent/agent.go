@@ -58,6 +58,7 @@ type Config struct {
 	Network    wire.Network
 	Gossip     memberlist.NodeAwareTransport
 	OpenStores func() (*logstore.Stores, error)
+	PutAside   func(reason error) (string, error) // of the stores that OpenStores opens
 	Journal    worker.Journal
 	Executor   host.Executor     // of tasks; replaces the plugin host
 	Changes    objects.Performer // of change objects
@@ -66,10 +67,11 @@ type Config struct {
 	// Started is called when Run serves. It may be nil.
 	Started func()
 	// NoHTTP keeps the API's port closed; Handler still works.
-	NoHTTP  bool
-	TTL     time.Duration // of sessions
-	Drain   time.Duration // how long a stopping agent waits for its tasks
-	Machine string        // names the machine on which local nodes live
+	NoHTTP     bool
+	TTL        time.Duration // of sessions
+	Checkpoint time.Duration // between two comparisons of the voters' states
+	Drain      time.Duration // how long a stopping agent waits for its tasks
+	Machine    string        // names the machine on which local nodes live
 }
 
 // Agent is one running agent.
@@ -212,7 +214,7 @@ func (a *Agent) openMember() error {
 	timing.TrailingLogs = cmp.Or(timing.TrailingLogs, uint64(raft.TrailingLogs))
 	timing.SnapshotInterval = cmp.Or(timing.SnapshotInterval, raft.SnapshotInterval)
 	openStores := a.cfg.OpenStores
-	var putAside func(error) (string, error)
+	putAside := a.cfg.PutAside
 	if openStores == nil {
 		putAside = func(reason error) (string, error) {
 			return logstore.PutAside(filepath.Join(a.cfg.DataDir, "raft"), reason)
@@ -226,10 +228,10 @@ func (a *Agent) openMember() error {
 		}
 	}
 	a.supervisor = member.New(member.Config{
-		ID: a.id, Eligible: a.cfg.Eligible, BootstrapExpect: a.cfg.BootstrapExpect, OpenStores: openStores, PutAside: putAside,
+		ID: a.id, Build: a.cfg.Build, Eligible: a.cfg.Eligible, BootstrapExpect: a.cfg.BootstrapExpect,
 		NewTransport: func() member.Transport { return wire.NewRaftTransport(a.net.mux, a.peerAddr, a.log) },
 		Timing:       timing, RecoveryDir: a.cfg.DataDir, Mesh: a.mesh, Peers: a.net.peers, Registry: a.agents,
-		ResourcesChanged: func() { a.blobs.Notify() }, Logger: a.log,
+		ResourcesChanged: func() { a.blobs.Notify() }, Logger: a.log, OpenStores: openStores, PutAside: putAside,
 		Leader: member.LeaderConfig{
 			SessionTTL: a.cfg.TTL, HostExec: a.cfg.Rules(), Rank: func(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
 				return a.definitions.Rank(ctx, q)
@@ -238,7 +240,7 @@ func (a *Agent) openMember() error {
 				Clusters: a.cfg.Retention.Clusters, ClusterCount: a.cfg.Retention.ClusterCount,
 				Operations: a.cfg.Retention.Operations, Requests: a.cfg.Retention.Requests,
 				Audit: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory),
-			},
+			}, CheckpointEvery: a.cfg.Checkpoint,
 			OrphanInterval: a.cfg.Orphans.Every, OrphanGrace: a.cfg.Orphans.Grace, DeleteOrphans: a.cfg.Orphans.Delete,
 		},
 	})

@@ -2,7 +2,10 @@ package member
 
 import (
 	"context"
+	"errors"
+	"time"
 
+	"github.com/coopr/coopr/consensus/logstore"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -52,4 +55,33 @@ func dispensable(id string, servers []*pb.Server) bool {
 		}
 	}
 	return belongs && others > voters/2
+}
+
+const (
+	// scrubEvery is how often the log is verified.
+	scrubEvery = 5 * time.Minute
+	// snapshotRounds is after how many verifications of the log the snapshots are verified, too.
+	snapshotRounds = 12
+)
+
+// scrub verifies what a member has on its disk until ctx ends, as damage may otherwise stay unnoticed
+// until the entry or the snapshot is needed.
+func (s *Supervisor) scrub(ctx context.Context, stores *logstore.Stores, m *Member) {
+	for round := 1; ; round++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(scrubEvery):
+		}
+		err := stores.ScrubLog(ctx)
+		if err == nil && round%snapshotRounds == 0 {
+			err = stores.ScrubSnapshots(ctx)
+		}
+		switch {
+		case errors.Is(err, logstore.ErrDamaged):
+			m.fault(err)
+		case err != nil && ctx.Err() == nil:
+			s.cfg.Logger.Warn("the Raft log could not be verified", "error", err)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/agent/tasks"
 	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/duty/recovery"
@@ -26,6 +27,8 @@ type LeaderConfig struct {
 	// SessionTTL is how long a worker's session survives its connection. 0 means
 	// the dispatcher's default.
 	SessionTTL time.Duration
+	// CheckpointEvery is how often the voters' copies of the state are compared. 0 means the default.
+	CheckpointEvery time.Duration
 	// HostExec decides who may ask for what runs on control hosts.
 	HostExec hostexec.Rules
 	// Rank asks a plugin for the comparator of a request. It may be nil.
@@ -48,6 +51,7 @@ type Leadership struct {
 	Sites        *sites.Controller
 	Orphans      *janitor.Orphans
 	Janitor      *janitor.Janitor
+	Integrity    *integrity.Controller
 	broken       chan brokenSession
 }
 
@@ -71,7 +75,8 @@ func (m *Member) duties() []leader.Duty {
 			Machine: m.Machine, Propose: m.Propose, Finder: inventory{m.Machine, m.cfg.Peers}, Logger: log,
 			Every: cfg.OrphanInterval, Delete: cfg.DeleteOrphans, Grace: cfg.OrphanGrace,
 		}),
-		broken: make(chan brokenSession, 1024),
+		Integrity: m.integrity(),
+		broken:    make(chan brokenSession, 1024),
 	}
 	l.Janitor = janitor.New(janitor.Config{
 		Machine: m.Machine, Propose: m.Propose, Logger: log, Retention: cfg.Retention,
@@ -93,6 +98,7 @@ func (m *Member) duties() []leader.Duty {
 		l.Janitor,
 		l.Orphans,
 		m.voters,
+		l.Integrity,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
 }

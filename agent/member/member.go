@@ -20,6 +20,9 @@ type Member struct {
 	terms  *leader.Runner
 	voters *voters.Controller
 	lead   atomic.Pointer[Leadership] // of the term that began last; nil before the first
+	// distrusted is set when the state was found to be wrong, faults has the fault for the supervisor.
+	distrusted atomic.Bool
+	faults     chan error
 }
 
 // Leadership returns the duties of the current term. ok is false while this

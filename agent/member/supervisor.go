@@ -48,8 +48,8 @@ type Transport interface {
 // Config configures a Supervisor. All fields are required except
 // ResourcesChanged and those whose comment names a default.
 type Config struct {
-	// ID is this agent's lasting identity.
-	ID string
+	// ID is this agent's lasting identity, Build the version of its binary.
+	ID, Build string
 	// Eligible is false for an agent that never holds replicated state.
 	Eligible bool
 	// BootstrapExpect is the number of eligible agents that start the first Raft
@@ -179,7 +179,7 @@ func (s *Supervisor) runMember(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, transport.Close())
 	}
-	m := &Member{Replica: r, cfg: &s.cfg}
+	m := &Member{Replica: r, cfg: &s.cfg, faults: make(chan error, 1)}
 	if m.voters, err = m.newVoters(); err != nil {
 		return err
 	}
@@ -192,6 +192,8 @@ func (s *Supervisor) runMember(ctx context.Context) (err error) {
 	var g errgroup.Group
 	g.Go(func() error { return m.terms.Run(ctx) })
 	g.Go(func() error { return m.bootstrap(ctx) })
+	g.Go(func() error { s.retire(ctx, m, cancel); return nil })
+	go s.scrub(ctx, stores, m) // not waited for, as a disk may hang
 	select {
 	case <-ctx.Done():
 	case <-r.Group.Done():

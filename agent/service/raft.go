@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/archive"
+	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -30,11 +31,18 @@ func (r *Raft) Peers(context.Context) ([]api.RaftPeer, error) {
 		return nil, err
 	}
 	leader, _ := m.Group.Leader()
+	var compared integrity.Verdict // only the leader has one
+	if _, l, ok := r.Supervisor.Leader(); ok {
+		compared = l.Integrity.Last()
+	}
 	var out []api.RaftPeer
 	for _, s := range m.Group.Servers() {
 		p := api.RaftPeer{ID: s.ID, Name: s.ID, Addr: s.Addr, Voter: s.Voter, Leader: s.ID == leader, Healthy: s.ID == r.ID}
 		if x, ok := r.Gossip.Member(s.ID); ok {
 			p.Name, p.Healthy = x.Name, x.Alive()
+		}
+		if p.Checkpoint = compared.Index; p.Checkpoint > 0 {
+			p.State = compared.Of(s.ID)
 		}
 		out = append(out, p)
 	}

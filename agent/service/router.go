@@ -33,13 +33,13 @@ type Router struct {
 }
 
 // Serves reports whether this agent can answer a request. The leader can, once its duties
-// run. A voter can if stale state is good enough.
+// run. A voter can if stale state is good enough, unless its state was found to be wrong.
 func (r *Router) Serves(stale bool) bool {
 	if _, _, ok := r.Supervisor.Leader(); ok {
 		return true
 	}
 	m := r.Supervisor.Member()
-	return stale && m != nil && m.Group.Member()
+	return stale && m != nil && m.Group.Member() && m.Trusted()
 }
 
 // RoundTripToLeader sends a request to the leader's API. It waits for a leader until the given time. From

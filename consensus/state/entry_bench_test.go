@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -88,4 +90,29 @@ func BenchmarkSnapshot(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkSums computes the digests of a state with 3,000 clusters of five nodes, as each voter does
+// for a checkpoint. The state is at rest, so that the time is that of one core.
+func BenchmarkSums(b *testing.B) {
+	m := fresh(b)
+	do(b, m, entry(1, 1, tenant("one", 0, 0)))
+	for i := range uint64(3000) {
+		do(b, m, entry(i+2, 1, start("one", fmt.Sprintf("%08d", i+1), fmt.Sprint("shop", i), 5, "pause", "")))
+	}
+	b.ReportMetric(float64(len(dump(b, m))), "bytes/snapshot")
+	cpu := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	v, before := m.View(), cpu()
+	for b.Loop() {
+		if _, err := v.Sums(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64((cpu()-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 }

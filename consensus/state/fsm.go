@@ -64,8 +64,9 @@ type Machine struct {
 	audit    *auditor.Auditor // used only while mu is held
 	// nodes holds, by cluster, the index of the last batch that changed one of its nodes. It is not
 	// part of the state: with it, readers can cache values that they derive from a cluster's nodes.
-	nodes sync.Map
-	terms terms
+	nodes       sync.Map
+	terms       terms
+	checkpoints checkpoints
 }
 
 // NodesVersion returns a number that changes whenever a node of the cluster changes.
@@ -173,7 +174,7 @@ func (m *Machine) tell(b Batch) {
 // Apply applies one log entry.
 func (m *Machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0] }
 
-// ApplyBatch applies entries in one transaction: readers see the whole batch or none of it. The
+// ApplyBatch applies entries in one transaction, which ends early at a checkpoint. The
 // response to an entry is a [][]Answer, or an error if the entry as a whole was not applied. The
 // [][]Answer holds one list for each group of commands that arrived together, and the list holds
 // one Answer for each command.
@@ -181,8 +182,21 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]any, len(logs))
+	for done := m.applySome(logs, out); done < len(logs); {
+		done += m.applySome(logs[done:], out[done:])
+	}
+	return out
+}
+
+// applySome applies entries up to the end or to the first checkpoint, and returns their number.
+// Readers see the state at a checkpoint without the entries that follow it.
+func (m *Machine) applySome(logs []*raft.Log, out []any) (done int) {
 	a := m.begin()
 	for i, l := range logs {
+		if done = i + 1; a.checkpoint {
+			done = i
+			break
+		}
 		m.terms.note(l)
 		if l.Type != raft.LogCommand {
 			continue
@@ -203,9 +217,12 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	for _, c := range a.gone {
 		m.nodes.Delete(c)
 	}
+	if a.checkpoint {
+		m.checkpoints.add(a.index, m.db.Load().Txn(false))
+	}
 	m.events.publish(a.batch.Index, a.groups)
 	m.tell(a.batch)
-	return out
+	return done
 }
 
 // Try returns the answer that a command would have if it were applied next, at a time. It changes
@@ -229,7 +246,8 @@ func (m *Machine) Try(c *pb.Command, now int64) Answer {
 // applier applies the entries of one batch.
 type applier struct {
 	*writer
-	m *Machine
+	m          *Machine
+	checkpoint bool // the current entry is a checkpoint
 }
 
 // begin begins a batch.
@@ -375,6 +393,11 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.runs().changeRuns(c, ch.ChangeRuns)
 	case *pb.Command_ChangeResource:
 		return a.resources().changeResource(c, ch.ChangeResource)
+	case *pb.Command_Checkpoint:
+		a.checkpoint = true
+		return Answer{}
+	case *pb.Command_ReportDivergence:
+		return a.agents().diverged(ch.ReportDivergence)
 	}
 	return Answer{Err: problem.New(problem.Unsupported, "%T", c.Change)}
 }

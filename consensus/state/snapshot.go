@@ -54,6 +54,7 @@ func (m *Machine) Restore(in io.ReadCloser) error {
 	m.db.Store(db)
 	m.nodes.Clear()
 	m.terms.forget()
+	m.checkpoints.forget()
 	m.events.reset(index)
 	m.tell(Batch{Index: index, Restored: true, Agents: true})
 	return nil

@@ -80,4 +80,7 @@ type RaftPeer struct {
 	Voter   bool   `json:"voter"`
 	Leader  bool   `json:"leader"`
 	Healthy bool   `json:"healthy"`
+	// State and Checkpoint are the result of the last comparison of the members' states.
+	State      string `json:"state,omitempty" enum:"same,differs,unknown" doc:"Whether the state was that of a majority of the voters"`
+	Checkpoint uint64 `json:"checkpoint,omitempty" doc:"The index of the log entry at which the states were compared last"`
 }

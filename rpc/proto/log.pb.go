@@ -545,7 +545,8 @@ type Command struct {
 	//	*Command_ControlCluster
 	//	*Command_ChangeRuns
 	//	*Command_ChangeResource
-	//	*Command_NoteOrphans
+	//	*Command_Checkpoint
+	//	*Command_ReportDivergence
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -832,10 +833,19 @@ func (x *Command) GetChangeResource() *ChangeResource {
 	return nil
 }
 
-func (x *Command) GetNoteOrphans() *NoteOrphans {
+func (x *Command) GetCheckpoint() *Checkpoint {
 	if x != nil {
-		if x, ok := x.Change.(*Command_NoteOrphans); ok {
-			return x.NoteOrphans
+		if x, ok := x.Change.(*Command_Checkpoint); ok {
+			return x.Checkpoint
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetReportDivergence() *ReportDivergence {
+	if x != nil {
+		if x, ok := x.Change.(*Command_ReportDivergence); ok {
+			return x.ReportDivergence
 		}
 	}
 	return nil
@@ -941,8 +951,12 @@ type Command_ChangeResource struct {
 	ChangeResource *ChangeResource `protobuf:"bytes,70,opt,name=change_resource,json=changeResource,proto3,oneof"`
 }
 
-type Command_NoteOrphans struct {
-	NoteOrphans *NoteOrphans `protobuf:"bytes,41,opt,name=note_orphans,json=noteOrphans,proto3,oneof"`
+type Command_Checkpoint struct {
+	Checkpoint *Checkpoint `protobuf:"bytes,80,opt,name=checkpoint,proto3,oneof"`
+}
+
+type Command_ReportDivergence struct {
+	ReportDivergence *ReportDivergence `protobuf:"bytes,81,opt,name=report_divergence,json=reportDivergence,proto3,oneof"`
 }
 
 func (*Command_PutDefinitions) isCommand_Change() {}
@@ -993,7 +1007,9 @@ func (*Command_ChangeRuns) isCommand_Change() {}
 
 func (*Command_ChangeResource) isCommand_Change() {}
 
-func (*Command_NoteOrphans) isCommand_Change() {}
+func (*Command_Checkpoint) isCommand_Change() {}
+
+func (*Command_ReportDivergence) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1422,8 +1438,7 @@ type OpenSession struct {
 	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	Keep          []uint64               `protobuf:"varint,3,rep,packed,name=keep,proto3" json:"keep,omitempty"` // fences of leases that continue under the new session
 	Record        *record.Agent          `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`
-	Types         []*record.PluginType   `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`    // the plugin types that the agent offers
-	Number        uint64                 `protobuf:"varint,6,opt,name=number,proto3" json:"number,omitempty"` // of the hello, in the process whose incarnation record has
+	Types         []*record.PluginType   `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"` // the plugin types that the agent offers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1491,13 +1506,6 @@ func (x *OpenSession) GetTypes() []*record.PluginType {
 		return x.Types
 	}
 	return nil
-}
-
-func (x *OpenSession) GetNumber() uint64 {
-	if x != nil {
-		return x.Number
-	}
-	return 0
 }
 
 // EndSession ends the session of a worker that left, fell silent or opens a new
@@ -2785,122 +2793,6 @@ func (x *DropResource) GetReason() string {
 	return ""
 }
 
-// NoteOrphans records a search for machines that belong to no node, so that the next
-// leader knows when it was, and when each machine was found first. It has every machine
-// that was found, or whose provider could not be asked; the others are forgotten.
-type NoteOrphans struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Found         []*FoundOrphan         `protobuf:"bytes,1,rep,name=found,proto3" json:"found,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NoteOrphans) Reset() {
-	*x = NoteOrphans{}
-	mi := &file_log_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NoteOrphans) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NoteOrphans) ProtoMessage() {}
-
-func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NoteOrphans.ProtoReflect.Descriptor instead.
-func (*NoteOrphans) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *NoteOrphans) GetFound() []*FoundOrphan {
-	if x != nil {
-		return x.Found
-	}
-	return nil
-}
-
-// FoundOrphan is a machine that belongs to no node.
-type FoundOrphan struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	ProviderType  string                 `protobuf:"bytes,2,opt,name=provider_type,json=providerType,proto3" json:"provider_type,omitempty"`
-	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`                           // the provider's own
-	SinceMs       int64                  `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // when it was found first; unset in a command, which has its time
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FoundOrphan) Reset() {
-	*x = FoundOrphan{}
-	mi := &file_log_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FoundOrphan) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FoundOrphan) ProtoMessage() {}
-
-func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FoundOrphan.ProtoReflect.Descriptor instead.
-func (*FoundOrphan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *FoundOrphan) GetTenant() string {
-	if x != nil {
-		return x.Tenant
-	}
-	return ""
-}
-
-func (x *FoundOrphan) GetProviderType() string {
-	if x != nil {
-		return x.ProviderType
-	}
-	return ""
-}
-
-func (x *FoundOrphan) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *FoundOrphan) GetSinceMs() int64 {
-	if x != nil {
-		return x.SinceMs
-	}
-	return 0
-}
-
 // ChangeRuns changes profiles, programs, schedules and runs (engine/profile).
 type ChangeRuns struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2917,7 +2809,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +2821,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +2834,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{30}
+	return file_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -3041,7 +2933,7 @@ type PutSetting struct {
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +2945,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +2958,7 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{31}
+	return file_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PutSetting) GetKind() SettingKind {
@@ -3205,7 +3097,7 @@ type StartRun struct {
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3217,7 +3109,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3230,7 +3122,7 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{32}
+	return file_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StartRun) GetRun() *record.Run {
@@ -3280,7 +3172,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3292,7 +3184,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3305,7 +3197,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{33}
+	return file_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -3339,7 +3231,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3351,7 +3243,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +3256,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{34}
+	return file_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -3392,7 +3284,7 @@ type ChangeResource struct {
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3404,7 +3296,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +3309,7 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{35}
+	return file_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ChangeResource) GetChange() isChangeResource_Change {
@@ -3488,7 +3380,7 @@ type AddResource struct {
 
 func (x *AddResource) Reset() {
 	*x = AddResource{}
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3392,7 @@ func (x *AddResource) String() string {
 func (*AddResource) ProtoMessage() {}
 
 func (x *AddResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3405,7 @@ func (x *AddResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
 func (*AddResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{36}
+	return file_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AddResource) GetVersion() *record.ResourceVersion {
@@ -3548,7 +3440,7 @@ type OrderResource struct {
 
 func (x *OrderResource) Reset() {
 	*x = OrderResource{}
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3452,7 @@ func (x *OrderResource) String() string {
 func (*OrderResource) ProtoMessage() {}
 
 func (x *OrderResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3465,7 @@ func (x *OrderResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
 func (*OrderResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{37}
+	return file_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OrderResource) GetResource() *record.ResourceKey {
@@ -3606,7 +3498,7 @@ type SyncResources struct {
 
 func (x *SyncResources) Reset() {
 	*x = SyncResources{}
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3510,7 @@ func (x *SyncResources) String() string {
 func (*SyncResources) ProtoMessage() {}
 
 func (x *SyncResources) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3523,114 @@ func (x *SyncResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
 func (*SyncResources) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{36}
+}
+
+// Checkpoint has each voter keep the state as of this entry, so that the leader can compare the
+// voters' copies. It changes nothing.
+type Checkpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checkpoint) Reset() {
+	*x = Checkpoint{}
+	mi := &file_log_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checkpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checkpoint) ProtoMessage() {}
+
+func (x *Checkpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
+func (*Checkpoint) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{37}
+}
+
+// ReportDivergence records that members' copies of the state differ at a checkpoint.
+type ReportDivergence struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Server        string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`          // the member that differs from a majority; "": no majority is the same
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`           // of the checkpoint
+	Tables        []string               `protobuf:"bytes,3,rep,name=tables,proto3" json:"tables,omitempty"`          // the tables that differ
+	Quarantine    bool                   `protobuf:"varint,4,opt,name=quarantine,proto3" json:"quarantine,omitempty"` // the member puts its state aside and gets it from the others
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportDivergence) Reset() {
+	*x = ReportDivergence{}
+	mi := &file_log_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportDivergence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportDivergence) ProtoMessage() {}
+
+func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
+func (*ReportDivergence) Descriptor() ([]byte, []int) {
 	return file_log_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ReportDivergence) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *ReportDivergence) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ReportDivergence) GetTables() []string {
+	if x != nil {
+		return x.Tables
+	}
+	return nil
+}
+
+func (x *ReportDivergence) GetQuarantine() bool {
+	if x != nil {
+		return x.Quarantine
+	}
+	return false
 }
 
 var File_log_proto protoreflect.FileDescriptor
@@ -3646,7 +3645,7 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xaa\r\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xf5\r\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -3684,8 +3683,11 @@ const file_log_proto_rawDesc = "" +
 	"\x0fcontrol_cluster\x18\x1e \x01(\v2\x1c.coopr.log.v1.ControlClusterH\x00R\x0econtrolCluster\x12;\n" +
 	"\vchange_runs\x18< \x01(\v2\x18.coopr.log.v1.ChangeRunsH\x00R\n" +
 	"changeRuns\x12G\n" +
-	"\x0fchange_resource\x18F \x01(\v2\x1c.coopr.log.v1.ChangeResourceH\x00R\x0echangeResource\x12>\n" +
-	"\fnote_orphans\x18) \x01(\v2\x19.coopr.log.v1.NoteOrphansH\x00R\vnoteOrphansB\b\n" +
+	"\x0fchange_resource\x18F \x01(\v2\x1c.coopr.log.v1.ChangeResourceH\x00R\x0echangeResource\x12:\n" +
+	"\n" +
+	"checkpoint\x18P \x01(\v2\x18.coopr.log.v1.CheckpointH\x00R\n" +
+	"checkpoint\x12M\n" +
+	"\x11report_divergence\x18Q \x01(\v2\x1e.coopr.log.v1.ReportDivergenceH\x00R\x10reportDivergenceB\b\n" +
 	"\x06change\"H\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -3719,14 +3721,13 @@ const file_log_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\tR\x04role\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\tR\x02id\"\x1d\n" +
 	"\vDeleteToken\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xcc\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xb4\x01\n" +
 	"\vOpenSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04keep\x18\x03 \x03(\x04R\x04keep\x12.\n" +
 	"\x06record\x18\x04 \x01(\v2\x16.coopr.record.v1.AgentR\x06record\x121\n" +
-	"\x05types\x18\x05 \x03(\v2\x1b.coopr.record.v1.PluginTypeR\x05types\x12\x16\n" +
-	"\x06number\x18\x06 \x01(\x04R\x06number\">\n" +
+	"\x05types\x18\x05 \x03(\v2\x1b.coopr.record.v1.PluginTypeR\x05types\">\n" +
 	"\n" +
 	"EndSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x16\n" +
@@ -3833,14 +3834,7 @@ const file_log_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x03 \x01(\tR\acluster\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\">\n" +
-	"\vNoteOrphans\x12/\n" +
-	"\x05found\x18\x01 \x03(\v2\x19.coopr.log.v1.FoundOrphanR\x05found\"u\n" +
-	"\vFoundOrphan\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12#\n" +
-	"\rprovider_type\x18\x02 \x01(\tR\fproviderType\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02id\x12\x19\n" +
-	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\"\xd5\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xd5\x01\n" +
 	"\n" +
 	"ChangeRuns\x12,\n" +
 	"\x03put\x18\x01 \x01(\v2\x18.coopr.log.v1.PutSettingH\x00R\x03put\x12.\n" +
@@ -3888,7 +3882,16 @@ const file_log_proto_rawDesc = "" +
 	"\bresource\x18\x01 \x01(\v2\x1c.coopr.record.v1.ResourceKeyR\bresource\x121\n" +
 	"\x05order\x18\x02 \x01(\x0e2\x1b.coopr.log.v1.ResourceOrderR\x05order\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x05R\aversion\"\x0f\n" +
-	"\rSyncResources*\xe1\x01\n" +
+	"\rSyncResources\"\f\n" +
+	"\n" +
+	"Checkpoint\"x\n" +
+	"\x10ReportDivergence\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06tables\x18\x03 \x03(\tR\x06tables\x12\x1e\n" +
+	"\n" +
+	"quarantine\x18\x04 \x01(\bR\n" +
+	"quarantine*\xe1\x01\n" +
 	"\x0eOperationOrder\x12\x1f\n" +
 	"\x1bOPERATION_ORDER_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15OPERATION_ORDER_PAUSE\x10\x01\x12\x1a\n" +
@@ -3985,17 +3988,17 @@ var file_log_proto_goTypes = []any{
 	(*PruneCluster)(nil),            // 32: coopr.log.v1.PruneCluster
 	(*RaiseFeatureLevel)(nil),       // 33: coopr.log.v1.RaiseFeatureLevel
 	(*DropResource)(nil),            // 34: coopr.log.v1.DropResource
-	(*NoteOrphans)(nil),             // 35: coopr.log.v1.NoteOrphans
-	(*FoundOrphan)(nil),             // 36: coopr.log.v1.FoundOrphan
-	(*ChangeRuns)(nil),              // 37: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),              // 38: coopr.log.v1.PutSetting
-	(*StartRun)(nil),                // 39: coopr.log.v1.StartRun
-	(*RunEvent)(nil),                // 40: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),               // 41: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),          // 42: coopr.log.v1.ChangeResource
-	(*AddResource)(nil),             // 43: coopr.log.v1.AddResource
-	(*OrderResource)(nil),           // 44: coopr.log.v1.OrderResource
-	(*SyncResources)(nil),           // 45: coopr.log.v1.SyncResources
+	(*ChangeRuns)(nil),              // 35: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 36: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 37: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 38: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 39: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 40: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 41: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 42: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 43: coopr.log.v1.SyncResources
+	(*Checkpoint)(nil),              // 44: coopr.log.v1.Checkpoint
+	(*ReportDivergence)(nil),        // 45: coopr.log.v1.ReportDivergence
 	nil,                             // 46: coopr.log.v1.OrderPlan.ParametersEntry
 	(*ChangeSite)(nil),              // 47: coopr.site.v1.ChangeSite
 	(*record.Tenant)(nil),           // 48: coopr.record.v1.Tenant
@@ -4041,36 +4044,36 @@ var file_log_proto_depIdxs = []int32{
 	47, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	34, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	23, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
-	37, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	42, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
-	35, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
-	9,  // 26: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 27: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	48, // 28: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	49, // 29: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	50, // 30: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	51, // 31: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	52, // 32: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	53, // 33: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	19, // 34: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	54, // 35: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 36: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	55, // 37: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	20, // 38: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 39: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 40: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	2,  // 41: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	46, // 42: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	51, // 43: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	56, // 44: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 45: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	26, // 46: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	32, // 47: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	36, // 48: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	38, // 49: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	39, // 50: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	40, // 51: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	41, // 52: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	35, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	40, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	44, // 25: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
+	45, // 26: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	9,  // 27: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 28: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	48, // 29: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	49, // 30: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	50, // 31: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	51, // 32: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	52, // 33: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	53, // 34: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	19, // 35: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	54, // 36: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 37: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	55, // 38: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	20, // 39: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 40: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 41: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	2,  // 42: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	46, // 43: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	51, // 44: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	56, // 45: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 46: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	26, // 47: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	32, // 48: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	36, // 49: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	37, // 50: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	38, // 51: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	39, // 52: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
 	4,  // 53: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
 	5,  // 54: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
 	57, // 55: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
@@ -4081,9 +4084,9 @@ var file_log_proto_depIdxs = []int32{
 	59, // 60: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
 	62, // 61: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
 	63, // 62: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	43, // 63: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	44, // 64: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	45, // 65: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	41, // 63: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	42, // 64: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	43, // 65: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
 	64, // 66: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
 	6,  // 67: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
 	65, // 68: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
@@ -4127,22 +4130,23 @@ func file_log_proto_init() {
 		(*Command_ControlCluster)(nil),
 		(*Command_ChangeRuns)(nil),
 		(*Command_ChangeResource)(nil),
-		(*Command_NoteOrphans)(nil),
+		(*Command_Checkpoint)(nil),
+		(*Command_ReportDivergence)(nil),
 	}
-	file_log_proto_msgTypes[30].OneofWrappers = []any{
+	file_log_proto_msgTypes[28].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
 	}
-	file_log_proto_msgTypes[31].OneofWrappers = []any{
+	file_log_proto_msgTypes[29].OneofWrappers = []any{
 		(*PutSetting_Profile)(nil),
 		(*PutSetting_Program)(nil),
 		(*PutSetting_Schedule)(nil),
 		(*PutSetting_Preferences)(nil),
 		(*PutSetting_Secret)(nil),
 	}
-	file_log_proto_msgTypes[35].OneofWrappers = []any{
+	file_log_proto_msgTypes[33].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
 		(*ChangeResource_Order)(nil),
 		(*ChangeResource_Sync)(nil),

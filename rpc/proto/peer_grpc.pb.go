@@ -22,6 +22,8 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Peer_Status_FullMethodName         = "/coopr.peer.v1.Peer/Status"
+	Peer_Sums_FullMethodName           = "/coopr.peer.v1.Peer/Sums"
+	Peer_Quarantine_FullMethodName     = "/coopr.peer.v1.Peer/Quarantine"
 	Peer_Session_FullMethodName        = "/coopr.peer.v1.Peer/Session"
 	Peer_TaskLog_FullMethodName        = "/coopr.peer.v1.Peer/TaskLog"
 	Peer_ListResources_FullMethodName  = "/coopr.peer.v1.Peer/ListResources"
@@ -37,6 +39,9 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type PeerClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
+	// Sums and Quarantine are for the leader, which compares the voters' copies of the state.
+	Sums(ctx context.Context, in *SumsRequest, opts ...grpc.CallOption) (*SumsResponse, error)
+	Quarantine(ctx context.Context, in *QuarantineRequest, opts ...grpc.CallOption) (*QuarantineResponse, error)
 	// Session is a worker's standing talk with the leader.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkerMessage, LeaderMessage], error)
 	TaskLog(ctx context.Context, in *TaskLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskLogResponse], error)
@@ -62,6 +67,26 @@ func (c *peerClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StatusResponse)
 	err := c.cc.Invoke(ctx, Peer_Status_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *peerClient) Sums(ctx context.Context, in *SumsRequest, opts ...grpc.CallOption) (*SumsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SumsResponse)
+	err := c.cc.Invoke(ctx, Peer_Sums_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *peerClient) Quarantine(ctx context.Context, in *QuarantineRequest, opts ...grpc.CallOption) (*QuarantineResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QuarantineResponse)
+	err := c.cc.Invoke(ctx, Peer_Quarantine_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +211,9 @@ type Peer_ChangesClient = grpc.BidiStreamingClient[ChangePacket, ChangePacket]
 // for forward compatibility.
 type PeerServer interface {
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
+	// Sums and Quarantine are for the leader, which compares the voters' copies of the state.
+	Sums(context.Context, *SumsRequest) (*SumsResponse, error)
+	Quarantine(context.Context, *QuarantineRequest) (*QuarantineResponse, error)
 	// Session is a worker's standing talk with the leader.
 	Session(grpc.BidiStreamingServer[WorkerMessage, LeaderMessage]) error
 	TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error
@@ -209,6 +237,12 @@ type UnimplementedPeerServer struct{}
 
 func (UnimplementedPeerServer) Status(context.Context, *StatusRequest) (*StatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
+}
+func (UnimplementedPeerServer) Sums(context.Context, *SumsRequest) (*SumsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Sums not implemented")
+}
+func (UnimplementedPeerServer) Quarantine(context.Context, *QuarantineRequest) (*QuarantineResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Quarantine not implemented")
 }
 func (UnimplementedPeerServer) Session(grpc.BidiStreamingServer[WorkerMessage, LeaderMessage]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
@@ -269,6 +303,42 @@ func _Peer_Status_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PeerServer).Status(ctx, req.(*StatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Peer_Sums_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SumsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Sums(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Sums_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Sums(ctx, req.(*SumsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Peer_Quarantine_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(QuarantineRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Quarantine(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Quarantine_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Quarantine(ctx, req.(*QuarantineRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -384,6 +454,14 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Status",
 			Handler:    _Peer_Status_Handler,
+		},
+		{
+			MethodName: "Sums",
+			Handler:    _Peer_Sums_Handler,
+		},
+		{
+			MethodName: "Quarantine",
+			Handler:    _Peer_Quarantine_Handler,
 		},
 		{
 			MethodName: "RemoveResource",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -33,6 +34,7 @@ type Agent struct {
 	log     *raft.InmemStore
 	snaps   *raft.InmemSnapshotStore
 	journal *memjournal.Journal
+	mended  atomic.Int32
 
 	life   *life
 	agent  *agent.Agent
@@ -84,6 +86,7 @@ func (a *Agent) Start() {
 			}
 			return logstore.FromParts(a.log, a.log, snapshots{a.snaps, l}, logstore.Options{Wrap: wrap})
 		},
+		PutAside: a.putAside, Checkpoint: a.m.opts.Checkpoint,
 		NoHTTP: true, Timing: a.m.opts.Timing, TTL: a.m.opts.TTL, Machine: a.Name, Drain: 5 * time.Second,
 	}
 	if a.m.opts.Expect == 1 && a != a.m.agents[0] {
@@ -170,6 +173,31 @@ func (a *Agent) FreeDisk() {
 	a.Disk.Heal()
 	a.journal.SetFull(nil)
 }
+
+// putAside gives the agent an empty log and no snapshots. The agent keeps its term and its vote, as it
+// does on a disk.
+func (a *Agent) putAside(reason error) (string, error) {
+	a.m.Tracef("%s puts its stores aside: %v", a.Name, reason)
+	log := raft.NewInmemStore()
+	for _, key := range []string{"CurrentTerm", "LastVoteTerm"} {
+		if n, err := a.log.GetUint64([]byte(key)); err == nil {
+			if err := log.SetUint64([]byte(key), n); err != nil {
+				return "", err
+			}
+		}
+	}
+	if vote, err := a.log.Get([]byte("LastVoteCand")); err == nil {
+		if err := log.Set([]byte("LastVoteCand"), vote); err != nil {
+			return "", err
+		}
+	}
+	a.log, a.snaps = log, raft.NewInmemSnapshotStore()
+	a.mended.Add(1)
+	return "memory", nil
+}
+
+// Mended returns how often the agent has put its state aside.
+func (a *Agent) Mended() int { return int(a.mended.Load()) }
 
 // Recover makes the stopped agent the only member of its Raft group, as an operator does after a
 // majority is lost.

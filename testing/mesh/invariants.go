@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"testing"
 
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -14,7 +17,12 @@ import (
 // CheckAll waits until every voter is up to date and checks all guarantees.
 func (m *Mesh) CheckAll() {
 	m.T.Helper()
-	v := m.checkEqual()
+	v := m.CheckEqual()
+	for _, event := range []string{"voter.differs", "voters.differ", "voter.quarantined"} {
+		if n := Audited(m.T, v, event); n > 0 {
+			m.T.Errorf("seed %d: %d audit records of %s, but no state was damaged", m.opts.Seed, n, event)
+		}
+	}
 	for _, s := range m.World.Violations() {
 		m.T.Errorf("seed %d: %s", m.opts.Seed, s)
 	}
@@ -30,9 +38,9 @@ func (m *Mesh) CheckAll() {
 	}
 }
 
-// checkEqual waits until the voters have applied the same, and compares every
-// byte of their states.
-func (m *Mesh) checkEqual() *state.View {
+// CheckEqual waits until the voters have applied the same, and compares every
+// byte of their states. It returns the state.
+func (m *Mesh) CheckEqual() *state.View {
 	m.T.Helper()
 	var views []*state.View
 	var names []string
@@ -55,6 +63,7 @@ func (m *Mesh) checkEqual() *state.View {
 		}
 		return true
 	})
+	checkSums(m.T, m.opts.Seed, views, names)
 	var want []byte
 	for i, v := range views {
 		var b bytes.Buffer
@@ -72,6 +81,38 @@ func (m *Mesh) checkEqual() *state.View {
 		m.T.Errorf("seed %d: the audit log's record %d: %s", m.opts.Seed, rep.Bad.Seq, rep.Bad.Reason)
 	}
 	return views[0]
+}
+
+// checkSums compares the digests of the voters' states at one index.
+func checkSums(t testing.TB, seed uint64, views []*state.View, names []string) {
+	t.Helper()
+	var want state.Sums
+	for i, v := range views {
+		sums, err := v.Sums()
+		if err != nil {
+			t.Fatalf("seed %d: %s: %v", seed, names[i], err)
+		}
+		if i == 0 {
+			want = sums
+		} else if !reflect.DeepEqual(sums, want) {
+			t.Errorf("seed %d: the digests of %s and %s differ at index %d", seed, names[0], names[i], v.Index())
+		}
+	}
+}
+
+// Audited counts the audit records of a type.
+func Audited(t testing.TB, v *state.View, kind string) (n int) {
+	t.Helper()
+	err := v.Audit().Each(&audit.Filter{}, false, audit.Cursor{}, func(r audit.Record) bool {
+		if r.Type == kind {
+			n++
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // checkPlan compares a plan with the effects on the world: only attempts that succeeded under their

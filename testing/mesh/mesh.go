@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -32,6 +33,8 @@ type Options struct {
 	Slots int
 	// Retention of the agents; zero: that of an agent.
 	Retention config.Retention
+	// Checkpoint is how often the leader compares the voters' states; 0 means every 5 s.
+	Checkpoint time.Duration
 	// Verbose writes the trace as it comes.
 	Verbose bool
 }
@@ -80,6 +83,7 @@ func New(t testing.TB, o Options) *Mesh {
 	if o.Slots == 0 {
 		o.Slots = 4
 	}
+	o.Checkpoint = cmp.Or(o.Checkpoint, 5*time.Second)
 	m := &Mesh{T: t, Fabric: fabric.New(o.Seed), opts: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), begin: time.Now(), cuts: map[string]cut{}}
 	m.World = newWorld(o.Seed, m.Tracef)
 	m.Fabric.SetQuality(fabric.Quality{Delay: time.Millisecond, Jitter: time.Millisecond})

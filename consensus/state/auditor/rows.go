@@ -204,7 +204,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 	out := &audit.Change{Tenant: c.Tenant}
 	switch ch := c.Change.(type) {
 	case *pb.Command_Report, *pb.Command_ReportHealth, *pb.Command_QueueOperation, *pb.Command_Lease, *pb.Command_SaveValue, *pb.Command_Part,
-		*pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune,
+		*pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune, *pb.Command_Checkpoint,
 		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
@@ -218,6 +218,15 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		out.Type = "agent.removed"
 	case *pb.Command_RaiseFeatureLevel:
 		out.Type = "mesh.upgraded"
+	case *pb.Command_ReportDivergence:
+		switch d := ch.ReportDivergence; {
+		case d.Server == "":
+			out.Type = "voters.differ"
+		case d.Quarantine:
+			out.Type, out.Subject = "voter.quarantined", d.Server
+		default:
+			out.Type, out.Subject = "voter.differs", d.Server
+		}
 	default:
 		if c.Actor == "" {
 			return nil

@@ -35,27 +35,10 @@ func Write(txn *memdb.Txn, index uint64, out io.Writer) error {
 	buf := bufio.NewWriterSize(out, 1<<16)
 	w := &recordWriter{w: buf, sum: sha256.New()}
 	w.message(&pb.SnapshotHeader{Format: snapshotFormat, Index: index, FeatureLevel: Mesh(txn).FeatureLevel})
-	history := historyWriter{node: func(n *record.Node) {
-		w.message(&pb.SnapshotRecord{Row: &pb.SnapshotRecord_HistoryNode{HistoryNode: n}})
-	}}
 	// The order is fixed, so that equal states make equal snapshots.
 	for _, name := range slices.Sorted(maps.Keys(Schema().Tables)) {
-		it, err := txn.Get(name, "id")
-		if err != nil {
-			return err
-		}
-		for raw := it.Next(); raw != nil && w.err == nil; raw = it.Next() {
-			if log, ok := raw.(*AuditRow); ok {
-				log.pieces(func(piece []byte) {
-					w.message(&pb.SnapshotRecord{Row: &pb.SnapshotRecord_Audit{Audit: piece}})
-				})
-				continue
-			}
-			rec, err := encodeRow(raw, &history)
-			if err != nil {
-				return fmt.Errorf("snapshot: table %s: %w", name, err)
-			}
-			w.message(rec)
+		if err := w.table(txn, name); err != nil {
+			return fmt.Errorf("snapshot: table %s: %w", name, err)
 		}
 	}
 	w.end()
@@ -84,6 +67,31 @@ func (w *recordWriter) message(m proto.Message) {
 		_, e2 := w.w.Write(b)
 		w.err = errors.Join(e1, e2)
 	}
+}
+
+// table writes the rows of a table in the order of their keys.
+func (w *recordWriter) table(txn *memdb.Txn, name string) error {
+	it, err := txn.Get(name, "id")
+	if err != nil {
+		return err
+	}
+	history := historyWriter{node: func(n *record.Node) {
+		w.message(&pb.SnapshotRecord{Row: &pb.SnapshotRecord_HistoryNode{HistoryNode: n}})
+	}}
+	for raw := it.Next(); raw != nil && w.err == nil; raw = it.Next() {
+		if log, ok := raw.(*AuditRow); ok {
+			log.pieces(func(piece []byte) {
+				w.message(&pb.SnapshotRecord{Row: &pb.SnapshotRecord_Audit{Audit: piece}})
+			})
+			continue
+		}
+		rec, err := encodeRow(raw, &history)
+		if err != nil {
+			return err
+		}
+		w.message(rec)
+	}
+	return w.err
 }
 
 func (w *recordWriter) end() {

@@ -51,6 +51,9 @@ func (v *View) Mesh() string { return table.Mesh(v.txn).Mesh }
 // Write writes a snapshot of the view.
 func (v *View) Write(out io.Writer) error { return table.Write(v.txn, v.index, out) }
 
+// Sums returns the digests of the view's state.
+func (v *View) Sums() (table.Sums, error) { return table.Digest(v.txn) }
+
 // Parts returns how many parts have arrived of each large command that is not complete, by id.
 func (v *View) Parts() map[string]int {
 	out := map[string]int{}

@@ -16,6 +16,7 @@ import (
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/tasks"
 	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/duty/sites"
@@ -134,7 +135,7 @@ func (s *Store) ready() bool {
 
 // duties returns the duties that requests use. No duty acts by itself, except that the
 // orchestrator starts what follows an operation. The janitor is not among them, as it would
-// remove what is old by the clock of the machine.
+// remove what is old by the clock of the machine, nor is integrity, as there is one copy of the state.
 func (s *Store) duties(uint64) []leader.Duty {
 	m, propose, log := s.member.Machine, s.member.Propose, slog.New(slog.DiscardHandler)
 	l := &member.Leadership{
@@ -147,7 +148,8 @@ func (s *Store) duties(uint64) []leader.Duty {
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{
 			Machine: m, Propose: propose, Finder: finder{}, Logger: log, Every: forever,
 		}),
-		Janitor: janitor.New(janitor.Config{Machine: m, Propose: propose, Logger: log}),
+		Janitor:   janitor.New(janitor.Config{Machine: m, Propose: propose, Logger: log}),
+		Integrity: integrity.New(integrity.Config{Machine: m, Propose: propose, Logger: log}),
 	}
 	s.lead.Store(l)
 	return []leader.Duty{l.Orchestrator, l.Dispatcher, l.Sites, l.Orphans}

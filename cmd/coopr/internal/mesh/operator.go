@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,9 +27,9 @@ func OperatorCommand(app cli.App) *cobra.Command {
 			return p, client.Meta{}, err
 		},
 		Rows: func(items []api.RaftPeer) output.Table {
-			t := output.Table{Head: []string{"ID", "NAME", "ADDRESS", "VOTER", "LEADER", "HEALTHY"}}
+			t := output.Table{Head: []string{"ID", "NAME", "ADDRESS", "VOTER", "LEADER", "HEALTHY", "STATE"}}
 			for _, p := range items {
-				t.Row(p.ID, p.Name, p.Addr, output.YesNo(p.Voter), output.YesNo(p.Leader), output.YesNo(p.Healthy))
+				t.Row(p.ID, p.Name, p.Addr, output.YesNo(p.Voter), output.YesNo(p.Leader), output.YesNo(p.Healthy), cmp.Or(p.State, "-"))
 			}
 			return t
 		},

@@ -1,0 +1,126 @@
+package mesh_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/testing/mesh"
+)
+
+// damagedMesh returns a mesh with a cluster.
+func damagedMesh(t *testing.T, agents int) (m *mesh.Mesh, cluster string) {
+	m = mesh.New(t, mesh.Options{Agents: agents, Seed: 41, Checkpoint: time.Minute, Verbose: testing.Verbose()})
+	m.Define()
+	cluster, op := m.Create("one", 3, "")
+	if st := m.AwaitEnd(op); st != model.OpSucceeded {
+		t.Fatalf("the create ended %s", st)
+	}
+	m.CheckAll()
+	return m, cluster
+}
+
+// change writes something, so that the next checkpoint is due.
+func change(t *testing.T, m *mesh.Mesh, tenant string) {
+	t.Helper()
+	if code := m.Ask("POST", "/v1/tenants", map[string]any{"name": tenant}, nil); code >= 300 {
+		t.Fatalf("no new tenant: %d", code)
+	}
+}
+
+// audited counts the audit records of a type on an agent that leads.
+func audited(m *mesh.Mesh, kind string) int {
+	if l := m.Leader(); l != nil {
+		if v := l.View(); v != nil {
+			return mesh.Audited(m.T, v, kind)
+		}
+	}
+	return 0
+}
+
+// TestDamagedStateIsMended changes one byte of one voter's state. The voter is named at one of the next
+// two checkpoints and gets the state again; afterwards every agent answers what was written.
+func TestDamagedStateIsMended(t *testing.T) {
+	follower := func(m *mesh.Mesh) *mesh.Agent {
+		l := m.AwaitLeader()
+		for _, a := range m.Voters() {
+			if a != l {
+				return a
+			}
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		name   string
+		agents int
+		victim func(*mesh.Mesh) *mesh.Agent
+	}{
+		{"a follower", 3, follower},
+		{"the leader", 3, (*mesh.Mesh).AwaitLeader},
+		{"a follower of five", 5, follower},
+		{"the leader of five", 5, (*mesh.Mesh).AwaitLeader},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, cluster := damagedMesh(t, c.agents)
+				victim := c.victim(m)
+				victim.Damage(1)
+				change(t, m, "first")
+				m.Within(2*time.Minute+10*time.Second, 100*time.Millisecond, "the voter to be named", func() bool {
+					return audited(m, "voter.differs") == 1
+				})
+				change(t, m, "second")
+				m.Within(2*time.Minute, 100*time.Millisecond, "the voter to be mended", func() bool { return victim.Mended() == 1 })
+				v := m.CheckEqual()
+				if n := mesh.Audited(t, v, "voter.quarantined"); n != 1 {
+					t.Errorf("%d records of the quarantine", n)
+				}
+				change(t, m, "third")
+				time.Sleep(5 * time.Minute)
+				v = m.CheckEqual()
+				if n := mesh.Audited(t, v, "voter.differs"); n != 1 {
+					t.Errorf("%d records of a voter that differs", n)
+				}
+				for _, a := range m.Agents() {
+					code, body := a.Call("GET", "/v1/clusters/"+cluster+"?consistency=consistent", nil, "")
+					var got model.Cluster
+					if err := json.Unmarshal(body, &got); code != http.StatusOK || err != nil || got.Name != "one" {
+						t.Errorf("%s answers %d, name %q, %v", a.Name, code, got.Name, err)
+					}
+					if a != victim && a.Mended() != 0 {
+						t.Errorf("%s was mended %d times", a.Name, a.Mended())
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestNoMajority damages two of three voters in different ways. Nobody knows which state is right, so
+// there is an alarm, and every voter keeps its state.
+func TestNoMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := damagedMesh(t, 3)
+		m.AwaitLeader()
+		for i, a := range m.Voters()[:2] {
+			a.Damage(1 << i)
+		}
+		change(t, m, "first")
+		m.Within(2*time.Minute+10*time.Second, 100*time.Millisecond, "the alarm", func() bool { return audited(m, "voters.differ") == 1 })
+		for _, tenant := range []string{"second", "third", "fourth"} {
+			change(t, m, tenant)
+			time.Sleep(time.Minute)
+		}
+		if n := audited(m, "voters.differ"); n != 1 {
+			t.Errorf("%d alarms about one thing", n)
+		}
+		for _, a := range m.Agents() {
+			if a.Mended() != 0 {
+				t.Errorf("%s has put its state aside", a.Name)
+			}
+		}
+	})
+}
