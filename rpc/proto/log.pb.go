@@ -545,6 +545,7 @@ type Command struct {
 	//	*Command_ControlCluster
 	//	*Command_ChangeRuns
 	//	*Command_ChangeResource
+	//	*Command_NoteOrphans
 	//	*Command_Checkpoint
 	//	*Command_ReportDivergence
 	Change        isCommand_Change `protobuf_oneof:"change"`
@@ -833,6 +834,15 @@ func (x *Command) GetChangeResource() *ChangeResource {
 	return nil
 }
 
+func (x *Command) GetNoteOrphans() *NoteOrphans {
+	if x != nil {
+		if x, ok := x.Change.(*Command_NoteOrphans); ok {
+			return x.NoteOrphans
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetCheckpoint() *Checkpoint {
 	if x != nil {
 		if x, ok := x.Change.(*Command_Checkpoint); ok {
@@ -951,6 +961,10 @@ type Command_ChangeResource struct {
 	ChangeResource *ChangeResource `protobuf:"bytes,70,opt,name=change_resource,json=changeResource,proto3,oneof"`
 }
 
+type Command_NoteOrphans struct {
+	NoteOrphans *NoteOrphans `protobuf:"bytes,41,opt,name=note_orphans,json=noteOrphans,proto3,oneof"`
+}
+
 type Command_Checkpoint struct {
 	Checkpoint *Checkpoint `protobuf:"bytes,80,opt,name=checkpoint,proto3,oneof"`
 }
@@ -1006,6 +1020,8 @@ func (*Command_ControlCluster) isCommand_Change() {}
 func (*Command_ChangeRuns) isCommand_Change() {}
 
 func (*Command_ChangeResource) isCommand_Change() {}
+
+func (*Command_NoteOrphans) isCommand_Change() {}
 
 func (*Command_Checkpoint) isCommand_Change() {}
 
@@ -1438,7 +1454,8 @@ type OpenSession struct {
 	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	Keep          []uint64               `protobuf:"varint,3,rep,packed,name=keep,proto3" json:"keep,omitempty"` // fences of leases that continue under the new session
 	Record        *record.Agent          `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`
-	Types         []*record.PluginType   `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"` // the plugin types that the agent offers
+	Types         []*record.PluginType   `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`    // the plugin types that the agent offers
+	Number        uint64                 `protobuf:"varint,6,opt,name=number,proto3" json:"number,omitempty"` // of the hello, in the process whose incarnation record has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1506,6 +1523,13 @@ func (x *OpenSession) GetTypes() []*record.PluginType {
 		return x.Types
 	}
 	return nil
+}
+
+func (x *OpenSession) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
 }
 
 // EndSession ends the session of a worker that left, fell silent or opens a new
@@ -2793,6 +2817,122 @@ func (x *DropResource) GetReason() string {
 	return ""
 }
 
+// NoteOrphans records a search for machines that belong to no node, so that the next
+// leader knows when it was, and when each machine was found first. It has every machine
+// that was found, or whose provider could not be asked; the others are forgotten.
+type NoteOrphans struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Found         []*FoundOrphan         `protobuf:"bytes,1,rep,name=found,proto3" json:"found,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteOrphans) Reset() {
+	*x = NoteOrphans{}
+	mi := &file_log_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteOrphans) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteOrphans) ProtoMessage() {}
+
+func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteOrphans.ProtoReflect.Descriptor instead.
+func (*NoteOrphans) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *NoteOrphans) GetFound() []*FoundOrphan {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
+// FoundOrphan is a machine that belongs to no node.
+type FoundOrphan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	ProviderType  string                 `protobuf:"bytes,2,opt,name=provider_type,json=providerType,proto3" json:"provider_type,omitempty"`
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`                           // the provider's own
+	SinceMs       int64                  `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // when it was found first; unset in a command, which has its time
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FoundOrphan) Reset() {
+	*x = FoundOrphan{}
+	mi := &file_log_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FoundOrphan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FoundOrphan) ProtoMessage() {}
+
+func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FoundOrphan.ProtoReflect.Descriptor instead.
+func (*FoundOrphan) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *FoundOrphan) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *FoundOrphan) GetProviderType() string {
+	if x != nil {
+		return x.ProviderType
+	}
+	return ""
+}
+
+func (x *FoundOrphan) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FoundOrphan) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
 // ChangeRuns changes profiles, programs, schedules and runs (engine/profile).
 type ChangeRuns struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2809,7 +2949,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +2961,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +2974,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{28}
+	return file_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -2933,7 +3073,7 @@ type PutSetting struct {
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3085,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3098,7 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{29}
+	return file_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PutSetting) GetKind() SettingKind {
@@ -3097,7 +3237,7 @@ type StartRun struct {
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +3249,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +3262,7 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{30}
+	return file_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StartRun) GetRun() *record.Run {
@@ -3172,7 +3312,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3324,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3337,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{31}
+	return file_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -3231,7 +3371,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3383,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3396,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{32}
+	return file_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -3284,7 +3424,7 @@ type ChangeResource struct {
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3436,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3449,7 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{33}
+	return file_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ChangeResource) GetChange() isChangeResource_Change {
@@ -3380,7 +3520,7 @@ type AddResource struct {
 
 func (x *AddResource) Reset() {
 	*x = AddResource{}
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3392,7 +3532,7 @@ func (x *AddResource) String() string {
 func (*AddResource) ProtoMessage() {}
 
 func (x *AddResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3405,7 +3545,7 @@ func (x *AddResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
 func (*AddResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{34}
+	return file_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AddResource) GetVersion() *record.ResourceVersion {
@@ -3440,7 +3580,7 @@ type OrderResource struct {
 
 func (x *OrderResource) Reset() {
 	*x = OrderResource{}
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3452,7 +3592,7 @@ func (x *OrderResource) String() string {
 func (*OrderResource) ProtoMessage() {}
 
 func (x *OrderResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3465,7 +3605,7 @@ func (x *OrderResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
 func (*OrderResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{35}
+	return file_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OrderResource) GetResource() *record.ResourceKey {
@@ -3498,7 +3638,7 @@ type SyncResources struct {
 
 func (x *SyncResources) Reset() {
 	*x = SyncResources{}
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3650,7 @@ func (x *SyncResources) String() string {
 func (*SyncResources) ProtoMessage() {}
 
 func (x *SyncResources) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3663,7 @@ func (x *SyncResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
 func (*SyncResources) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{36}
+	return file_log_proto_rawDescGZIP(), []int{38}
 }
 
 // Checkpoint has each voter keep the state as of this entry, so that the leader can compare the
@@ -3536,7 +3676,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3688,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3701,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{37}
+	return file_log_proto_rawDescGZIP(), []int{39}
 }
 
 // ReportDivergence records that members' copies of the state differ at a checkpoint.
@@ -3577,7 +3717,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +3729,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +3742,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{38}
+	return file_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -3645,7 +3785,7 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xf5\r\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xb5\x0e\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -3683,7 +3823,8 @@ const file_log_proto_rawDesc = "" +
 	"\x0fcontrol_cluster\x18\x1e \x01(\v2\x1c.coopr.log.v1.ControlClusterH\x00R\x0econtrolCluster\x12;\n" +
 	"\vchange_runs\x18< \x01(\v2\x18.coopr.log.v1.ChangeRunsH\x00R\n" +
 	"changeRuns\x12G\n" +
-	"\x0fchange_resource\x18F \x01(\v2\x1c.coopr.log.v1.ChangeResourceH\x00R\x0echangeResource\x12:\n" +
+	"\x0fchange_resource\x18F \x01(\v2\x1c.coopr.log.v1.ChangeResourceH\x00R\x0echangeResource\x12>\n" +
+	"\fnote_orphans\x18) \x01(\v2\x19.coopr.log.v1.NoteOrphansH\x00R\vnoteOrphans\x12:\n" +
 	"\n" +
 	"checkpoint\x18P \x01(\v2\x18.coopr.log.v1.CheckpointH\x00R\n" +
 	"checkpoint\x12M\n" +
@@ -3721,13 +3862,14 @@ const file_log_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\tR\x04role\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\tR\x02id\"\x1d\n" +
 	"\vDeleteToken\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xb4\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xcc\x01\n" +
 	"\vOpenSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04keep\x18\x03 \x03(\x04R\x04keep\x12.\n" +
 	"\x06record\x18\x04 \x01(\v2\x16.coopr.record.v1.AgentR\x06record\x121\n" +
-	"\x05types\x18\x05 \x03(\v2\x1b.coopr.record.v1.PluginTypeR\x05types\">\n" +
+	"\x05types\x18\x05 \x03(\v2\x1b.coopr.record.v1.PluginTypeR\x05types\x12\x16\n" +
+	"\x06number\x18\x06 \x01(\x04R\x06number\">\n" +
 	"\n" +
 	"EndSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x16\n" +
@@ -3834,7 +3976,14 @@ const file_log_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x03 \x01(\tR\acluster\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xd5\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\">\n" +
+	"\vNoteOrphans\x12/\n" +
+	"\x05found\x18\x01 \x03(\v2\x19.coopr.log.v1.FoundOrphanR\x05found\"u\n" +
+	"\vFoundOrphan\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12#\n" +
+	"\rprovider_type\x18\x02 \x01(\tR\fproviderType\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x19\n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\"\xd5\x01\n" +
 	"\n" +
 	"ChangeRuns\x12,\n" +
 	"\x03put\x18\x01 \x01(\v2\x18.coopr.log.v1.PutSettingH\x00R\x03put\x12.\n" +
@@ -3951,7 +4100,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -3988,37 +4137,39 @@ var file_log_proto_goTypes = []any{
 	(*PruneCluster)(nil),            // 32: coopr.log.v1.PruneCluster
 	(*RaiseFeatureLevel)(nil),       // 33: coopr.log.v1.RaiseFeatureLevel
 	(*DropResource)(nil),            // 34: coopr.log.v1.DropResource
-	(*ChangeRuns)(nil),              // 35: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),              // 36: coopr.log.v1.PutSetting
-	(*StartRun)(nil),                // 37: coopr.log.v1.StartRun
-	(*RunEvent)(nil),                // 38: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),               // 39: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),          // 40: coopr.log.v1.ChangeResource
-	(*AddResource)(nil),             // 41: coopr.log.v1.AddResource
-	(*OrderResource)(nil),           // 42: coopr.log.v1.OrderResource
-	(*SyncResources)(nil),           // 43: coopr.log.v1.SyncResources
-	(*Checkpoint)(nil),              // 44: coopr.log.v1.Checkpoint
-	(*ReportDivergence)(nil),        // 45: coopr.log.v1.ReportDivergence
-	nil,                             // 46: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 47: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 48: coopr.record.v1.Tenant
-	(*record.Agent)(nil),            // 49: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 50: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 51: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 52: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 53: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 54: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 55: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 56: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 57: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 58: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 59: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 60: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 61: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 62: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 63: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 64: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 65: coopr.record.v1.ResourceKey
+	(*NoteOrphans)(nil),             // 35: coopr.log.v1.NoteOrphans
+	(*FoundOrphan)(nil),             // 36: coopr.log.v1.FoundOrphan
+	(*ChangeRuns)(nil),              // 37: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 38: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 39: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 40: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 41: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 42: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 43: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 44: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 45: coopr.log.v1.SyncResources
+	(*Checkpoint)(nil),              // 46: coopr.log.v1.Checkpoint
+	(*ReportDivergence)(nil),        // 47: coopr.log.v1.ReportDivergence
+	nil,                             // 48: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 49: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 50: coopr.record.v1.Tenant
+	(*record.Agent)(nil),            // 51: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 52: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 53: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 54: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 55: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 56: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 57: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 58: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 59: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 60: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 61: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 62: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 63: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 64: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 65: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 66: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 67: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -4041,61 +4192,63 @@ var file_log_proto_depIdxs = []int32{
 	24, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	27, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	25, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	47, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	49, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	34, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	23, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
-	35, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	40, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
-	44, // 25: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	45, // 26: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
-	9,  // 27: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 28: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	48, // 29: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	49, // 30: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	50, // 31: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	51, // 32: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	52, // 33: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	53, // 34: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	19, // 35: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	54, // 36: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 37: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	55, // 38: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	20, // 39: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 40: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 41: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	2,  // 42: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	46, // 43: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	51, // 44: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	56, // 45: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 46: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	26, // 47: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	32, // 48: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	36, // 49: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	37, // 50: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	38, // 51: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	39, // 52: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 53: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 54: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	57, // 55: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	58, // 56: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	59, // 57: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	60, // 58: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	61, // 59: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	59, // 60: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	62, // 61: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	63, // 62: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	41, // 63: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	42, // 64: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	43, // 65: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	64, // 66: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 67: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	65, // 68: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 69: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	37, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	42, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	35, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
+	46, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
+	47, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	9,  // 28: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 29: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	50, // 30: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	51, // 31: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	52, // 32: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	53, // 33: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	54, // 34: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	55, // 35: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	19, // 36: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	56, // 37: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 38: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	57, // 39: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	20, // 40: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 41: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 42: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	2,  // 43: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	48, // 44: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	53, // 45: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	58, // 46: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 47: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	26, // 48: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	32, // 49: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	36, // 50: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	38, // 51: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	39, // 52: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	40, // 53: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	41, // 54: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 55: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 56: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	59, // 57: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	60, // 58: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	61, // 59: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	62, // 60: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	63, // 61: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	61, // 62: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	64, // 63: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	65, // 64: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	43, // 65: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	44, // 66: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	45, // 67: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	66, // 68: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 69: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	67, // 70: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 71: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	72, // [72:72] is the sub-list for method output_type
+	72, // [72:72] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -4130,23 +4283,24 @@ func file_log_proto_init() {
 		(*Command_ControlCluster)(nil),
 		(*Command_ChangeRuns)(nil),
 		(*Command_ChangeResource)(nil),
+		(*Command_NoteOrphans)(nil),
 		(*Command_Checkpoint)(nil),
 		(*Command_ReportDivergence)(nil),
 	}
-	file_log_proto_msgTypes[28].OneofWrappers = []any{
+	file_log_proto_msgTypes[30].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
 	}
-	file_log_proto_msgTypes[29].OneofWrappers = []any{
+	file_log_proto_msgTypes[31].OneofWrappers = []any{
 		(*PutSetting_Profile)(nil),
 		(*PutSetting_Program)(nil),
 		(*PutSetting_Schedule)(nil),
 		(*PutSetting_Preferences)(nil),
 		(*PutSetting_Secret)(nil),
 	}
-	file_log_proto_msgTypes[33].OneofWrappers = []any{
+	file_log_proto_msgTypes[35].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
 		(*ChangeResource_Order)(nil),
 		(*ChangeResource_Sync)(nil),
@@ -4157,7 +4311,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   40,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

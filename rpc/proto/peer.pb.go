@@ -9,6 +9,7 @@
 package proto
 
 import (
+	record "github.com/coopr/coopr/rpc/proto/record"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -141,7 +142,8 @@ type StatusResponse struct {
 	BootstrapExpect uint32                 `protobuf:"varint,9,opt,name=bootstrap_expect,json=bootstrapExpect,proto3" json:"bootstrap_expect,omitempty"`
 	Build           string                 `protobuf:"bytes,10,opt,name=build,proto3" json:"build,omitempty"`
 	FeatureLevel    uint32                 `protobuf:"varint,11,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
-	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"` // the name of the mesh whose state it holds; empty where it knows none
+	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"`  // the name of the mesh whose state it holds; empty where it knows none
+	Term            uint64                 `protobuf:"varint,13,opt,name=term,proto3" json:"term,omitempty"` // of Raft, in which it knows leader_id
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -260,6 +262,13 @@ func (x *StatusResponse) GetMesh() string {
 	return ""
 }
 
+func (x *StatusResponse) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 // Held is a lease that a worker still knows when a session opens.
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -349,7 +358,7 @@ type Hello struct {
 	Class         string                 `protobuf:"bytes,8,opt,name=class,proto3" json:"class,omitempty"`
 	PeerAddr      string                 `protobuf:"bytes,9,opt,name=peer_addr,json=peerAddr,proto3" json:"peer_addr,omitempty"`
 	ApiAddr       string                 `protobuf:"bytes,10,opt,name=api_addr,json=apiAddr,proto3" json:"api_addr,omitempty"`
-	Plugins       [][]byte               `protobuf:"bytes,11,rep,name=plugins,proto3" json:"plugins,omitempty"` // JSON, model.PluginType with Plugin set
+	Plugins       []*record.PluginType   `protobuf:"bytes,31,rep,name=plugins,proto3" json:"plugins,omitempty"` // with plugin set
 	Held          []*Held                `protobuf:"bytes,12,rep,name=held,proto3" json:"held,omitempty"`
 	Session       string                 `protobuf:"bytes,13,opt,name=session,proto3" json:"session,omitempty"` // the session it had with an earlier leader
 	Eligible      bool                   `protobuf:"varint,14,opt,name=eligible,proto3" json:"eligible,omitempty"`
@@ -358,6 +367,7 @@ type Hello struct {
 	Process       string                 `protobuf:"bytes,30,opt,name=process,proto3" json:"process,omitempty"`                    // names this run of the agent
 	Saves         []*SaveState           `protobuf:"bytes,18,rep,name=saves,proto3" json:"saves,omitempty"`                        // values that are not confirmed yet; stored before the results of held
 	LastSave      uint64                 `protobuf:"varint,19,opt,name=last_save,json=lastSave,proto3" json:"last_save,omitempty"` // the number of the last of saves
+	Number        uint64                 `protobuf:"varint,20,opt,name=number,proto3" json:"number,omitempty"`                     // counts the hellos of this process
 	Machine       string                 `protobuf:"bytes,15,opt,name=machine,proto3" json:"machine,omitempty"`                    // names the machine, so that local nodes are worked on where they are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -463,7 +473,7 @@ func (x *Hello) GetApiAddr() string {
 	return ""
 }
 
-func (x *Hello) GetPlugins() [][]byte {
+func (x *Hello) GetPlugins() []*record.PluginType {
 	if x != nil {
 		return x.Plugins
 	}
@@ -522,6 +532,13 @@ func (x *Hello) GetSaves() []*SaveState {
 func (x *Hello) GetLastSave() uint64 {
 	if x != nil {
 		return x.LastSave
+	}
+	return 0
+}
+
+func (x *Hello) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
 	}
 	return 0
 }
@@ -1047,26 +1064,73 @@ func (x *Welcome) GetVerdicts() []*Verdict {
 	return nil
 }
 
+// AgentRegistry has every agent of the mesh as the state has it, except that an agent that does not
+// answer is not alive.
+type AgentRegistry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agents        []*record.Agent        `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentRegistry) Reset() {
+	*x = AgentRegistry{}
+	mi := &file_peer_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentRegistry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentRegistry) ProtoMessage() {}
+
+func (x *AgentRegistry) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentRegistry.ProtoReflect.Descriptor instead.
+func (*AgentRegistry) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *AgentRegistry) GetAgents() []*record.Agent {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
 type LeaderMessage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Welcome       *Welcome               `protobuf:"bytes,1,opt,name=welcome,proto3" json:"welcome,omitempty"`      // first message only
 	Heartbeat     uint64                 `protobuf:"varint,2,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"` // echo
 	Tasks         []*Task                `protobuf:"bytes,3,rep,name=tasks,proto3" json:"tasks,omitempty"`          // leases, committed
 	Cancels       []*Cancel              `protobuf:"bytes,4,rep,name=cancels,proto3" json:"cancels,omitempty"`
-	Confirmed     []*Verdict             `protobuf:"bytes,5,rep,name=confirmed,proto3" json:"confirmed,omitempty"`                   // results that are committed, or refused for good
-	Records       []byte                 `protobuf:"bytes,6,opt,name=records,proto3" json:"records,omitempty"`                       // JSON []model.Agent: the records of all agents, when they changed
-	Watches       []*Watch               `protobuf:"bytes,7,rep,name=watches,proto3" json:"watches,omitempty"`                       // new, or changed
-	Unwatch       []string               `protobuf:"bytes,8,rep,name=unwatch,proto3" json:"unwatch,omitempty"`                       // keys; carried out before watches
-	Sites         []byte                 `protobuf:"bytes,30,opt,name=sites,proto3" json:"sites,omitempty"`                          // JSON []site.Orders
+	Confirmed     []*Verdict             `protobuf:"bytes,5,rep,name=confirmed,proto3" json:"confirmed,omitempty"` // results that are committed, or refused for good
+	Registry      *AgentRegistry         `protobuf:"bytes,31,opt,name=registry,proto3" json:"registry,omitempty"`  // when it changed
+	Watches       []*Watch               `protobuf:"bytes,7,rep,name=watches,proto3" json:"watches,omitempty"`     // new, or changed
+	Unwatch       []string               `protobuf:"bytes,8,rep,name=unwatch,proto3" json:"unwatch,omitempty"`     // keys; carried out before watches
+	Sites         []*SiteOrders          `protobuf:"bytes,32,rep,name=sites,proto3" json:"sites,omitempty"`
 	Saved         uint64                 `protobuf:"varint,10,opt,name=saved,proto3" json:"saved,omitempty"`                         // saves up to this number are stored, or refused for good
 	WatchAnew     bool                   `protobuf:"varint,9,opt,name=watch_anew,json=watchAnew,proto3" json:"watch_anew,omitempty"` // and before that all others are dropped
+	Refused       *Refused               `protobuf:"bytes,11,opt,name=refused,proto3" json:"refused,omitempty"`                      // first message only, and the last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaderMessage) Reset() {
 	*x = LeaderMessage{}
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1142,7 @@ func (x *LeaderMessage) String() string {
 func (*LeaderMessage) ProtoMessage() {}
 
 func (x *LeaderMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1155,7 @@ func (x *LeaderMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderMessage.ProtoReflect.Descriptor instead.
 func (*LeaderMessage) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{11}
+	return file_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LeaderMessage) GetWelcome() *Welcome {
@@ -1129,9 +1193,9 @@ func (x *LeaderMessage) GetConfirmed() []*Verdict {
 	return nil
 }
 
-func (x *LeaderMessage) GetRecords() []byte {
+func (x *LeaderMessage) GetRegistry() *AgentRegistry {
 	if x != nil {
-		return x.Records
+		return x.Registry
 	}
 	return nil
 }
@@ -1150,7 +1214,7 @@ func (x *LeaderMessage) GetUnwatch() []string {
 	return nil
 }
 
-func (x *LeaderMessage) GetSites() []byte {
+func (x *LeaderMessage) GetSites() []*SiteOrders {
 	if x != nil {
 		return x.Sites
 	}
@@ -1171,6 +1235,59 @@ func (x *LeaderMessage) GetWatchAnew() bool {
 	return false
 }
 
+func (x *LeaderMessage) GetRefused() *Refused {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// Refused answers a hello after which the agent has said a newer one, or was
+// removed. The next hello needs at least this incarnation.
+type Refused struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   uint64                 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refused) Reset() {
+	*x = Refused{}
+	mi := &file_peer_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refused) ProtoMessage() {}
+
+func (x *Refused) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refused.ProtoReflect.Descriptor instead.
+func (*Refused) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Refused) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
 type TaskLogRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -1182,7 +1299,7 @@ type TaskLogRequest struct {
 
 func (x *TaskLogRequest) Reset() {
 	*x = TaskLogRequest{}
-	mi := &file_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1311,7 @@ func (x *TaskLogRequest) String() string {
 func (*TaskLogRequest) ProtoMessage() {}
 
 func (x *TaskLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1324,7 @@ func (x *TaskLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{12}
+	return file_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TaskLogRequest) GetTask() string {
@@ -1241,7 +1358,7 @@ type TaskLogResponse struct {
 
 func (x *TaskLogResponse) Reset() {
 	*x = TaskLogResponse{}
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1370,7 @@ func (x *TaskLogResponse) String() string {
 func (*TaskLogResponse) ProtoMessage() {}
 
 func (x *TaskLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1383,7 @@ func (x *TaskLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{13}
+	return file_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TaskLogResponse) GetData() []byte {
@@ -1294,7 +1411,7 @@ type ListResourcesRequest struct {
 
 func (x *ListResourcesRequest) Reset() {
 	*x = ListResourcesRequest{}
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1423,7 @@ func (x *ListResourcesRequest) String() string {
 func (*ListResourcesRequest) ProtoMessage() {}
 
 func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1436,7 @@ func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{14}
+	return file_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListResourcesRequest) GetProvider() string {
@@ -1346,7 +1463,7 @@ type ListResourcesResponse struct {
 
 func (x *ListResourcesResponse) Reset() {
 	*x = ListResourcesResponse{}
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1475,7 @@ func (x *ListResourcesResponse) String() string {
 func (*ListResourcesResponse) ProtoMessage() {}
 
 func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1488,7 @@ func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{15}
+	return file_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListResourcesResponse) GetResources() []*Resource {
@@ -1398,7 +1515,7 @@ type RemoveResourceRequest struct {
 
 func (x *RemoveResourceRequest) Reset() {
 	*x = RemoveResourceRequest{}
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1527,7 @@ func (x *RemoveResourceRequest) String() string {
 func (*RemoveResourceRequest) ProtoMessage() {}
 
 func (x *RemoveResourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1540,7 @@ func (x *RemoveResourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResourceRequest.ProtoReflect.Descriptor instead.
 func (*RemoveResourceRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{16}
+	return file_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemoveResourceRequest) GetProvider() string {
@@ -1450,7 +1567,7 @@ type BlobRequest struct {
 
 func (x *BlobRequest) Reset() {
 	*x = BlobRequest{}
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1579,7 @@ func (x *BlobRequest) String() string {
 func (*BlobRequest) ProtoMessage() {}
 
 func (x *BlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1592,7 @@ func (x *BlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlobRequest.ProtoReflect.Descriptor instead.
 func (*BlobRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{17}
+	return file_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BlobRequest) GetSha256() string {
@@ -1494,7 +1611,7 @@ type BlobPiece struct {
 
 func (x *BlobPiece) Reset() {
 	*x = BlobPiece{}
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1623,7 @@ func (x *BlobPiece) String() string {
 func (*BlobPiece) ProtoMessage() {}
 
 func (x *BlobPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1636,7 @@ func (x *BlobPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlobPiece.ProtoReflect.Descriptor instead.
 func (*BlobPiece) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{18}
+	return file_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BlobPiece) GetData() []byte {
@@ -1541,7 +1658,7 @@ type HoldRequest struct {
 
 func (x *HoldRequest) Reset() {
 	*x = HoldRequest{}
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1670,7 @@ func (x *HoldRequest) String() string {
 func (*HoldRequest) ProtoMessage() {}
 
 func (x *HoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1683,7 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
 func (*HoldRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{19}
+	return file_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HoldRequest) GetSha256() string {
@@ -1598,7 +1715,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1727,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1740,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{20}
+	return file_peer_proto_rawDescGZIP(), []int{22}
 }
 
 // ResourceSetRequest asks whoever holds the state which resources a plan works with.
@@ -1637,7 +1754,7 @@ type ResourceSetRequest struct {
 
 func (x *ResourceSetRequest) Reset() {
 	*x = ResourceSetRequest{}
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1766,7 @@ func (x *ResourceSetRequest) String() string {
 func (*ResourceSetRequest) ProtoMessage() {}
 
 func (x *ResourceSetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1779,7 @@ func (x *ResourceSetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSetRequest.ProtoReflect.Descriptor instead.
 func (*ResourceSetRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{21}
+	return file_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResourceSetRequest) GetTenant() string {
@@ -1681,14 +1798,14 @@ func (x *ResourceSetRequest) GetNumber() uint64 {
 
 type ResourceSetResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Set           []byte                 `protobuf:"bytes,1,opt,name=set,proto3" json:"set,omitempty"` // JSON model.ResourceSet
+	Set           *record.ResourceSet    `protobuf:"bytes,2,opt,name=set,proto3" json:"set,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResourceSetResponse) Reset() {
 	*x = ResourceSetResponse{}
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1817,7 @@ func (x *ResourceSetResponse) String() string {
 func (*ResourceSetResponse) ProtoMessage() {}
 
 func (x *ResourceSetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,10 +1830,10 @@ func (x *ResourceSetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSetResponse.ProtoReflect.Descriptor instead.
 func (*ResourceSetResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{22}
+	return file_peer_proto_rawDescGZIP(), []int{24}
 }
 
-func (x *ResourceSetResponse) GetSet() []byte {
+func (x *ResourceSetResponse) GetSet() *record.ResourceSet {
 	if x != nil {
 		return x.Set
 	}
@@ -1733,7 +1850,7 @@ type SumsRequest struct {
 
 func (x *SumsRequest) Reset() {
 	*x = SumsRequest{}
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1862,7 @@ func (x *SumsRequest) String() string {
 func (*SumsRequest) ProtoMessage() {}
 
 func (x *SumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1875,7 @@ func (x *SumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumsRequest.ProtoReflect.Descriptor instead.
 func (*SumsRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{23}
+	return file_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SumsRequest) GetIndex() uint64 {
@@ -1780,7 +1897,7 @@ type SumsResponse struct {
 
 func (x *SumsResponse) Reset() {
 	*x = SumsResponse{}
-	mi := &file_peer_proto_msgTypes[24]
+	mi := &file_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +1909,7 @@ func (x *SumsResponse) String() string {
 func (*SumsResponse) ProtoMessage() {}
 
 func (x *SumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[24]
+	mi := &file_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +1922,7 @@ func (x *SumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumsResponse.ProtoReflect.Descriptor instead.
 func (*SumsResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{24}
+	return file_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SumsResponse) GetEncoder() string {
@@ -1847,7 +1964,7 @@ type QuarantineRequest struct {
 
 func (x *QuarantineRequest) Reset() {
 	*x = QuarantineRequest{}
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +1976,7 @@ func (x *QuarantineRequest) String() string {
 func (*QuarantineRequest) ProtoMessage() {}
 
 func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +1989,7 @@ func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineRequest.ProtoReflect.Descriptor instead.
 func (*QuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{25}
+	return file_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *QuarantineRequest) GetIndex() uint64 {
@@ -1897,7 +2014,7 @@ type QuarantineResponse struct {
 
 func (x *QuarantineResponse) Reset() {
 	*x = QuarantineResponse{}
-	mi := &file_peer_proto_msgTypes[26]
+	mi := &file_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2026,7 @@ func (x *QuarantineResponse) String() string {
 func (*QuarantineResponse) ProtoMessage() {}
 
 func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[26]
+	mi := &file_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2039,7 @@ func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineResponse.ProtoReflect.Descriptor instead.
 func (*QuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{26}
+	return file_peer_proto_rawDescGZIP(), []int{28}
 }
 
 var File_peer_proto protoreflect.FileDescriptor
@@ -1930,14 +2047,14 @@ var File_peer_proto protoreflect.FileDescriptor
 const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"peer.proto\x12\rcoopr.peer.v1\x1a\fplugin.proto\x1a\n" +
+	"peer.proto\x12\rcoopr.peer.v1\x1a\fplugin.proto\x1a\x11record/mesh.proto\x1a\n" +
 	"site.proto\"#\n" +
 	"\rStatusRequest\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\"B\n" +
 	"\x06Server\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x14\n" +
-	"\x05voter\x18\x03 \x01(\bR\x05voter\"\x94\x03\n" +
+	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xa8\x03\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\thas_state\x18\x02 \x01(\bR\bhasState\x12\x1b\n" +
@@ -1952,13 +2069,14 @@ const file_peer_proto_rawDesc = "" +
 	"\x05build\x18\n" +
 	" \x01(\tR\x05build\x12#\n" +
 	"\rfeature_level\x18\v \x01(\rR\ffeatureLevel\x12\x12\n" +
-	"\x04mesh\x18\f \x01(\tR\x04mesh\"\x8f\x01\n" +
+	"\x04mesh\x18\f \x01(\tR\x04mesh\x12\x12\n" +
+	"\x04term\x18\r \x01(\x04R\x04term\"\x8f\x01\n" +
 	"\x04Held\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
 	"\astarted\x18\x03 \x01(\bR\astarted\x12/\n" +
 	"\x06result\x18\x04 \x01(\v2\x17.coopr.plugin.v1.ResultR\x06result\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xb9\x04\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xf4\x04\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -1970,8 +2088,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x05class\x18\b \x01(\tR\x05class\x12\x1b\n" +
 	"\tpeer_addr\x18\t \x01(\tR\bpeerAddr\x12\x19\n" +
 	"\bapi_addr\x18\n" +
-	" \x01(\tR\aapiAddr\x12\x18\n" +
-	"\aplugins\x18\v \x03(\fR\aplugins\x12'\n" +
+	" \x01(\tR\aapiAddr\x125\n" +
+	"\aplugins\x18\x1f \x03(\v2\x1b.coopr.record.v1.PluginTypeR\aplugins\x12'\n" +
 	"\x04held\x18\f \x03(\v2\x13.coopr.peer.v1.HeldR\x04held\x12\x18\n" +
 	"\asession\x18\r \x01(\tR\asession\x12\x1a\n" +
 	"\beligible\x18\x0e \x01(\bR\beligible\x12\x1f\n" +
@@ -1980,8 +2098,9 @@ const file_peer_proto_rawDesc = "" +
 	"\x05token\x18\x10 \x01(\fR\x05token\x12\x18\n" +
 	"\aprocess\x18\x1e \x01(\tR\aprocess\x120\n" +
 	"\x05saves\x18\x12 \x03(\v2\x1a.coopr.plugin.v1.SaveStateR\x05saves\x12\x1b\n" +
-	"\tlast_save\x18\x13 \x01(\x04R\blastSave\x12\x18\n" +
-	"\amachine\x18\x0f \x01(\tR\amachine\"3\n" +
+	"\tlast_save\x18\x13 \x01(\x04R\blastSave\x12\x16\n" +
+	"\x06number\x18\x14 \x01(\x04R\x06number\x12\x18\n" +
+	"\amachine\x18\x0f \x01(\tR\amachineJ\x04\b\v\x10\f\"3\n" +
 	"\aStarted\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\"\xd1\x02\n" +
@@ -2027,21 +2146,26 @@ const file_peer_proto_rawDesc = "" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x15\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\x12!\n" +
 	"\fheartbeat_ms\x18\x04 \x01(\x03R\vheartbeatMs\x122\n" +
-	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"\xa4\x03\n" +
+	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"?\n" +
+	"\rAgentRegistry\x12.\n" +
+	"\x06agents\x18\x01 \x03(\v2\x16.coopr.record.v1.AgentR\x06agents\"\x9d\x04\n" +
 	"\rLeaderMessage\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.coopr.peer.v1.WelcomeR\awelcome\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x12+\n" +
 	"\x05tasks\x18\x03 \x03(\v2\x15.coopr.plugin.v1.TaskR\x05tasks\x121\n" +
 	"\acancels\x18\x04 \x03(\v2\x17.coopr.plugin.v1.CancelR\acancels\x124\n" +
-	"\tconfirmed\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\tconfirmed\x12\x18\n" +
-	"\arecords\x18\x06 \x01(\fR\arecords\x12.\n" +
+	"\tconfirmed\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\tconfirmed\x128\n" +
+	"\bregistry\x18\x1f \x01(\v2\x1c.coopr.peer.v1.AgentRegistryR\bregistry\x12.\n" +
 	"\awatches\x18\a \x03(\v2\x14.coopr.peer.v1.WatchR\awatches\x12\x18\n" +
-	"\aunwatch\x18\b \x03(\tR\aunwatch\x12\x14\n" +
-	"\x05sites\x18\x1e \x01(\fR\x05sites\x12\x14\n" +
+	"\aunwatch\x18\b \x03(\tR\aunwatch\x12/\n" +
+	"\x05sites\x18  \x03(\v2\x19.coopr.site.v1.SiteOrdersR\x05sites\x12\x14\n" +
 	"\x05saved\x18\n" +
 	" \x01(\x04R\x05saved\x12\x1d\n" +
 	"\n" +
-	"watch_anew\x18\t \x01(\bR\twatchAnew\"R\n" +
+	"watch_anew\x18\t \x01(\bR\twatchAnew\x120\n" +
+	"\arefused\x18\v \x01(\v2\x16.coopr.peer.v1.RefusedR\arefusedJ\x04\b\x06\x10\aJ\x04\b\x1e\x10\x1f\"+\n" +
+	"\aRefused\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\"R\n" +
 	"\x0eTaskLogRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x16\n" +
@@ -2069,9 +2193,9 @@ const file_peer_proto_rawDesc = "" +
 	"\fHoldResponse\"D\n" +
 	"\x12ResourceSetRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x04R\x06number\"'\n" +
-	"\x13ResourceSetResponse\x12\x10\n" +
-	"\x03set\x18\x01 \x01(\fR\x03set\"#\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"K\n" +
+	"\x13ResourceSetResponse\x12.\n" +
+	"\x03set\x18\x02 \x01(\v2\x1c.coopr.record.v1.ResourceSetR\x03setJ\x04\b\x01\x10\x02\"#\n" +
 	"\vSumsRequest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\"\xe0\x01\n" +
 	"\fSumsResponse\x12\x18\n" +
@@ -2113,7 +2237,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
@@ -2126,85 +2250,97 @@ var file_peer_proto_goTypes = []any{
 	(*WorkerMessage)(nil),         // 8: coopr.peer.v1.WorkerMessage
 	(*Verdict)(nil),               // 9: coopr.peer.v1.Verdict
 	(*Welcome)(nil),               // 10: coopr.peer.v1.Welcome
-	(*LeaderMessage)(nil),         // 11: coopr.peer.v1.LeaderMessage
-	(*TaskLogRequest)(nil),        // 12: coopr.peer.v1.TaskLogRequest
-	(*TaskLogResponse)(nil),       // 13: coopr.peer.v1.TaskLogResponse
-	(*ListResourcesRequest)(nil),  // 14: coopr.peer.v1.ListResourcesRequest
-	(*ListResourcesResponse)(nil), // 15: coopr.peer.v1.ListResourcesResponse
-	(*RemoveResourceRequest)(nil), // 16: coopr.peer.v1.RemoveResourceRequest
-	(*BlobRequest)(nil),           // 17: coopr.peer.v1.BlobRequest
-	(*BlobPiece)(nil),             // 18: coopr.peer.v1.BlobPiece
-	(*HoldRequest)(nil),           // 19: coopr.peer.v1.HoldRequest
-	(*HoldResponse)(nil),          // 20: coopr.peer.v1.HoldResponse
-	(*ResourceSetRequest)(nil),    // 21: coopr.peer.v1.ResourceSetRequest
-	(*ResourceSetResponse)(nil),   // 22: coopr.peer.v1.ResourceSetResponse
-	(*SumsRequest)(nil),           // 23: coopr.peer.v1.SumsRequest
-	(*SumsResponse)(nil),          // 24: coopr.peer.v1.SumsResponse
-	(*QuarantineRequest)(nil),     // 25: coopr.peer.v1.QuarantineRequest
-	(*QuarantineResponse)(nil),    // 26: coopr.peer.v1.QuarantineResponse
-	nil,                           // 27: coopr.peer.v1.SumsResponse.TablesEntry
-	(*Result)(nil),                // 28: coopr.plugin.v1.Result
-	(*SaveState)(nil),             // 29: coopr.plugin.v1.SaveState
-	(*Task)(nil),                  // 30: coopr.plugin.v1.Task
-	(*RuntimeReport)(nil),         // 31: coopr.site.v1.RuntimeReport
-	(*Cancel)(nil),                // 32: coopr.plugin.v1.Cancel
-	(*ListRequest)(nil),           // 33: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 34: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 35: coopr.plugin.v1.RemoveRequest
-	(*ChangePacket)(nil),          // 36: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 37: coopr.plugin.v1.RemoveResponse
+	(*AgentRegistry)(nil),         // 11: coopr.peer.v1.AgentRegistry
+	(*LeaderMessage)(nil),         // 12: coopr.peer.v1.LeaderMessage
+	(*Refused)(nil),               // 13: coopr.peer.v1.Refused
+	(*TaskLogRequest)(nil),        // 14: coopr.peer.v1.TaskLogRequest
+	(*TaskLogResponse)(nil),       // 15: coopr.peer.v1.TaskLogResponse
+	(*ListResourcesRequest)(nil),  // 16: coopr.peer.v1.ListResourcesRequest
+	(*ListResourcesResponse)(nil), // 17: coopr.peer.v1.ListResourcesResponse
+	(*RemoveResourceRequest)(nil), // 18: coopr.peer.v1.RemoveResourceRequest
+	(*BlobRequest)(nil),           // 19: coopr.peer.v1.BlobRequest
+	(*BlobPiece)(nil),             // 20: coopr.peer.v1.BlobPiece
+	(*HoldRequest)(nil),           // 21: coopr.peer.v1.HoldRequest
+	(*HoldResponse)(nil),          // 22: coopr.peer.v1.HoldResponse
+	(*ResourceSetRequest)(nil),    // 23: coopr.peer.v1.ResourceSetRequest
+	(*ResourceSetResponse)(nil),   // 24: coopr.peer.v1.ResourceSetResponse
+	(*SumsRequest)(nil),           // 25: coopr.peer.v1.SumsRequest
+	(*SumsResponse)(nil),          // 26: coopr.peer.v1.SumsResponse
+	(*QuarantineRequest)(nil),     // 27: coopr.peer.v1.QuarantineRequest
+	(*QuarantineResponse)(nil),    // 28: coopr.peer.v1.QuarantineResponse
+	nil,                           // 29: coopr.peer.v1.SumsResponse.TablesEntry
+	(*Result)(nil),                // 30: coopr.plugin.v1.Result
+	(*record.PluginType)(nil),     // 31: coopr.record.v1.PluginType
+	(*SaveState)(nil),             // 32: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 33: coopr.plugin.v1.Task
+	(*RuntimeReport)(nil),         // 34: coopr.site.v1.RuntimeReport
+	(*record.Agent)(nil),          // 35: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 36: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 37: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 38: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 39: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 40: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 41: coopr.record.v1.ResourceSet
+	(*ChangePacket)(nil),          // 42: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 43: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
-	28, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	3,  // 2: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	29, // 3: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	30, // 4: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	30, // 5: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
-	4,  // 6: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	28, // 7: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
-	5,  // 8: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
-	5,  // 9: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	29, // 10: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
-	7,  // 11: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	31, // 12: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	9,  // 13: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	10, // 14: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	30, // 15: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	32, // 16: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
-	9,  // 17: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
-	6,  // 18: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	33, // 19: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	34, // 20: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	35, // 21: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	27, // 22: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
-	0,  // 23: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	23, // 24: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	25, // 25: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
-	8,  // 26: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	12, // 27: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	14, // 28: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	16, // 29: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	17, // 30: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	19, // 31: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	21, // 32: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	36, // 33: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	2,  // 34: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	24, // 35: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	26, // 36: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	11, // 37: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	13, // 38: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	15, // 39: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	37, // 40: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	18, // 41: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	20, // 42: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	22, // 43: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	36, // 44: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	34, // [34:45] is the sub-list for method output_type
-	23, // [23:34] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	30, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	31, // 2: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	3,  // 3: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
+	32, // 4: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	33, // 5: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	33, // 6: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	4,  // 7: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
+	30, // 8: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	5,  // 9: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
+	5,  // 10: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
+	32, // 11: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	7,  // 12: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
+	34, // 13: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	9,  // 14: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
+	35, // 15: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	10, // 16: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
+	33, // 17: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	36, // 18: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	9,  // 19: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
+	11, // 20: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
+	6,  // 21: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
+	37, // 22: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	13, // 23: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
+	38, // 24: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	39, // 25: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	40, // 26: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	41, // 27: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	29, // 28: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	0,  // 29: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	25, // 30: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
+	27, // 31: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	8,  // 32: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	14, // 33: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	16, // 34: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	18, // 35: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	19, // 36: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	21, // 37: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	23, // 38: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	42, // 39: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	2,  // 40: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	26, // 41: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	28, // 42: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	12, // 43: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	15, // 44: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	17, // 45: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	43, // 46: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	20, // 47: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	22, // 48: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	24, // 49: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	42, // 50: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	40, // [40:51] is the sub-list for method output_type
+	29, // [29:40] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -2220,7 +2356,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
