@@ -175,8 +175,8 @@ func TestJournalCompacts(t *testing.T) {
 	})
 }
 
-// Whatever a file holds, it is opened as a journal: with the records before the first damaged one, which
-// it keeps, and ready for others.
+// Whatever a file holds, it is opened as a journal: with the records that are whole, which it keeps, and
+// ready for others.
 func FuzzJournal(f *testing.F) {
 	whole, err := proto.Marshal(held(1, 2, "done"))
 	if err != nil {
@@ -197,10 +197,6 @@ func FuzzJournal(f *testing.F) {
 		before := content(t, j)
 		if err := j.Close(); err != nil {
 			t.Fatal(err)
-		}
-		aside, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "quarantine", "*"))
-		if left, err := os.ReadFile(path); err != nil || !bytes.HasPrefix(b, left) && len(aside) == 0 {
-			t.Fatalf("left is %q of %q, %v", left, b, err)
 		}
 		j = open(t, path)
 		if now := content(t, j); !slices.Equal(before, now) {

@@ -74,7 +74,8 @@ type Worker struct {
 
 // New returns a worker that holds the leases in its journal.
 func New(cfg Config) (*Worker, error) {
-	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, outgoing: make(chan struct{}, 1), drained: make(chan struct{}), unfit: make(chan struct{}, 1)}
+	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, outgoing: make(chan struct{}, 1), drained: make(chan struct{}),
+		unfit: make(chan struct{}, 1)}
 	w.fence = loop.New(loop.Config[struct{}]{Reconcile: w.checkFence})
 	w.checks = newChecks(cfg.Executor, w.InTouch, w.sayHealth)
 	if w.cfg.Drain == 0 {

@@ -364,6 +364,10 @@ func everything(t *testing.T) *clinic {
 	}}}))
 	c.do(as("", &pb.Command{Change: &pb.Command_DropResource{DropResource: &pb.DropResource{Provider: "cloud", Id: "i-1", Cluster: "00000009",
 		Node: "00000009-1000", Reason: "orphan"}}}))
+	must(&pb.Command{Change: &pb.Command_Checkpoint{Checkpoint: &pb.Checkpoint{}}})
+	must(&pb.Command{Change: &pb.Command_ReportDivergence{ReportDivergence: &pb.ReportDivergence{
+		Server: "a", Index: 7, Tables: []string{"clusters"}, Quarantine: true,
+	}}})
 	must(&pb.Command{Change: &pb.Command_NoteOrphans{NoteOrphans: &pb.NoteOrphans{Found: []*pb.FoundOrphan{
 		{Tenant: "t", ProviderType: "cloud", Id: "i-1"}}}}})
 

@@ -43,10 +43,10 @@ func TestWorkerStopsFirst(t *testing.T) {
 		t.Error("the clock alone ended a session")
 	}
 	now := sent.Add(time.Minute)
-	if got := timing.Inherited(now, sent, true); got != sent.Add(timing.Grace) {
+	if got := timing.Inherited(now, sent, true); !got.Equal(sent.Add(timing.Grace)) {
 		t.Error(got)
 	}
-	if got := timing.Inherited(now, sent, false); got != now.Add(timing.Grace) {
+	if got := timing.Inherited(now, sent, false); !got.Equal(now.Add(timing.Grace)) {
 		t.Error(got)
 	}
 }

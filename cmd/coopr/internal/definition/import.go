@@ -154,7 +154,9 @@ func leftOut(out *output.Printer, faults model.Faults) error {
 
 // send writes definitions, all or none, or with check only lets the mesh check them. With skip, it leaves
 // out the definitions in which the mesh finds faults until the mesh accepts the rest, and returns the faults.
-func send(ctx context.Context, c *client.Client, defs []model.Definition, skip, check bool) (done api.Imported, faults model.Faults, err error) {
+func send(ctx context.Context, c *client.Client, defs []model.Definition, skip, check bool) (
+	done api.Imported, faults model.Faults, err error,
+) {
 	for len(defs) > 0 {
 		body := map[model.Kind][]json.RawMessage{}
 		for _, d := range defs {
