@@ -110,12 +110,12 @@ admin  | admin Site           | releaseObject
 // today says what the server decides today (rest.AtLeast, rest.sees, runs.findRun): the role has to
 // reach the route's, users see only clusters and runs of their own, and only a superadmin acts in
 // another tenant.
-func today(have, need model.Role, of Type, inTenant, own, home bool) bool {
+func today(have, need model.Role, of Type, inTenant, own, usual bool) bool {
 	order := []model.Role{model.RoleRead, model.RoleUser, model.RoleAdmin, model.RoleSuperadmin}
 	if slices.Index(order, have) < slices.Index(order, need) {
 		return false
 	}
-	if inTenant && !home && have != model.RoleSuperadmin {
+	if inTenant && !usual && have != model.RoleSuperadmin {
 		return false
 	}
 	owned := of == TypeCluster || of == TypeNode || of == TypeRun

@@ -14,10 +14,10 @@ const leading = -1
 
 // step is one fault of a schedule.
 type step struct {
-	kind   string
-	agent  int // index, or leading
-	hold   time.Duration
-	beside bool // the fault before it goes on meanwhile
+	kind     string
+	agent    int // index, or leading
+	hold     time.Duration
+	overlaps bool // the fault before it goes on meanwhile
 }
 
 // String returns the step in the form that parseSchedule reads.
@@ -27,7 +27,7 @@ func (s step) String() string {
 		agent = "leader"
 	}
 	text := fmt.Sprintf("%s@%s/%s", s.kind, agent, s.hold)
-	if s.beside {
+	if s.overlaps {
 		text = "+" + text
 	}
 	return text
@@ -39,7 +39,7 @@ type schedule []step
 // first returns the faults that begin a schedule and happen at the same time, and the rest.
 func (s schedule) first() (together, rest schedule) {
 	n := 1
-	if len(s) > 1 && s[1].beside && faults[s[0].kind].place != faults[s[1].kind].place {
+	if len(s) > 1 && s[1].overlaps && faults[s[0].kind].place != faults[s[1].kind].place {
 		n = 2
 	}
 	return s[:n], s[n:]
@@ -58,13 +58,13 @@ func (s schedule) String() string {
 func parseSchedule(text string, agents int) (schedule, error) {
 	var out schedule
 	for one := range strings.SplitSeq(text, ",") {
-		text, beside := strings.CutPrefix(strings.TrimSpace(one), "+")
+		text, overlaps := strings.CutPrefix(strings.TrimSpace(one), "+")
 		kind, rest, ok := strings.Cut(text, "@")
 		agent, hold, ok2 := strings.Cut(rest, "/")
 		if !ok || !ok2 || faults[kind].begin == nil {
 			return nil, fmt.Errorf("fault %q: it must be kind@agent/time or +kind@agent/time, and the kinds are %s", one, strings.Join(kinds(), ", "))
 		}
-		s := step{kind: kind, agent: leading, beside: beside}
+		s := step{kind: kind, agent: leading, overlaps: overlaps}
 		var err error
 		if agent != "leader" {
 			if s.agent, err = strconv.Atoi(agent); err != nil || s.agent < 0 || s.agent >= agents {
@@ -111,7 +111,7 @@ func generator(seed uint64, agents int) func() schedule {
 		if other := slices.IndexFunc(left, func(kind string) bool { return faults[kind].place != faults[out[0].kind].place }); other >= 0 &&
 			random.IntN(4) == 0 {
 			out = append(out, take(other))
-			out[1].beside = true
+			out[1].overlaps = true
 		}
 		return out
 	}

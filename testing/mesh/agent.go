@@ -28,13 +28,13 @@ type Agent struct {
 	ID   string
 	Disk *faultystore.Disk
 
-	m       *Mesh
-	ip      string
-	host    *fabric.Host
-	log     *raft.InmemStore
-	snaps   *raft.InmemSnapshotStore
-	journal *memjournal.Journal
-	mended  atomic.Int32
+	m         *Mesh
+	ip        string
+	host      *fabric.Host
+	log       *raft.InmemStore
+	snaps     *raft.InmemSnapshotStore
+	journal   *memjournal.Journal
+	recovered atomic.Int32
 
 	life   *life
 	agent  *agent.Agent
@@ -192,12 +192,12 @@ func (a *Agent) putAside(reason error) (string, error) {
 		}
 	}
 	a.log, a.snaps = log, raft.NewInmemSnapshotStore()
-	a.mended.Add(1)
+	a.recovered.Add(1)
 	return "memory", nil
 }
 
-// Mended returns how often the agent has put its state aside.
-func (a *Agent) Mended() int { return int(a.mended.Load()) }
+// Recovered returns how often the agent has put its state aside.
+func (a *Agent) Recovered() int { return int(a.recovered.Load()) }
 
 // Recover makes the stopped agent the only member of its Raft group, as an operator does after a
 // majority is lost.

@@ -41,9 +41,9 @@ func audited(m *mesh.Mesh, kind string) int {
 	return 0
 }
 
-// TestDamagedStateIsMended changes one byte of one voter's state. The voter is named at one of the next
+// TestDamagedStateIsReplaced changes one byte of one voter's state. The voter is named at one of the next
 // two checkpoints and gets the state again; afterwards every agent answers what was written.
-func TestDamagedStateIsMended(t *testing.T) {
+func TestDamagedStateIsReplaced(t *testing.T) {
 	follower := func(m *mesh.Mesh) *mesh.Agent {
 		l := m.AwaitLeader()
 		for _, a := range m.Voters() {
@@ -73,7 +73,7 @@ func TestDamagedStateIsMended(t *testing.T) {
 					return audited(m, "voter.differs") == 1
 				})
 				change(t, m, "second")
-				m.Within(2*time.Minute, 100*time.Millisecond, "the voter to be mended", func() bool { return victim.Mended() == 1 })
+				m.Within(2*time.Minute, 100*time.Millisecond, "the voter to be mended", func() bool { return victim.Recovered() == 1 })
 				v := m.CheckEqual()
 				if n := mesh.Audited(t, v, "voter.quarantined"); n != 1 {
 					t.Errorf("%d records of the quarantine", n)
@@ -90,8 +90,8 @@ func TestDamagedStateIsMended(t *testing.T) {
 					if err := json.Unmarshal(body, &got); code != http.StatusOK || err != nil || got.Name != "one" {
 						t.Errorf("%s answers %d, name %q, %v", a.Name, code, got.Name, err)
 					}
-					if a != victim && a.Mended() != 0 {
-						t.Errorf("%s was mended %d times", a.Name, a.Mended())
+					if a != victim && a.Recovered() != 0 {
+						t.Errorf("%s was mended %d times", a.Name, a.Recovered())
 					}
 				}
 			})
@@ -118,7 +118,7 @@ func TestNoMajority(t *testing.T) {
 			t.Errorf("%d alarms about one thing", n)
 		}
 		for _, a := range m.Agents() {
-			if a.Mended() != 0 {
+			if a.Recovered() != 0 {
 				t.Errorf("%s has put its state aside", a.Name)
 			}
 		}

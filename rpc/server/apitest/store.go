@@ -82,7 +82,14 @@ func NewStore() *Store {
 	s.member = &member.Member{Replica: r}
 	s.terms, err = leader.New(leader.Config{Group: r.Group, Duties: s.duties})
 	check(err)
-	unwatch := r.Machine.Watch(func(state.Batch) { s.logs.notify() })
+	applied := make(chan struct{}, 1)
+	unwatch := r.Machine.Watch(func(state.Batch) {
+		s.logs.notify()
+		select {
+		case applied <- struct{}{}:
+		default:
+		}
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { check(s.terms.Run(ctx)) })
@@ -99,6 +106,10 @@ func NewStore() *Store {
 		if !s.ready() {
 			<-changed
 		}
+	}
+	// The first search for orphans is an entry, too. After it, only requests move the clock.
+	for r.Machine.View().Orphans().At == 0 {
+		<-applied
 	}
 	s.seed()
 	return s
