@@ -33,11 +33,7 @@ func hash(b []byte) string {
 
 func newStore(t testing.TB) *Store {
 	t.Helper()
-	b, err := OpenStore(filepath.Join(t.TempDir(), "blobs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return OpenStore(filepath.Join(t.TempDir(), "blobs"))
 }
 
 // TestStore checks that a blob is stored completely or not at all, that only its owner can
@@ -116,9 +112,7 @@ func TestSweep(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, unfinishedPrefix+"x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenStore(b.dir); err != nil {
-		t.Fatal(err)
-	}
+	OpenStore(b.dir)
 	if _, err := os.Stat(filepath.Join(b.dir, unfinishedPrefix+"x")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
@@ -365,13 +359,10 @@ func TestFolders(t *testing.T) {
 	pins[2].Permissions, pins[2].Secret = "0644", true
 	store := newStore(t)
 	var opened atomic.Int32
-	v, err := OpenFolders(filepath.Join(t.TempDir(), "views"), func(_ context.Context, p model.ResourcePin) (*os.File, error) {
+	v := OpenFolders(filepath.Join(t.TempDir(), "views"), func(_ context.Context, p model.ResourcePin) (*os.File, error) {
 		opened.Add(1)
 		return store.Open(p.SHA256)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if _, _, err := v.Use(t.Context(), pins); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "automatortypes/p/scripts/run@1") {
 		t.Errorf("a content that is missing: %v", err)
 	}
@@ -436,6 +427,38 @@ func TestFolders(t *testing.T) {
 	other[0].Version = 2
 	if again, release, err := v.Use(t.Context(), other); err != nil || again == dir {
 		t.Error(again, err)
+	} else {
+		release()
+	}
+}
+
+// TestOpenWhereNothingCanBeWritten opens a cache below a file that stands in the way of its folders,
+// as a read-only disk does. It works without a restart once that file is gone.
+func TestOpenWhereNothingCanBeWritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "resources")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := []byte("#!/bin/sh\n")
+	store := OpenStore(filepath.Join(dir, "contents"))
+	folders := OpenFolders(filepath.Join(dir, "folders"), func(_ context.Context, p model.ResourcePin) (*os.File, error) {
+		return store.Open(p.SHA256)
+	})
+	pins := []model.ResourcePin{pin("scripts", "run", "file", script)}
+	if _, _, err := store.Put(bytes.NewReader(script), 100, ""); err == nil {
+		t.Error("a content was stored below a file")
+	}
+	if _, _, err := folders.Use(t.Context(), pins); err == nil {
+		t.Error("a folder was made below a file")
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := store.Put(bytes.NewReader(script), 100, ""); err != nil {
+		t.Error(err)
+	}
+	if _, release, err := folders.Use(t.Context(), pins); err != nil {
+		t.Error(err)
 	} else {
 		release()
 	}

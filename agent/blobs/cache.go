@@ -76,11 +76,9 @@ func Open(cfg Config) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.store, err = OpenStore(filepath.Join(dir, "contents")); err != nil {
-		return nil, err
-	}
-	c.folders, err = OpenFolders(filepath.Join(dir, "folders"), c.Content)
-	return c, err
+	c.store = OpenStore(filepath.Join(dir, "contents"))
+	c.folders = OpenFolders(filepath.Join(dir, "folders"), c.Content)
+	return c, nil
 }
 
 // Close cancels all transfers and waits for their end.

@@ -28,6 +28,7 @@ type Folders struct {
 
 	mu      sync.Mutex
 	folders map[string]*folder
+	cleared bool // what an earlier process left is gone
 }
 
 type folder struct {
@@ -37,14 +38,27 @@ type folder struct {
 	err       error         // why the folder could not be made
 }
 
-// OpenFolders returns an empty Folders in dir. It removes what an earlier process
-// left there, as that may be incomplete. open returns the verified content of a
-// resource, from wherever it is.
-func OpenFolders(dir string, open func(ctx context.Context, p model.ResourcePin) (*os.File, error)) (*Folders, error) {
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
-		return nil, fmt.Errorf("plugin resources: %w", err)
+// OpenFolders returns an empty Folders in dir. What an earlier process left there may be
+// incomplete and is removed: at once, or before the first folder is created if the directory
+// cannot be written now. open returns the verified content of a resource, from wherever it is.
+func OpenFolders(dir string, open func(ctx context.Context, p model.ResourcePin) (*os.File, error)) *Folders {
+	f := &Folders{dir: dir, open: open, folders: map[string]*folder{}}
+	_ = f.clear() // create tries it again and reports why it fails
+	return f
+}
+
+// clear removes what an earlier process left.
+func (f *Folders) clear() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cleared {
+		return nil
 	}
-	return &Folders{dir: dir, open: open, folders: map[string]*folder{}}, nil
+	if err := errors.Join(os.RemoveAll(f.dir), os.MkdirAll(f.dir, 0o700)); err != nil {
+		return fmt.Errorf("plugin resources: %w", err)
+	}
+	f.cleared = true
+	return nil
 }
 
 // Use returns the folder with these resources and keeps it until release is called.
@@ -106,6 +120,9 @@ func folderName(pins []model.ResourcePin) (string, error) {
 }
 
 func (f *Folders) create(ctx context.Context, name string, pins []model.ResourcePin) (err error) {
+	if err := f.clear(); err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp(f.dir, unfinishedPrefix)
 	if err != nil {
 		return err

@@ -36,20 +36,14 @@ var sumPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // unfinishedPrefix starts the names of files that are being written.
 const unfinishedPrefix = "new-"
 
-// OpenStore opens the store in a folder, which is created if needed. It removes
-// files that an earlier process did not finish.
-func OpenStore(dir string) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("plugin resources: %w", err)
-	}
-	left, err := filepath.Glob(filepath.Join(dir, unfinishedPrefix+"*"))
+// OpenStore opens the store in a folder. It removes files that an earlier process did not finish; on
+// a read-only disk they stay until the next start.
+func OpenStore(dir string) *Store {
+	left, _ := filepath.Glob(filepath.Join(dir, unfinishedPrefix+"*")) // fails for a bad pattern only
 	for _, path := range left {
-		err = errors.Join(err, os.Remove(path))
+		_ = os.Remove(path)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("plugin resources: %w", err)
-	}
-	return &Store{dir}, nil
+	return &Store{dir}
 }
 
 func (s *Store) path(sum string) (string, error) {
@@ -62,6 +56,9 @@ func (s *Store) path(sum string) (string, error) {
 // Put stores what r returns, at most limit bytes. Unless want is "", the content
 // must have that checksum. The blob is on stable storage when Put returns.
 func (s *Store) Put(r io.Reader, limit int64, want string) (sum string, size int64, err error) {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return "", 0, err
+	}
 	f, err := os.CreateTemp(s.dir, unfinishedPrefix) // mode 0600
 	if err != nil {
 		return "", 0, err
@@ -152,6 +149,9 @@ func (s *Store) Touch(sum string) {
 // is on the disk before the state refers to it, so a recent blob is kept.
 func (s *Store) Sweep(needed func(sum string) bool, unusedSince time.Time) (removed int, err error) {
 	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // nothing was stored yet
+	}
 	for _, e := range entries {
 		if !sumPattern.MatchString(e.Name()) || needed(e.Name()) {
 			continue

@@ -99,8 +99,14 @@ func (w workerEnd) Recv() (*pb.LeaderMessage, error) {
 	case m := <-w.down:
 		return m, nil
 	case <-w.ended:
-		return nil, w.failure()
 	case <-w.ctx.Done():
+	}
+	select {
+	case m := <-w.down: // was sent before the end
+		return m, nil
+	case <-w.ended:
+		return nil, w.failure()
+	default:
 		return nil, w.ctx.Err()
 	}
 }

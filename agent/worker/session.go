@@ -205,6 +205,9 @@ func (s *session) receive() error {
 			if at, ok := s.beats[m.Heartbeat]; ok {
 				// Leases that have expired stay so until checkFence has cancelled their tasks.
 				if lease.Renews(time.Now(), w.until) {
+					if w.until.IsZero() {
+						w.fence.Add(struct{}{}) // it rests since it cancelled all tasks
+					}
 					w.until = lease.Until(at, s.ttl)
 				}
 				for b := range s.beats {

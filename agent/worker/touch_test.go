@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coopr/coopr/consensus/duty/loop"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -47,7 +48,7 @@ func (a *answer) Recv() (*pb.LeaderMessage, error) {
 // stopped, an answer counts again.
 func TestOverIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &Worker{}
+		w := &Worker{fence: loop.New(loop.Config[struct{}]{})}
 		heard := func() bool {
 			s := &session{w: w, stream: &answer{beat: 1}, ttl: 5 * time.Second, beats: map[uint64]time.Time{1: time.Now()}}
 			if err := s.receive(); !errors.Is(err, io.EOF) {

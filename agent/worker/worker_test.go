@@ -235,6 +235,43 @@ func TestSilentLeader(t *testing.T) {
 	})
 }
 
+// A worker that is in touch again after it had to cancel its tasks takes others, and cancels these as
+// well when the leader falls silent again in the same session.
+func TestFenceAfterSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, sessions, stop := run(t, memjournal.New())
+		l := <-sessions
+		l.welcome()
+		for i := range uint64(2) {
+			l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: fmt.Sprint("op/", i), Fence: 7 + i}}}
+			var beats []uint64
+			l.until(false, func(m *pb.WorkerMessage) bool {
+				if m.Heartbeat > 0 {
+					beats = append(beats, m.Heartbeat)
+				}
+				return len(m.Results) > 0 && m.Results[0].Fence == 7+i && m.Results[0].Outcome == pb.Outcome_OUTCOME_CANCELLED
+			})
+			if p.count() != int(i)+1 {
+				t.Fatalf("%d tasks were begun", p.count())
+			}
+			l.until(true, func(*pb.WorkerMessage) bool { return l.beat(beats) })
+			l.until(true, func(m *pb.WorkerMessage) bool { return m.Heartbeat > 0 })
+			synctest.Wait()
+		}
+		go l.until(true, func(m *pb.WorkerMessage) bool { return false })
+		stop()
+		close(l.up)
+	})
+}
+
+// beat answers heartbeats that were left without an answer, in their order.
+func (l *leader) beat(late []uint64) bool {
+	for _, b := range late {
+		l.down <- &pb.LeaderMessage{Heartbeat: b}
+	}
+	return true
+}
+
 // A worker that was killed reports after its return on every task that it held: the results
 // that are in its journal, and that the other outcomes are unknown.
 func TestComesBackFromTheDead(t *testing.T) {

@@ -43,9 +43,7 @@ func archive(t *testing.T, name string) string {
 // resources (docs/resources.md).
 func TestResourceRoutes(t *testing.T) {
 	w := newWorld(t)
-	if err := w.StoreResources(t.TempDir(), 4000, 8000, shellType); err != nil {
-		t.Fatal(err)
-	}
+	w.StoreResources(t.TempDir(), 4000, 8000, shellType)
 	admin, user, guest, super := apitest.Admin, apitest.User, apitest.Guest, apitest.Super
 	const (
 		shell = "/v1/plugins/automatortypes/shell"

@@ -16,7 +16,7 @@ import (
 func (d *Dispatcher) follow(session string, list []*pb.Report) *round {
 	r := &round{}
 	s := d.sessions[session]
-	if s == nil || s.conn == nil || s.leaving || s.doomed || d.inLine() {
+	if s == nil || s.conn == nil || s.leaving || s.doomed || s.slots == 0 || d.inLine() {
 		return r
 	}
 	v := d.cfg.Machine.View()

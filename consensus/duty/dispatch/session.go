@@ -32,7 +32,7 @@ func (s *session) free() int {
 	if s.conn == nil || s.leaving || s.doomed {
 		return 0
 	}
-	return s.slots - s.held
+	return max(0, s.slots-s.held) // an agent that offers no slots may still hold tasks
 }
 
 // send sends a message to the worker, if it is connected. Any goroutine may call it, as a Conn

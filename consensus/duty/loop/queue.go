@@ -130,6 +130,7 @@ func (q *Queue[K]) AddAt(key K, at time.Time) {
 	if at.Before(now) {
 		at = now
 	}
+	at = now.Add(at.Sub(now)) // all times are compared by the monotonic clock
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(key, at)

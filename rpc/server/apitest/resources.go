@@ -14,18 +14,14 @@ import (
 
 // StoreResources makes the agent store resources for plugins of these types in dir. A resource may
 // have at most most bytes, and all resources of a tenant together at most all.
-func (a *Agent) StoreResources(dir string, most, all int64, types ...model.PluginType) error {
-	store, err := blobs.OpenStore(dir)
-	if err != nil {
-		return err
-	}
+func (a *Agent) StoreResources(dir string, most, all int64, types ...model.PluginType) {
+	store := blobs.OpenStore(dir)
 	open := &pb.OpenSession{Session: "blobs", Agent: id("blobs"), Record: &record.Agent{Id: id("blobs")}}
 	for _, t := range types {
 		open.Types = append(open.Types, logtest.PluginType(t))
 	}
 	a.Must(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: open}})
 	a.resources.Blobs, a.resources.MaxSize, a.resources.MaxTotal = contents{store}, most, all
-	return nil
 }
 
 // contents are the contents of plugin resources on the disk of an agent; the store is nil if it has none.
