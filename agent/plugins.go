@@ -33,8 +33,8 @@ func (a *Agent) pluginsChanged() {
 	}
 }
 
-// announcePlugins opens a new session whenever the plugins have changed, as a session
-// tells the leader which plugins this agent offers.
+// announcePlugins opens a new session whenever the plugins have changed, because the leader learns
+// from the hello of a session which plugins this agent offers.
 func (a *Agent) announcePlugins(ctx context.Context) error {
 	for {
 		select {

@@ -184,8 +184,8 @@ func errTooMuch() error {
 	return fmt.Errorf("%w: it has more than %d bytes when unpacked", ErrArchive, maxUnpacked)
 }
 
-// unpacker writes entries. It writes no path twice and nothing through a link, so a
-// link is where its name says, and it points where its target says.
+// unpacker writes entries. It writes no path twice and nothing through a link, so a link has
+// exactly the place and the target that its entry names.
 type unpacker struct {
 	root  *os.Root               // nil: nothing is written
 	strip string                 // folder that is stripped from all names; may be empty

@@ -12,7 +12,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// TestGuard checks which tasks an agent refuses by its settings, whoever asked for them.
+// TestGuard checks which tasks an agent refuses by its settings, no matter which user requested them.
 func TestGuard(t *testing.T) {
 	h, err := host.New(host.Config{DataDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

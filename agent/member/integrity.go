@@ -73,7 +73,7 @@ func (m *Member) askSums(ctx context.Context, id string, index uint64) (integrit
 	return a, nil
 }
 
-// askQuarantine tells a member, which may be this one, that its state is wrong.
+// askQuarantine informs a member, which may be this one, that its state is wrong.
 func (m *Member) askQuarantine(ctx context.Context, id string, index uint64, tables []string) error {
 	if id == m.cfg.ID {
 		return m.quarantine(index, tables)
@@ -95,7 +95,8 @@ func (m *Member) peer(id string) (pb.PeerClient, error) {
 }
 
 // quarantine has the supervisor put this member's stores aside, because its state at a checkpoint is not
-// that of a majority. A member that no longer has the checkpoint has restarted or got another state since.
+// that of a majority. It fails if the member no longer has the checkpoint, because the member has
+// restarted or got another state since.
 func (m *Member) quarantine(index uint64, tables []string) error {
 	if m.Machine.Checkpoint(index) == nil {
 		return fmt.Errorf("this agent has no state of entry %d any more", index)
@@ -117,12 +118,13 @@ func (m *Member) fault(reason error) {
 const (
 	// replaceTimeout is how long a member with a fault waits until others lead without it.
 	replaceTimeout = 10 * time.Second
-	// replacePause is the pause between two looks at who leads.
+	// replacePause is the time between two queries for the leader.
 	replacePause = 200 * time.Millisecond
 )
 
-// retire ends a member that has a fault, so that its stores are put aside, once another agent leads a
-// group that has a majority without it. Until then the member goes on, as it may be the last.
+// retire waits until another agent leads a group that has a majority without the faulty member. Then
+// it ends the member, so that its stores are put aside. Until then the member continues, because the
+// group may need it.
 func (s *Supervisor) retire(ctx context.Context, m *Member, end context.CancelCauseFunc) {
 	for {
 		select {

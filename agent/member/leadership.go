@@ -29,7 +29,7 @@ type LeaderConfig struct {
 	SessionTTL time.Duration
 	// CheckpointEvery is how often the voters' copies of the state are compared. 0 means the default.
 	CheckpointEvery time.Duration
-	// HostExec decides who may ask for what runs on control hosts.
+	// HostExec decides which users may request work that runs on control hosts.
 	HostExec hostexec.Rules
 	// Rank asks a plugin for the comparator of a request. It may be nil.
 	Rank func(context.Context, model.RankingQuestion) (*model.Ranking, error)

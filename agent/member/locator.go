@@ -223,8 +223,9 @@ func (l *Locator) WhileLeads(ctx context.Context, id string) (context.Context, c
 }
 
 // WhileReached is like WhileLeads, for a request to the leader. The context also ends, with the cause
-// ErrLost, when this agent has known no leader for a while, or knows none at the given time. An agent
-// outside the Raft group surveys the others, as it hears of a change of leader late otherwise.
+// ErrLost, when this agent has known no leader for lostTimeout, or knows none at the time from. An
+// agent outside the Raft group hears of a change of leader late, so it asks the others from time to
+// time.
 func (l *Locator) WhileReached(ctx context.Context, id string, from time.Time) (context.Context, context.CancelFunc) {
 	return l.watch(ctx, id, from)
 }
@@ -246,7 +247,7 @@ func (l *Locator) follow(ctx context.Context, id string, from time.Time) error {
 	if !from.IsZero() {
 		late, survey = time.After(time.Until(from)), time.After(surveyDelay)
 	}
-	pause, silent := surveyDelay, 0 // the number of the last surveys that found no leader
+	pause, silent := surveyDelay, 0 // silent: how many surveys in a row found no leader
 	timer := time.NewTimer(watchInterval)
 	defer timer.Stop()
 	for {

@@ -39,7 +39,7 @@ type Peers interface {
 	Drop(addr string)
 }
 
-// Transport is a Raft transport that its owner closes.
+// Transport is a Raft transport that can be closed. Its owner closes it.
 type Transport interface {
 	raft.Transport
 	raft.WithClose

@@ -201,7 +201,8 @@ func (m *Mesh) Answers(ctx context.Context, id string) bool {
 	}) == nil
 }
 
-// background runs a slow call of serf, which accepts no context, and returns when the call, ctx or Run has ended.
+// background runs a slow call of serf on a goroutine, because the call accepts no context. It returns when
+// the call has returned, or when ctx or Run has ended; the call may still be running then.
 func (m *Mesh) background(ctx context.Context, f func() error) error {
 	result := make(chan error, 1)
 	go func() { result <- f() }()

@@ -60,7 +60,7 @@ func (m *Mesh) finish(g *generation) error {
 		leaving := m.leaving
 		m.mu.Unlock()
 		if leaving != nil {
-			<-leaving // serf panics if it is shut down while it says goodbye
+			<-leaving // serf panics if it is shut down while it leaves
 		}
 		err = g.serf.Shutdown()
 	}()

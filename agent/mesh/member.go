@@ -14,7 +14,7 @@ const (
 	StatusAlive                 // it answers
 	StatusLeaving               // it is about to leave for good (Self.Leaving), but still answers
 	StatusFailed                // it stopped answering
-	StatusLeft                  // it said goodbye, or an operator removed it
+	StatusLeft                  // it announced that it leaves, or an operator removed it
 )
 
 // String returns the name of a status in the API.

@@ -126,7 +126,7 @@ func (m *Mesh) JoinTried() <-chan struct{} { return m.joinTried }
 // test in a synctest bubble has to sleep this long at its end: time stops when its function has returned.
 const Linger = 10 * time.Second
 
-// Run takes part in gossip until ctx ends. It does not say goodbye to the mesh; call Leave before.
+// Run takes part in gossip until ctx ends. It does not announce that the agent leaves; call Leave before.
 func (m *Mesh) Run(ctx context.Context) error {
 	defer close(m.stopped)
 	profile := m.cfg.Profile

@@ -164,9 +164,9 @@ func TestAnAgentIsAskedItself(t *testing.T) {
 	})
 }
 
-// An agent that the registry has no more is gone from every view, whoever removed it from gossip: nobody
-// did, an agent that knew of its death, or one while another agent was cut off. It is back when it lives
-// again.
+// An agent that was removed from the registry disappears from every view, whether or not another agent
+// has also removed it from gossip, and although one agent was cut off at that time. It is back when it
+// runs again.
 func TestRemovedFromTheRegistry(t *testing.T) {
 	for name, remove := range map[string]bool{"gossip keeps it": false, "gossip removes it": true} {
 		t.Run(name, func(t *testing.T) {

@@ -67,7 +67,7 @@ func random(t *testing.T, seed uint64) {
 			pause()
 			a := agents[n(3)]
 			switch n(4) {
-			case 0, 1: // killed, and started anew now or after others have its nodes
+			case 0, 1: // killed, and restarted at once or after other agents have taken its hosts
 				w.kill(a)
 				if n(2) == 0 {
 					w.tell()

@@ -56,7 +56,7 @@ type ward struct {
 	torn  func() bool
 }
 
-// ended is a home, and how to end it.
+// ended is a host runtime that the test can end.
 type ended struct {
 	*Runtime
 	process string
@@ -94,7 +94,7 @@ func newWard(t testing.TB, agents ...string) *ward {
 	return w
 }
 
-// start starts an agent's home, as another process than before.
+// start starts an agent's host runtime, as a new process.
 func (w *ward) start(agent string) {
 	h := &ended{
 		process: fmt.Sprint(agent, time.Now().UnixNano()),
@@ -117,7 +117,7 @@ func (w *ward) start(agent string) {
 	w.tell()
 }
 
-// kill ends a home with all that it does.
+// kill ends a host runtime with all that it does.
 func (w *ward) kill(agent string) {
 	w.mu.Lock()
 	h := w.runtimes[agent]
@@ -139,7 +139,7 @@ type loopback struct {
 	once      sync.Once
 }
 
-// open opens a stream to a home, which lasts for as long as both.
+// open opens a stream to a host runtime. It lasts until one of the two ends.
 func (w *ward) open(ctx context.Context, to string) (Stream, error) {
 	w.mu.Lock()
 	h := w.runtimes[to]

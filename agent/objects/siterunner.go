@@ -71,8 +71,8 @@ type news struct {
 	events   []*pb.ObjectEvent
 	probed   []*pb.Probed
 	reported int64
-	// restless are the objects that are not settled. stirs counts how often the first
-	// object became so.
+	// restless are the objects that are not at rest. stirs counts how often restless got its first
+	// object.
 	restless map[object.ID]bool
 	stirs    uint64
 }

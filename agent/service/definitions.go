@@ -33,7 +33,7 @@ type Definitions struct {
 	// Plugins is nil on an agent without plugins.
 	Plugins Plugins
 	Agent   string // this agent's name
-	// HostExec decides who may write what runs on control hosts.
+	// HostExec decides which users may write definitions whose work runs on control hosts.
 	HostExec hostexec.Rules
 	Logger   *slog.Logger
 }

@@ -31,8 +31,7 @@ const goneTwice = 2
 type checks struct {
 	exec    host.Executor
 	inTouch func() bool
-	// say passes on what the leader has to hear: the key of a watch whose tasks are
-	// missing, or a verdict.
+	// say sends the leader the key of a watch whose tasks are missing, or a verdict.
 	say   func(wanted string, h *pb.Health)
 	ctx   context.Context
 	stop  context.CancelFunc

@@ -140,7 +140,8 @@ func TestChecksSayOnlyWhatIsNew(t *testing.T) {
 		if checked := w.patient.checked; checked < 200 || checked > 450 {
 			t.Errorf("%d checked in more than two hours", checked)
 		}
-		// A new version of the node begins anew, without a report of what is known.
+		// A new version of the node starts its checks from the beginning. A known result is not reported
+		// again.
 		w.take(watches(head(2, 8, "healthy")))
 		want("asks again", time.Minute)
 		w.take(watches(full(2, 8, "healthy")))

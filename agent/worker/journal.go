@@ -66,8 +66,8 @@ const (
 )
 
 // OpenFile opens or creates a journal. It removes a record at the end that a crash left incomplete. If other
-// records are damaged, it keeps those that are whole and moves the damaged file to the directory quarantine beside it.
-// A file that cannot be read or written stays as it is; Check tries again.
+// records are damaged, it keeps those that are whole and moves the damaged file to the directory quarantine
+// next to it. A file that cannot be read or written stays as it is; Check tries again.
 func OpenFile(path string, log *slog.Logger) *File {
 	j := &File{path: path, log: log, live: map[Key]*pb.Held{}}
 	b, err := os.ReadFile(path)

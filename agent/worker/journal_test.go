@@ -136,8 +136,8 @@ func TestJournalIsCutAnywhere(t *testing.T) {
 	}
 }
 
-// A file that has grown is written anew, and holds the same; the journal in
-// memory does as the file does.
+// A file that has grown is rewritten and has the same content. The journal in memory behaves like
+// that in a file.
 func TestJournalCompacts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	rapid.Check(t, func(rt *rapid.T) {

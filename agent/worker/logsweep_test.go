@@ -108,12 +108,13 @@ func TestLogsBySize(t *testing.T) {
 	s.want(task(1, 0), task(2, 1), task(1, 2))
 	s.sweep(now, 0, 1)
 	s.want()
-	// The folders of operations that go on are made again.
+	// The folders of running operations are created again.
 	s.write(1, 0, 10, now)
 	s.want(task(1, 0))
 }
 
-// TestLogsOfRunningAttempts: a task may be silent for longer than logs are kept.
+// TestLogsOfRunningAttempts checks that the log of a running task is kept, even if the task has written
+// nothing for longer than logs are kept.
 func TestLogsOfRunningAttempts(t *testing.T) {
 	s, now := newFolder(t), time.Now()
 	running := s.begin(1, 0, 3*block, now.Add(-time.Hour))
@@ -134,7 +135,8 @@ func TestLogsOfRunningAttempts(t *testing.T) {
 	s.want()
 }
 
-// TestLogsAreSweptAgain: the loop sweeps at once and then now and then, and no folder is nothing to do.
+// TestLogsAreSweptAgain checks that the loop sweeps at once and then at intervals, and that a missing folder
+// is not an error.
 func TestLogsAreSweptAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFolder(t)

@@ -43,9 +43,9 @@ func (a *answer) Recv() (*pb.LeaderMessage, error) {
 	return m, nil
 }
 
-// An answer does not renew leases that are over: an agent that was suspended sends a heartbeat
-// when it wakes, and a leader that was suspended too answers it. Once every leased task has been
-// stopped, an answer counts again.
+// The answer to a heartbeat does not renew leases that have expired. A suspended agent sends a
+// heartbeat when it wakes, and a leader that was suspended at the same time answers it. After every
+// leased task has been stopped, answers renew leases again.
 func TestOverIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &Worker{fence: loop.New(loop.Config[struct{}]{})}

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// retryEvery is how often a worker tries whether its journal accepts records again.
+	// retryEvery is the time between two attempts of a worker to write to its journal.
 	retryEvery = 5 * time.Second
-	// warnEvery is how often it logs that the journal still does not.
+	// warnEvery is the time between two log messages about a journal that still cannot be written.
 	warnEvery = time.Minute
-	// giveBack is how long the leases that are given back may take to be sent before the session ends.
+	// giveBack is the time before the session ends in which returned leases can still be sent.
 	giveBack = 200 * time.Millisecond
 )
 

@@ -44,7 +44,7 @@ type attempt struct {
 	since  time.Time
 	cancel context.CancelFunc
 	result *pb.Result // set when it has ended; not confirmed yet
-	marked bool       // the leader was told that it has started
+	marked bool       // the start has been reported to the leader
 }
 
 // Worker is the worker of one agent.
@@ -66,8 +66,8 @@ type Worker struct {
 	hangUp   func()        // ends the open session
 	refuses  error         // the journal takes no records, so this worker takes no leases
 	unfit    chan struct{} // one slot: refuses has been set
-	hellos   uint64        // that this process has said
-	// incarnation is what the next hello needs at least, as the leader has said.
+	hellos   uint64        // that this process has sent
+	// incarnation is the lowest incarnation with which the leader accepts the next hello.
 	incarnation uint64
 	checks      *checks
 }
@@ -132,8 +132,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// leave tells the leader that this worker takes no more leases. When the time to drain is
-// over, it cancels what still runs.
+// leave informs the leader that this worker takes no more leases. When the time to drain has
+// passed, it cancels the tasks that still run.
 func (w *Worker) leave(stop func()) {
 	w.mu.Lock()
 	w.leaving = true
@@ -235,8 +235,8 @@ func (w *Worker) Session() string {
 	return w.session
 }
 
-// take starts tasks that were leased to this worker in a session. If the session is over, they
-// are not begun: the next hello was said without them, so their leases end.
+// take starts tasks that were leased to this worker in a session. If the session has ended, it does
+// not begin them: the next hello was sent without them, so their leases end.
 func (w *Worker) take(session string, tasks []*pb.Task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

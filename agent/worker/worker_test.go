@@ -178,7 +178,7 @@ func TestAbandonedIsHeldUntilItEnds(t *testing.T) {
 		l.welcome()
 		l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: "op/1", Fence: 7}}}
 		synctest.Wait()
-		for range 2 { // told to abandon it, it says so again to the next leader
+		for range 2 { // after the order to abandon the task, the worker reports it to the next leader too
 			close(l.cut)
 			l = <-sessions
 			h := (<-l.up).Hello
@@ -402,8 +402,8 @@ func TestValuesAreRepeated(t *testing.T) {
 	})
 }
 
-// Hellos are counted. A worker whose hello was refused says the next one with the incarnation that the
-// leader asked for.
+// Hellos are counted. A worker whose hello was refused sends the next one with the incarnation that
+// the leader requires.
 func TestRefusedHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, sessions, stop := run(t, memjournal.New())

@@ -48,8 +48,8 @@ var _ Group = (*raftgroup.Group)(nil)
 type Config struct {
 	Group Group
 	// Duties returns the duties of a term. It is called once for each attempt, so that it can
-	// return new ones, which need no reset. A duty whose memory outlives a term begins anew in
-	// its Restore.
+	// return new ones, which need no reset. A duty that keeps data in memory from one term to the
+	// next resets it in its Restore.
 	Duties func(term uint64) []Duty
 	// Logger may be nil.
 	Logger *slog.Logger

@@ -9,12 +9,12 @@ import (
 	"github.com/coopr/coopr/internal/quarantine"
 )
 
-// asideDir is the directory beside the stores for damaged ones.
+// asideDir is the name of the directory for damaged stores, next to that of the stores.
 const asideDir = "quarantine"
 
-// PutAside moves the damaged stores of dir into a directory beside it, so that the member begins with
-// empty ones and the leader sends the state again. It returns where they are. The member keeps its term
-// and its vote, and does not vote until it has its entries again. Without a whole watermark,
+// PutAside moves the damaged stores of dir into a directory next to it, so that the member begins with
+// empty ones and the leader sends the state again. It returns their new place. The member keeps its
+// term and its vote, and does not vote until it has its entries again. Without a whole watermark,
 // PutAside does nothing and fails.
 func PutAside(dir string, reason error) (to string, err error) {
 	dir = filepath.Clean(dir)

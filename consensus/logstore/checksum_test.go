@@ -50,8 +50,8 @@ func TestFlippedBytes(t *testing.T) {
 	}
 }
 
-// readAsWritten opens the store and reads all entries. It reports false if the store says that one is
-// damaged, and fails the test if one is wrong.
+// readAsWritten opens the store and reads all entries. It reports false if the store reports an entry
+// as damaged, and fails the test if the store returns a wrong entry.
 func readAsWritten(t *testing.T, dir string, kind logstore.Kind, o logstore.Options, want []*raft.Log) bool {
 	t.Helper()
 	s, err := logstore.Open(dir, kind, o)

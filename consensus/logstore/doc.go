@@ -9,8 +9,9 @@
 // undone if it succeeded after all. So the log on disk never holds entries whose
 // append Raft believes to have failed.
 //
-// A file beside the log, the watermark, records how far the log has reached. A member whose log has lost entries keeps its
-// term and its vote, and votes again only when the leader has sent the entries again (Guard.Abstains).
+// A separate file, the watermark, records how far the log has reached. A member whose log has lost entries
+// keeps its term and its vote, and votes again only when the leader has sent the entries again
+// (Guard.Abstains).
 //
 // Every log entry has a checksum, which is verified whenever the entry is read from the disk. A damaged
 // entry makes the store sick, and a damaged database is not opened. The snapshots have checksums too,

@@ -60,8 +60,9 @@ func FuzzMark(f *testing.F) {
 	})
 }
 
-// Whatever a bbolt file holds, the walk over its pages ends, and only with a fault that says so. Each
-// changed byte is also tried in a meta page whose checksum fits, as a fault of the program could write it.
+// The walk over the pages of a bbolt file ends for every content of the file, with no error or with one
+// that reports damage. Each changed byte is also tried in a meta page whose checksum fits, as a fault of
+// the program could write it.
 func FuzzPages(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "db")
 	db, err := bolt.Open(path, 0o600, &bolt.Options{PageSize: 1024})

@@ -49,7 +49,7 @@ type Guard struct {
 	recorder  *errorRecorder
 	stable    raft.StableStore
 	watermark *watermark
-	// snapshots tell which entries the log may lack.
+	// snapshots determine which entries the log may lack.
 	snapshots raft.SnapshotStore
 	deadline  time.Duration
 	max       int

@@ -347,8 +347,8 @@ func TestGuardCanBeLeftOut(t *testing.T) {
 	})
 }
 
-// TestTold: whatever faults the disk has, once it is healthy and all writes have returned,
-// the log holds exactly the entries that were acknowledged to Raft, or the store is sick.
+// TestTold checks that with any faults of the disk, after it is healthy again and all writes have
+// returned, the log holds exactly the entries that were acknowledged to Raft, or the store is sick.
 func TestTold(t *testing.T) {
 	type step struct {
 		kind string

@@ -49,7 +49,8 @@ const (
 	lockFile = "raft.lock"
 	// snapshotDir is where raft.FileSnapshotStore keeps its snapshots.
 	snapshotDir = "snapshots"
-	// watermarkSuffix follows the directory's name in that of the file beside it; see watermark.
+	// watermarkSuffix is appended to the name of the stores' directory for the name of the watermark file;
+	// see watermark.
 	watermarkSuffix = "-watermark"
 )
 

@@ -33,9 +33,9 @@ type mark struct {
 	cand                 []byte
 }
 
-// watermark keeps the mark in a file beside the directory of the stores. With it a member notices at
-// its next start if its stores have lost acknowledged entries or votes. A member that has lost
-// entries does not vote until it has them again, because it could help to elect a leader that lacks them too.
+// watermark keeps the mark in a file next to the directory of the stores. With it a member notices at its
+// next start if its stores have lost acknowledged entries or votes. A member that has lost entries does not
+// vote until it has them again, because it could help to elect a leader that lacks them too.
 //
 // The file is written after the stores, so it is never ahead of them, and it is not synced for each entry:
 // after a power cut it may be behind, which does no harm. A nil watermark keeps nothing.
@@ -246,7 +246,7 @@ func (t *watermark) compare(found bool, log raft.LogStore, stable raft.StableSto
 		return nil
 	}
 	if has.voteTerm < t.now.voteTerm {
-		// The candidate comes first: without it, the new term would stand beside the old candidate.
+		// The candidate is written first: otherwise a crash could leave the new term with the old candidate.
 		if err := stable.Set([]byte(keyVoteCand), t.now.cand); err != nil {
 			return fmt.Errorf("store the vote again: %w", explain(err))
 		}

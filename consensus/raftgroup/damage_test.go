@@ -32,7 +32,8 @@ func (s spoiled) GetLog(index uint64, l *raft.Log) error {
 
 func (s spoiled) IsMonotonic() bool { return false }
 
-// overSpoiled returns options for a group of three over spoiled logs, and the words of the members.
+// overSpoiled returns options for a group of three whose members have spoiled logs. For each member it also
+// returns the word whose entries the log changes; no entry is changed while the word is "".
 func overSpoiled() (grouptest.Options, map[string]*atomic.Value) {
 	words := map[string]*atomic.Value{}
 	logs := map[string]*raft.InmemStore{}

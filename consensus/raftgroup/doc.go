@@ -10,7 +10,8 @@
 //     leader), ErrUnknownOutcome (may or may not be done), ErrShutdown;
 //   - linearizable reads (ReadIndex, WaitApplied);
 //   - the leader's knowledge of the other members (Progress), taken from the heartbeats;
-//   - no way back to an older snapshot, nor into a loop with a leader that sends one (inbox);
+//   - protection against a snapshot that is older than the member's log, and against a loop with a
+//     leader that sends such snapshots (inbox);
 //   - a stop instead of a panic when the disk is sick, and a stop instead of a
 //     leader that refuses every entry after a broken transfer (raft issue 696);
 //   - recovery after the loss of a majority (RecoverFile).

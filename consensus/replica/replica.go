@@ -134,9 +134,9 @@ func (r *Replica) Fresh(ctx context.Context, lease bool) error {
 	return r.Group.WaitApplied(ctx, index)
 }
 
-// Restore replaces the whole state with that of a snapshot taken at index. The log continues after that
-// index, or after its own end if that is further. Without the index, a younger mesh would continue from
-// its own, lower index and assign fences that the state has used before.
+// Restore replaces the whole state with that of a snapshot taken at index. The next entry of the log
+// gets an index above both that index and the end of the log. Otherwise a younger mesh would continue
+// at its own, lower index, and assign fences that the restored state has used already.
 func (r *Replica) Restore(ctx context.Context, index uint64, size int64, in io.Reader) error {
 	if err := r.Group.Restore(ctx, &raft.SnapshotMeta{Version: 1, Index: index, Size: size}, in); err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)

@@ -66,7 +66,7 @@ func (a agents) removeAgent(r *pb.RemoveAgent) Answer {
 // keepMarks is how long the state keeps the marks of removed agents. No hello is under way for longer.
 const keepMarks = 24 * 60 * 60 * 1000
 
-// mark refuses all hellos that an agent said before its removal, and drops the marks of agents that were
+// mark refuses all hellos that an agent sent before its removal, and drops the marks of agents that were
 // removed long ago.
 func (a agents) mark(id string) {
 	for _, h := range table.List[table.HelloRow](a.txn, table.Hellos, "id") {
@@ -100,7 +100,7 @@ func (a agents) removeTypes(n *model.Agent) {
 
 // openSession writes an agent's record and opens a new session for the agent. The leases that the
 // agent keeps move to the new session. All its other leases are lost. A hello is refused if the agent
-// has said a newer one, or was removed since.
+// has sent a newer one, or was removed since.
 func (a agents) openSession(s *pb.OpenSession) Answer {
 	if table.Get[table.SessionRow](a.txn, table.Sessions, "id", s.Session) != nil {
 		return refuse(problem.Conflict, "session %s is open", s.Session)

@@ -69,7 +69,7 @@ func hello(id string, incarnation, number uint64, keep ...uint64) *pb.Command {
 		Record: logtest.Agent(model.Agent{ID: "a", Name: "a", Incarnation: incarnation})}}}
 }
 
-// The log may have the hellos of an agent in another order than the agent said them.
+// The log may have the hellos of an agent in another order than that in which the agent sent them.
 func TestOlderHelloIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, second [2]uint64

@@ -265,7 +265,7 @@ func (a endings) replaced(op *model.Operation, s *plan.State) {
 		h := a.health().healthOf(n)
 		if made[id] {
 			if h.Machine == "" {
-				h.Machine, h.GoneSince = model.MachineGone, a.now // or there, but of no use
+				h.Machine, h.GoneSince = model.MachineGone, a.now // or it exists, but cannot be used
 			}
 			h.Next = a.now + policy.Pause(h.Attempts)
 			h.GaveUp = h.Attempts >= int(policy.Attempts)

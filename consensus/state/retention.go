@@ -73,8 +73,8 @@ func (a operations) over(cl *model.Cluster) bool {
 	return over
 }
 
-// pruneCluster removes a cluster that is over. The audit log has one record of it, because it has
-// every change of the cluster and of its operations already.
+// pruneCluster removes a cluster for which over is true. The audit log gets a single record,
+// because it already has every change of the cluster and of its operations.
 func (a operations) pruneCluster(cl *model.Cluster) {
 	ops := a.forgetCluster(cl, a.drop)
 	a.audit.Pruned(cl, ops)

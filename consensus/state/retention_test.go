@@ -105,8 +105,8 @@ func (h *history) left(id string) []string {
 	return out
 }
 
-// TestPrunedClusters: a terminated cluster goes with everything that names it, and no other cluster
-// goes, whatever the leader asks for.
+// TestPrunedClusters checks that a terminated cluster is removed with all records that refer to it,
+// and that no other cluster is removed, even if the leader orders it.
 func TestPrunedClusters(t *testing.T) {
 	h := newHistory(t)
 	h.create("one", "00000001")

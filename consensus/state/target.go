@@ -65,8 +65,8 @@ func (a endings) keepStatus(cl, before *model.Cluster) {
 	}
 }
 
-// complete reports whether every service of a node is as its cluster's record says, and nothing on
-// the node is half done.
+// complete reports whether every service of a node is as the cluster's record describes it, and no
+// task has left the node half done.
 func complete(cl *model.Cluster, n *model.Node) bool {
 	if !n.Created || !n.Confirmed || n.Broken || n.Leaves || len(n.Leaving) > 0 {
 		return false

@@ -2,7 +2,7 @@ package state
 
 import "testing"
 
-// TestWatchersGoAway: a mesh has any number of terms, and each watches anew.
+// TestWatchersGoAway: a mesh has any number of terms, and each adds its own watchers.
 func TestWatchersGoAway(t *testing.T) {
 	m, err := New(Config{})
 	if err != nil {

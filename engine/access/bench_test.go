@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// busy returns a set with 104 policies, of which 31 to 33 can have a say about reading a cluster, and 1,000
-// grants.
+// busy returns a set with 104 policies, of which 31 to 33 can affect decisions about reading a cluster, and
+// 1,000 grants.
 func busy(b *testing.B) *Set {
 	b.Helper()
 	var text strings.Builder
@@ -138,7 +138,7 @@ func BenchmarkList(b *testing.B) {
 	})
 }
 
-// BenchmarkNewSet cuts 100 policies and 1,000 grants anew, as a change of rights does.
+// BenchmarkNewSet compiles 100 policies and 1,000 grants, as every change of rights does.
 func BenchmarkNewSet(b *testing.B) {
 	s := busy(b)
 	var grants []Grant

@@ -15,7 +15,7 @@ type Filter struct {
 	set     *Set
 	request Request
 	grants  bool
-	// maker decides for the maker of a token; nil if there is none.
+	// maker is the filter for the principal that a token acts for; nil if there is none.
 	maker *Filter
 	// tooLong is set if the chain of makers is too long.
 	tooLong bool
@@ -99,7 +99,7 @@ func (f *Filter) one(x *Resource) bool {
 	return false
 }
 
-// cut selects the policies that can have a say about resources of a tenant.
+// cut selects the policies that can affect decisions about resources of a tenant.
 func (f *Filter) cut(tenant string) {
 	f.fit, f.tenant, f.rules, f.reads = true, tenant, nil, reads{}
 	f.known = map[string]bool{}
@@ -135,8 +135,8 @@ func (f *Filter) decided(x *Resource) bool {
 	return allowed
 }
 
-// denied reports whether a forbid denies, which no grant changes. The decision without grants does
-// not tell it from a request that nothing allows.
+// denied reports whether a forbid policy denies the request, which no grant changes. The decision
+// without grants is the same for a request that nothing allows.
 func (f *Filter) denied(x *Resource) bool {
 	f.request.Resource = *x
 	return f.set.one(f.request.Principal, &f.request, false).Because != ByNothing

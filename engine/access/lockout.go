@@ -1,7 +1,7 @@
 package access
 
 // Administrators returns the principals who may change the policies of a tenant, or with "" those of
-// the mesh. A change of rights after which none remains locks everybody out but root.
+// the mesh. A change of rights after which none remains locks out all principals except root.
 func (s *Set) Administrators(tenant string, of []*Principal, c Context) []*Principal {
 	var out []*Principal
 	for _, p := range of {
@@ -23,8 +23,8 @@ func (s *Set) mayRepair(tenant string, p *Principal, c Context) bool {
 	return true
 }
 
-// LocksOut reports whether next leaves nobody who may change the policies of a tenant, or with ""
-// those of the mesh, although somebody may now.
+// LocksOut reports whether no principal may change the policies of a tenant (with "": those of the
+// mesh) under next, although one may do so now.
 func (s *Set) LocksOut(next *Set, tenant string, of []*Principal, c Context) bool {
 	return len(s.Administrators(tenant, of, c)) > 0 && len(next.Administrators(tenant, of, c)) == 0
 }

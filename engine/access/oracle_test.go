@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// oracle decides as the rule says, literally: each policy is parsed from its text and asked by Cedar
-// itself, with its scope, and with all that is known of principal and resource.
+// oracle applies the rule literally: each policy is parsed from its text and asked by Cedar itself,
+// with its scope, and with all that is known of principal and resource.
 type oracle struct {
 	mesh, tenants map[string][]*cedar.Policy // documents by name; those of tenants by "TENANT:"
 	grants        []Grant

@@ -91,10 +91,10 @@ func (p *Principal) in(group string) bool {
 // Operator reports whether the principal is above the policies of tenants.
 func (p *Principal) Operator() bool { return p.in("operator") || p.in("superadmin") }
 
-// Row holds the attributes and labels of one resource. Only those that policies read are asked for.
+// Row holds the attributes and labels of one resource. It is asked only for those that policies read.
 type Row interface {
-	// Attribute returns a string, an int64, or a Price. Attributes of the schema that it does not
-	// know are "" or 0, or absent where they are optional.
+	// Attribute returns a string, an int64, or a Price. An attribute of the schema that the row
+	// does not know is "" or 0, or nil if it is optional.
 	Attribute(name string) any
 	// Labels returns the labels. They must not be changed.
 	Labels() map[string]string

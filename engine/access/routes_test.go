@@ -10,9 +10,9 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// routes says for each route of the API which action it is on which type of resource, and the least
-// role that the server requires today. Routes of one right are on one line. "mesh" resources belong
-// to no tenant.
+// routes lists for each route of the API the action, the type of resource, and the least role that
+// the server requires today. Routes of one right are on one line. "mesh" resources belong to no
+// tenant.
 const routes = `
 public | -                    | healthz
 read   | list Agent           | listAgents listMembers
@@ -107,9 +107,9 @@ user   | operate Site         | checkSite
 admin  | admin Site           | releaseObject
 `
 
-// today says what the server decides today (rest.AtLeast, rest.sees, runs.findRun): the role has to
-// reach the route's, users see only clusters and runs of their own, and only a superadmin acts in
-// another tenant.
+// today returns the server's decision today (rest.AtLeast, rest.sees, runs.findRun): the role has
+// to reach the route's, users see only clusters and runs of their own, and only a superadmin acts
+// in another tenant.
 func today(have, need model.Role, of Type, inTenant, own, usual bool) bool {
 	order := []model.Role{model.RoleRead, model.RoleUser, model.RoleAdmin, model.RoleSuperadmin}
 	if slices.Index(order, have) < slices.Index(order, need) {

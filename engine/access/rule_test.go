@@ -33,7 +33,7 @@ forbid (principal, action == Action::"delete", resource is Cluster) when { resou
 
 const fails = `forbid (principal, action == Action::"read", resource is Cluster) when { resource.size * 9223372036854775807 < 0 };`
 
-// TestRule checks each line of the rule, and what a decision says about itself.
+// TestRule checks each line of the rule, and the explanation of each decision.
 func TestRule(t *testing.T) {
 	small, large := After{Size: 10}, After{Size: 51}
 	admin, ann, ops := who("adm", "acme", "tenant-admin"), who("ann", "acme", "user"), who("ops", "main", "superadmin")

@@ -28,8 +28,8 @@ type Set struct {
 	grants map[Ref][]*Grant // by the resource
 }
 
-// cut selects the policies that can have a say: those of the mesh or of one tenant, about one
-// action and one type of resource.
+// cut selects the policies that can affect a decision: those of the mesh or of one tenant, about
+// one action and one type of resource.
 type cut struct {
 	tenant string
 	action Action

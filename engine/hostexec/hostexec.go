@@ -1,7 +1,7 @@
-// Package hostexec decides what may run on an agent's own machine for a tenant
-// (docs/security.md, "Control hosts"). Two things are needed for it: the right host:exec of
-// the caller, which is checked where something is asked for, and the setting host_exec of the
-// agent, which is checked where it would run.
+// Package hostexec decides what may run on an agent's own machine for a tenant (docs/security.md,
+// "Control hosts"). Two conditions apply: the caller needs the right host:exec, which is checked
+// with the request, and the agent needs the setting host_exec, which is checked before the work
+// begins.
 package hostexec
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// May reports whether a caller has the right host:exec. It is the only place that decides so.
+// May reports whether a caller has the right host:exec. No other function decides this.
 func May(who model.Caller) bool { return who.Role == model.RoleSuperadmin || who.Follows }
 
 // Acting returns the caller for what the mesh does later in a user's name, such as a queued
@@ -68,7 +68,7 @@ func (r Rules) interprets(tenant, name string) bool {
 	return slices.Contains(r.Interpreters, tenant+"/"+name) || slices.Contains(r.Interpreters, "*/"+name)
 }
 
-// Ask returns problem.Forbidden if a caller may not ask for one of the uses.
+// Ask returns problem.Forbidden if the caller may not request one of the uses.
 func (r Rules) Ask(who model.Caller, uses []Use) error {
 	if May(who) {
 		return nil
@@ -86,7 +86,8 @@ func (r Rules) Ask(who model.Caller, uses []Use) error {
 	return nil
 }
 
-// Run returns problem.Forbidden if this agent's settings do not allow one of the uses for a tenant.
+// Run returns problem.Forbidden if this agent's settings do not allow it to carry out one of the uses for a
+// tenant.
 func (r Rules) Run(tenant string, uses []Use) error {
 	if r.HostExec {
 		return nil

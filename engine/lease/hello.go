@@ -8,7 +8,7 @@ type Hello struct {
 	Number      uint64 // counts the hellos of the process
 }
 
-// Before reports whether h was said before o.
+// Before reports whether h was sent before o.
 func (h Hello) Before(o Hello) bool {
 	return h.Incarnation < o.Incarnation || h.Incarnation == o.Incarnation && h.Number < o.Number
 }

@@ -24,7 +24,8 @@ func (t Timing) Inherited(now, ended time.Time, seen bool) time.Time {
 }
 
 // MayEnd reports whether a silent session may be ended. missed counts the checks since it was heard:
-// the clock alone proves nothing, as a leader that was asleep has not read what its workers said.
+// the clock alone proves nothing, as a leader that was asleep has not read the messages of its
+// workers.
 func (t Timing) MayEnd(now, heard time.Time, missed int) bool {
 	return now.Sub(heard) > t.TTL && missed >= Checks
 }

@@ -9,15 +9,15 @@ import (
 type References struct {
 	// Owner is true if the configuration refers to the cluster's owner.
 	Owner bool
-	// Self is true if it refers to any property of the task's own node.
+	// Self is true if the configuration refers to any property of the task's own node.
 	Self bool
-	// SelfIPTypes are the types of address of the task's own node that it refers to, sorted.
+	// SelfIPTypes are the types of address of the task's own node that the configuration refers to, sorted.
 	SelfIPTypes []string
-	// Services are all services that it names, sorted.
+	// Services are all services that the configuration names, sorted.
 	Services []string
-	// Hosts are the services to whose nodes' host names it refers, sorted.
+	// Hosts are the services whose nodes' host names the configuration refers to, sorted.
 	Hosts []string
-	// IPs are the services to whose nodes' addresses it refers, by type of address, sorted.
+	// IPs are the services whose nodes' addresses the configuration refers to, by type of address, sorted.
 	IPs map[string][]string
 }
 

@@ -139,7 +139,7 @@ type Bound struct {
 	root    *field
 }
 
-// Bind expands everything that is the same on every node. The error is model.Faults.
+// Bind expands the macros whose values are the same on every node of the cluster. The error is model.Faults.
 func (t *Template) Bind(cluster *Cluster) (*Bound, error) {
 	var faults model.Faults
 	b := &Bound{cluster: cluster, root: bind(t.root, Context{Cluster: cluster, Self: NoNode}, &faults)}

@@ -57,8 +57,8 @@ type Cluster struct {
 	Resources uint64 `json:"resources,omitempty"`
 	// NextNode is the number of the next new node. Numbers are never reused.
 	NextNode int `json:"nextNode"`
-	// LacksMachines is true if the cluster is inconsistent for one reason only: operations left
-	// out nodes whose machines are gone. It becomes active once those nodes are made anew.
+	// LacksMachines is true if the cluster is inconsistent for one reason only: operations left out
+	// nodes whose machines are gone. It becomes active once those nodes have been replaced.
 	LacksMachines bool `json:"lacksMachines,omitempty"`
 	// ReturnTo is the number of the snapshot to which a failed cluster was to be rolled back. A
 	// rollback to it can be tried again, so it is kept. 0: none.
@@ -137,9 +137,9 @@ func (n *Node) Staying() []string {
 
 // Mark records the target that a service on a node is at: see Target.
 type Mark struct {
-	// Definition and Config are the numbers of the targets that the service was last built
-	// from and configured with. Configured is the operation that configured it; a rollback
-	// uses it to tell whether the service was configured since.
+	// Definition and Config are the numbers of the targets that the service was last built from and
+	// configured with. Configured is the operation that configured the service; a rollback uses it
+	// to find out whether the service was configured since.
 	Definition int    `json:"definition,omitempty"`
 	Config     int    `json:"config,omitempty"`
 	Configured string `json:"configured,omitempty"`

@@ -26,7 +26,7 @@ type OrphanReason string
 // The reasons.
 const (
 	// OrphanUnknown: the cluster is unknown. It was lost, for example by restoring an older
-	// snapshot. The policy leaves the machine to people.
+	// snapshot. The policy keeps the machine; a user has to decide.
 	OrphanUnknown OrphanReason = "unknown-cluster"
 	// OrphanNoNode: the cluster is known and has no such node.
 	OrphanNoNode OrphanReason = "no-such-node"

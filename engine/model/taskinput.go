@@ -53,7 +53,7 @@ type TaskConfig struct {
 	Automators []string     `json:"automators,omitempty"`
 	Services   []string     `json:"services,omitempty"`
 	Provider   TaskProvider `json:"provider,omitzero"`
-	// Nodes are the properties of the nodes that the configuration refers to, by node id.
+	// Nodes maps the id of each node to which the configuration refers to the properties of that node.
 	Nodes map[string]TaskNode `json:"nodes,omitempty"`
 
 	// Results are the values that plugins returned for this node earlier ("providerid",

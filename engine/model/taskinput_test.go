@@ -42,7 +42,8 @@ func TestTaskInputRoundTrip(t *testing.T) {
 }
 
 func TestTaskInputOriginal(t *testing.T) {
-	// The shape of data/coopr/provisioner-spec/task.json: number as text, results beside the fixed keys.
+	// The shape of data/coopr/provisioner-spec/task.json: number as text, results at the level of the fixed
+	// keys.
 	var in TaskInput
 	err := json.Unmarshal([]byte(`{"taskId":"t","jobId":"j","clusterId":"c","taskName":"BOOTSTRAP","nodeId":"n",
 		"config":{"cluster":{},"nodenum":"1000","providerid":"p","nodes":{"n":{"ipaddress":"1","nodenum":"1000"}}}}`), &in)

@@ -16,7 +16,7 @@ import (
 
 // change describes a change of a cluster that the records of its nodes do not show.
 type change struct {
-	// made are the ids of nodes to be made, or to be made anew.
+	// made are the ids of nodes to be created or replaced.
 	made map[string]bool
 	// back is the snapshot to return to, or nil.
 	back *model.Snapshot
@@ -24,8 +24,8 @@ type change struct {
 	local bool
 	// quiet suppresses restarts because of a changed configuration.
 	quiet bool
-	// gone are nodes on whose machines nothing can be stopped any more. If they leave or are
-	// made anew, their machines are just deleted.
+	// gone are nodes on whose machines nothing can be stopped any more. If such nodes are removed
+	// or replaced, their machines are just deleted.
 	gone map[string]bool
 }
 
@@ -252,7 +252,7 @@ func (p *Prepared) upgrade(ctx context.Context, req Request, at Input, known mod
 	return p.converge(at, c)
 }
 
-// renew takes newer definitions of services, which are then built anew on every node that
+// renew takes newer definitions of services, which are then installed again on every node that
 // carries them.
 func (p *Prepared) renew(services []string, newest map[string]model.Service) {
 	was := p.Cluster.Definitions
@@ -328,7 +328,7 @@ func (p *Prepared) becameDefault(was, is model.ClusterTemplate) []string {
 func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 	c.made = maps.Clone(c.made)
 	for i := range p.Nodes {
-		// Such a node is made anew, so that its address changes.
+		// Such a node is replaced, so its address changes.
 		if n := &p.Nodes[i]; n.Created && n.Broken && !n.Leaves && !c.gone[n.ID] && !p.apart {
 			if c.made == nil {
 				c.made = map[string]bool{}
@@ -380,9 +380,9 @@ func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 	return p.grouped()
 }
 
-// leaveOut removes from a difference the nodes that the operation does not touch: those whose
-// machines are gone, unless they leave or are made anew, and, if it is about some nodes only,
-// what is left to do on the others.
+// leaveOut removes from a difference the nodes that the operation does not touch: nodes whose
+// machines are gone, unless they are removed or replaced, and, if the operation is about certain
+// nodes only, all other nodes.
 func (p *Prepared) leaveOut(d *planner.Difference, c change, leaves map[string]bool) {
 	for i := range p.Nodes {
 		id := p.Nodes[i].ID

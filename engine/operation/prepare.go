@@ -132,11 +132,11 @@ type Request struct {
 	Nodes int
 	// Victims are the nodes to remove or replace: ids, numbers or names.
 	Victims []string
-	// Config (with its mode) and Restart are for configure.
+	// Config, ConfigMode and Restart are the parameters of configure.
 	Config     map[string]any
 	ConfigMode string
 	Restart    bool
-	// Graceful is for delete.
+	// Graceful is a parameter of delete.
 	Graceful bool
 	// Comparator, HardwareType and ImageType choose the kind of new nodes, as in a create.
 	Comparator, HardwareType, ImageType string
@@ -321,8 +321,8 @@ func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error)
 		in.Nodes[i] = planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created}
 		switch gone := p.gone[n.ID]; {
 		case p.Operation.Type == model.OpDelete:
-			// A machine may exist whatever the node's record says, if the end of its creation was
-			// not observed. Deleting a missing machine is not a fault.
+			// If the end of a machine's creation was not observed, the machine may exist although
+			// the node's record has none. Deleting a missing machine is not a fault.
 			if in.Nodes[i].Created = true; gone {
 				in.Nodes[i].States = removed(n)
 			}

@@ -37,8 +37,8 @@ func (p *Prepared) moveOn(at Input, c change) {
 			}
 		}
 	case p.only != nil:
-		// Recovery makes nodes anew, but does not bring other nodes to a target that they have
-		// not reached.
+		// Recovery replaces nodes, but does not bring other nodes to a target that they have not
+		// reached.
 		for _, old := range at.Nodes {
 			if n := place[old.ID]; n != nil && !c.made[old.ID] && !n.Leaves {
 				n.Back = behind(at.Cluster, old)

@@ -145,7 +145,7 @@ func (e *Edit) Retry(v uint32, fence uint64, unseen bool, end End, retryAt, now 
 }
 
 // Fail ends a task that is out of attempts. If unseen is true, the effect of the last attempt is
-// unknown, so the task is observed first if it is reopened.
+// unknown: should the task be reopened, it is observed first.
 func (e *Edit) Fail(v uint32, fence uint64, unseen bool, end End, now int64) error {
 	if err := e.held(v, fence); err != nil {
 		return err

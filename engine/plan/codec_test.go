@@ -131,7 +131,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// It reads back, and takes whatever may come.
+		// A decoded state can be encoded and decoded again, and no edit of it panics.
 		if s, err = plan.DecodeState(g, s.Encode()); err != nil {
 			t.Fatal(err)
 		}

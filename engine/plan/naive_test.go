@@ -140,8 +140,8 @@ func newNaive(g *plan.Graph) *naive {
 
 func (o *naive) done(v uint32) bool { return o.status[v] == model.TaskSucceeded || o.tolerated[v] }
 
-// flow makes ready whatever waits for nothing any more, and makes what nobody
-// works on wait for what is not done.
+// flow makes each task ready whose predecessors are all done, and blocks each unleased task that
+// has a predecessor that is not done.
 func (o *naive) flow() {
 	for changed := true; changed; {
 		changed = false

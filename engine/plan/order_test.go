@@ -16,8 +16,8 @@ type rig struct {
 	fence uint64
 }
 
-// serial makes a plan of one phase of steps, one node each with two tasks, that
-// come one after the other; with parallel, beside each other.
+// serial makes a plan of one phase. Each step has one node with two tasks. The steps run one after
+// the other or, with parallel, at the same time.
 func serial(t testing.TB, steps int, parallel bool) *rig {
 	nodes := make([]string, steps)
 	for i := range nodes {

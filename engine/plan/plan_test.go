@@ -88,8 +88,7 @@ func bySort(in []plan.Revoked) []plan.Revoked {
 	})
 }
 
-// Readers keep the moment that they have while the plan goes on; the race
-// detector watches.
+// A reader's state does not change while the plan continues; the race detector checks this.
 func TestReadersDuringEdits(t *testing.T) {
 	s := plan.NewState(bigPlan(7 * 50))
 	var readers sync.WaitGroup

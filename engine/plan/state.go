@@ -98,7 +98,7 @@ type State struct {
 	counts    [model.TaskStatuses]int
 	// tolerated counts the tasks that count as done without having succeeded.
 	tolerated int
-	// gen grows with every edit. It tells an edit which leaves it may write to.
+	// gen grows with every edit. An edit may write only to leaves of its own generation.
 	gen uint64
 }
 
@@ -320,7 +320,8 @@ func (s *State) Leasable() []uint32 {
 	return out
 }
 
-// Leaseable reports whether v waits only for a worker, or for its time.
+// Leaseable reports whether v is ready or uncertain and not held back. Such a task waits only for a worker,
+// or for the time of its next attempt.
 func (s *State) Leaseable(v uint32) bool { return waits(s.Status(v)) && !s.HeldBack(v) }
 
 // waits reports whether a task with this status waits only for a worker.

@@ -254,8 +254,9 @@ func (l *lab) run(t *rapid.T, g *plan.Graph, to []DiffNode, tasks, half int) {
 	}
 }
 
-// task carries out one task. seen means that its success is known, and happens that it takes
-// effect. It fails the test if the plan is wrong about the state that the task finds.
+// task simulates one task. seen is true if its success is reported, and happens if the task takes
+// effect. task fails the test if the task finds a machine or service in a state that the plan did
+// not expect.
 func (l *lab) task(t *rapid.T, g *plan.Graph, v int, to []DiffNode, seen, happens bool) {
 	id, name, action := g.NodeID(v), g.ServiceName(v), g.Action[v]
 	must := func(ok bool, what string) {
@@ -504,9 +505,9 @@ func (l *lab) anyTarget(t *rapid.T) []DiffNode {
 }
 
 // TestDifferencesLeadWhereTheyShould takes a cluster from state to state, by plans that are carried
-// out or that break off anywhere with tasks half done. After that the cluster goes on, back, or to
-// another state. A plan that was carried out completely must reach the target state, and a second
-// Diff must find nothing to do.
+// out or that break off anywhere with tasks half done. After that the next plan leads to the same
+// target, back to the earlier state, or to another state. A plan that was carried out completely
+// must reach the target state, and a second Diff must find nothing to do.
 func TestDifferencesLeadWhereTheyShould(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &lab{services: map[string]model.Service{}, machines: map[string]*machine{}}

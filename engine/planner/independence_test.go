@@ -11,8 +11,8 @@ import (
 )
 
 // TestWithIndependence checks that services with "exclusive: service" run concurrently with the
-// other services of their nodes, each in its own order. If nodes take turns, they belong to the
-// step of their node.
+// other services of their nodes, each in its own order. In a plan that changes one node after the
+// other, such services belong to the step of their node.
 func TestWithIndependence(t *testing.T) {
 	actions := map[string]model.ServiceAction{"install": {}, "start": {}}
 	services := map[string]model.Service{}

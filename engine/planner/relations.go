@@ -80,9 +80,10 @@ func newRelations(names []string, services map[string]model.Service, p providers
 	return r
 }
 
-// nearest returns the services for whose action a service waits. It follows the dependencies (or
-// users), passes over services without the action, and leaves out those that another result implies
-// (docs/spec/coopr.md 5.3 rules 4 and 5).
+// nearest returns the services that must carry out an action before a service does. It follows the
+// dependencies (or, if reversed, the users) through services without the action, and leaves out a
+// service that waits before another one of the result anyway (docs/spec/coopr.md 5.3 rules 4 and
+// 5).
 func (r *relations) nearest(service int, reversed bool, has func(int) bool) []int {
 	next := r.deps
 	if reversed {

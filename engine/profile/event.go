@@ -58,7 +58,7 @@ const (
 	Purge      Kind = "purge"       // order: remove an orphan from the list
 )
 
-// Orders lists the kinds of events that are orders of people.
+// Orders lists the kinds of events that users cause by an order.
 var Orders = []Kind{Stop, TearDown, Extend, Force, Retry, Purge}
 
 // ErrIgnored means that an event changes nothing, because it is late or repeated.

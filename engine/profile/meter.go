@@ -3,9 +3,9 @@ package profile
 // minute is the unit of node-minutes, in milliseconds.
 const minute = 60_000
 
-// NodeMinutes returns what n nodes that have been up since from have used until to, in whole
-// minutes per node. While they are up, only whole minutes count. At their end a remainder of
-// half a minute or more counts as one, and at least one minute is counted
+// NodeMinutes returns the node-minutes of n nodes that were up between from and to. Each node
+// counts with whole minutes; the remainder is dropped. If over is true, the nodes have ended: then
+// a remainder of half a minute or more counts as a minute, and each node counts with at least one
 // (docs/spec/profiles.md §9).
 func NodeMinutes(n int, from, to int64, over bool) int64 {
 	if from == 0 || to < from {

@@ -8,8 +8,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// TestFinal: the order of overrides, locked properties, and what no specification knows
-// (the original's ProfileServiceTest).
+// TestFinal checks the order of overrides, locked properties, and properties that are in no
+// specification (the original's ProfileServiceTest).
 func TestFinal(t *testing.T) {
 	no := false
 	p := Profile{Provisioner: Provisioner{Properties: []Property{{Name: "editable1", Value: "val"}, {Name: "editable2", Value: "val"},
@@ -93,7 +93,8 @@ func TestPV16To18(t *testing.T) {
 	}
 }
 
-// TestNodeMinutes: five nodes for two minutes are 10 and 20, and rests are rounded (docs/spec/profiles.md §9).
+// TestNodeMinutes checks the count of whole minutes and the rounding of the remainder (docs/spec/profiles.md
+// §9).
 func TestNodeMinutes(t *testing.T) {
 	for _, c := range []struct {
 		n        int
@@ -117,7 +118,7 @@ func TestNodeMinutes(t *testing.T) {
 	}
 }
 
-// TestSchema: profiles are refused for all that is wrong with them at once.
+// TestSchema checks that all faults of a profile are reported together.
 func TestSchema(t *testing.T) {
 	spec := NativeSpec()
 	bad := -2

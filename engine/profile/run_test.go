@@ -54,7 +54,8 @@ func TestID(t *testing.T) {
 	}
 }
 
-// TestLife: a run from its beginning to its end, and what becomes of nodes by outcome.
+// TestLife follows a run from its beginning to its end, and checks for each outcome whether the nodes are
+// kept.
 func TestLife(t *testing.T) {
 	r := after(t, newRun(), gave, up, ready)
 	if r.Status != Starting || r.Cluster.Status != Provisioned || *r.Cluster.NumNodes != 2 || r.Cluster.ID != "00000001" ||
@@ -96,8 +97,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestKept: nodes that are kept expire, are kept for longer, and are ended by order;
-// what does not wait takes none of these orders.
+// TestKept checks that kept nodes expire, can be kept for longer, and can be torn down by an order.
+// A run whose cluster is not waiting accepts none of these orders.
 func TestKept(t *testing.T) {
 	r := newRun()
 	r.KeepAlive.Failed = 60_000
@@ -172,7 +173,7 @@ func TestStopWhileProvisioning(t *testing.T) {
 	}
 }
 
-// TestFailures: a provisioning that fails is told apart from a program that does.
+// TestFailures checks that a run records whether its provisioning or its program has failed.
 func TestFailures(t *testing.T) {
 	before := after(t, newRun(), Event{Kind: CallFailed, Before: true, Error: "no such provisioner"})
 	if before.Status != Failed || before.Failure != FailedProvisioning || before.Cluster.Status != Deprovisioned || !before.Over() {
@@ -201,8 +202,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestForce: a person's word ends what cannot be ended otherwise, with a reason; an orphan is
-// tried again, or taken off the list.
+// TestForce checks that an order with a reason ends a run that cannot be ended otherwise, and that
+// the deletion of an orphan is tried again or the orphan is removed from the list.
 func TestForce(t *testing.T) {
 	r := after(t, newRun(), gave, up, ready, begun, ends(Completed), asked)
 	refused := new(OrderError)
@@ -232,8 +233,8 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// TestAnyHistory: whatever comes in whatever order, no run goes where the tables do not
-// let it, none is torn down twice, and one that is over stays as it is.
+// TestAnyHistory checks that with any events in any order, a run makes only transitions of the
+// tables, is torn down at most once, and does not change after its end.
 func TestAnyHistory(t *testing.T) {
 	all := []Event{
 		ask, gave, {Kind: Returned}, up, gone, {Kind: Saw, Seen: SeenFailed}, {Kind: Saw, Seen: SeenDeleting}, {Kind: Saw, Seen: SeenCreating},

@@ -8,8 +8,8 @@ import (
 // lim are limits that nothing reaches.
 var lim = taskLimits{timeout: DefaultTimeout}
 
-// TestProvisionTable: every row of the table of PROVISION (docs/spec/profiles.md §3), and
-// every other event in every state changes nothing.
+// TestProvisionTable checks every row of the table of PROVISION (docs/spec/profiles.md §3), and
+// that every other event changes nothing in any state.
 func TestProvisionTable(t *testing.T) {
 	type row struct {
 		from  TaskStatus
@@ -50,7 +50,7 @@ func TestProvisionTable(t *testing.T) {
 	})
 }
 
-// TestDeprovisionTable: the same of DEPROVISION.
+// TestDeprovisionTable is like TestProvisionTable, for DEPROVISION.
 func TestDeprovisionTable(t *testing.T) {
 	states := []TaskStatus{RequestingDelete, PollingDelete, Deleted, TaskOrphaned, TaskCancelled, TaskFailed}
 	table(t, Deprovision, states, func(s TaskStatus, e string) (TaskStatus, notice) {
@@ -101,8 +101,9 @@ func table(t *testing.T, typ TaskType, states []TaskStatus, want func(TaskStatus
 	}
 }
 
-// TestRetries: failures that may be tried again are, with pauses that double from
-// 100 ms to 20 s, until the limit that counts from the task's beginning; others end it.
+// TestRetries checks that after a retryable failure the task is tried again, with pauses that
+// double from 100 ms to 20 s, until its time limit, which counts from the task's beginning. Any
+// other failure ends the task.
 func TestRetries(t *testing.T) {
 	task := RunTask{Type: Provision, Status: RequestingCreate, Created: 0}
 	var what notice

@@ -180,7 +180,7 @@ func (d *decider) mayNot(n *model.Node, h *model.NodeHealth) (why string, until 
 	return "", 0
 }
 
-// permanent reports whether the node is to be made anew.
+// permanent reports whether the node is to be replaced.
 func (d *decider) permanent(h *model.NodeHealth, services []string) bool {
 	switch d.policy.Replace {
 	case model.ReplaceNever:

@@ -9,8 +9,8 @@ type problem struct {
 	domains []domain
 	weight  []int64 // worth of each item to the comparator: usually its number of services
 	classes []*class
-	// goals is the number of totals to minimize, one after the other, before the preference order
-	// applies. Each kind has a cost for every goal.
+	// goals is the number of totals that are minimized, one after the other. The preference order
+	// decides among layouts with the same totals. Each kind has a cost for every goal.
 	goals int
 }
 

@@ -91,7 +91,7 @@ func (c *culling) can(id int, n int64) verdict {
 	return r.feasible()
 }
 
-// fits reports whether the last witness satisfies the current bounds.
+// fits reports whether the last solution found, the witness, satisfies the current bounds.
 func (c *culling) fits() bool {
 	for id := range c.program.cols {
 		x := int64(0)

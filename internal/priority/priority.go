@@ -17,8 +17,8 @@ import (
 const Raised = -10
 
 // Raise gives every thread of this process the nice value Raised; threads that start later inherit it.
-// A process that was started with another nice value than 0 keeps it: whoever started it has chosen.
-// The error is unix.EACCES where the process may not do so.
+// A process that was started with another nice value than 0 keeps it, because that value was chosen on
+// purpose. The error is unix.EACCES where the process may not do so.
 func Raise() error {
 	if nice, err := Nice(); err != nil || nice != 0 {
 		return err

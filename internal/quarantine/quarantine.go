@@ -16,8 +16,8 @@ const Keep = 3
 const timeFormat = "20060102T150405.000000000Z"
 
 // Move moves a file or directory to a new place in dir, which is created if needed, and writes the reason
-// beside it, or into it if it is a directory. It returns the new place. Of the same name, the newest copies
-// are kept.
+// into a file next to it or, for a directory, in it. It returns the new place. Of several copies with the
+// same name, the newest are kept.
 func Move(dir, path string, reason error) (to string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err

@@ -5,7 +5,7 @@ import "context"
 type leaseKey struct{}
 
 // WithLease returns a context for Execute that carries a check of the task's lease. Execute calls
-// it immediately before a plugin is told to begin: an agent that was suspended for a while
+// it immediately before it sends the task to the plugin: an agent that was suspended for a while
 // (SIGSTOP, a frozen virtual machine) resumes in the middle of its work, before any timer can
 // report that the lease has ended.
 func WithLease(ctx context.Context, holds func() bool) context.Context {

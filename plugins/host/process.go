@@ -107,12 +107,13 @@ func (h *Host) start(path string, file *os.File) (*process, error) {
 	return p, nil
 }
 
-// ended returns an error that says how the process ended. It is called after its end.
+// ended returns an error that describes how the process ended. It must be called after the end of the
+// process.
 func (p *process) ended() error {
 	return fmt.Errorf("the process of plugin %s ended: %s", filepath.Base(p.path), p.run.status)
 }
 
-// explainStart returns an error that says why a process did not become a plugin.
+// explainStart returns an error with the reason why a process did not become a plugin.
 func (p *process) explainStart(err error) error {
 	name := filepath.Base(p.path)
 	switch {
@@ -274,7 +275,7 @@ func (p *process) open(automator bool) (*stream, error) {
 				}
 				select {
 				case <-p.run.exited:
-					p.fail(p.ended()) // this reason says more
+					p.fail(p.ended()) // the exit status explains more than the end of the stream
 				case <-time.After(pipeDrain):
 					p.fail(fmt.Errorf("plugin %s: %w", filepath.Base(p.path), err))
 				}

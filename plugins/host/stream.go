@@ -66,7 +66,7 @@ func (s *stream) send(c *call) error {
 	return nil
 }
 
-// cancel tells the plugin to stop a task. A task that is still queued ends at once.
+// cancel orders the plugin to stop a task. A task that is still queued ends at once.
 func (s *stream) cancel(c *call, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ var (
 	errGone      = errors.New("the agent is gone")
 )
 
-// verbFunc carries out one task. adopted reports that the task's effect existed already.
+// verbFunc carries out one task. adopted is true if an earlier attempt had made the task's effect already.
 type verbFunc func(ctx context.Context, p *proto.Task, t *Task) (out *Output, adopted bool, err error)
 
 // attempt identifies one attempt at a task.

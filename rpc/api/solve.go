@@ -29,7 +29,7 @@ type Solved struct {
 	Sizes           []solver.SizeRange `json:"sizes" doc:"One entry for consecutive sizes with the same result"`
 }
 
-// Linted has the faults of definitions that exist, or that a request wants to write.
+// Linted is the result of a check of definitions: of those that exist, or of those in a request.
 type Linted struct {
 	Faults    model.Faults     `json:"faults,omitempty" doc:"Faults that refuse a write"`
 	Warnings  model.Faults     `json:"warnings,omitempty" doc:"Problems that do not refuse a write"`

@@ -104,7 +104,7 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 //
 // A refusal of a write is final only if the write is not under way elsewhere: the agent that was asked
 // first may yet carry it out. So race waits for the other agents that may have received the request, and
-// asks again if one of them does not say what became of it.
+// asks again if one of them does not report the outcome.
 func (c *Client) race(ctx context.Context, r request) (last result) {
 	deadline := time.Now().Add(c.patience)
 	pause := 50 * time.Millisecond
@@ -210,7 +210,7 @@ func discard(results <-chan result, n int) {
 // raced reports whether a request may be sent to several agents at once: the mesh carries it out once.
 func (r request) raced() bool { return r.stream == nil && r.again == nil && !r.single }
 
-// due returns when the next agent is asked, as far as is known now.
+// due returns the time at which the next agent is asked if nothing changes until then.
 func (a *attempt) due(r request) time.Time {
 	if a.conn.Load() != connected && time.Since(a.begun) < connectTime {
 		return a.begun.Add(connectTime)

@@ -92,7 +92,7 @@ func (m *replies) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// carryOut deletes the object unless that was done before. A request that was carried out has the same answer again.
+// carryOut deletes the object. A request that is repeated after the deletion gets the same answer.
 func (m *replies) carryOut() *http.Response {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,8 +173,8 @@ func TestWritesGoToTheNextAgent(t *testing.T) {
 	}
 }
 
-// TestAnswersAreTrue lets agents be slow, lose answers, die and have no leader at random, while the object appears and
-// disappears: what the client is told is what was done.
+// TestAnswersAreTrue lets agents be slow, lose answers, die and have no leader at random, while the object
+// appears and disappears. It checks that the answers that the client gets match what was done.
 func TestAnswersAreTrue(t *testing.T) {
 	for seed := range uint64(2000) {
 		synctest.Test(t, func(t *testing.T) {

@@ -61,7 +61,7 @@ func TestSilentHost(t *testing.T) {
 }
 
 // busy is a transport whose agents take five seconds for each answer. It counts the requests that were not
-// given up meanwhile.
+// cancelled before their answer.
 type busy struct{ answered, asked int }
 
 func (b *busy) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -19,8 +19,8 @@ func (c *Client) Sites(ctx context.Context) ([]site.Overview, error) {
 	return out, err
 }
 
-// SiteStatus returns the status of a site's objects. With another after than 0 it waits for
-// another revision, for at most a minute.
+// SiteStatus returns the status of a site's objects. If after is not 0, SiteStatus waits for at
+// most a minute until the revision differs from after.
 func (c *Client) SiteStatus(ctx context.Context, name string, after uint64) (site.SiteStatus, error) {
 	var out site.SiteStatus
 	q := url.Values{}

@@ -189,7 +189,7 @@ func TestHold(t *testing.T) {
 	body := `{"name":"x","clusterTemplate":"shop","numMachines":1}`
 	got := make(chan answer, 1)
 	go func() { got <- w.ask(apitest.User, "POST", "/v1/clusters", body, "Coopr-Hold: 30s") }()
-	// Others do not wait as long, and are told what to do.
+	// Other requests do not wait as long, and their answer contains advice.
 	p := w.must(503, apitest.User, "GET", "/v1/clusters", "").problem(t)
 	if p.Type != api.ProblemNoLeader || !strings.Contains(p.Detail, "ask another agent") {
 		t.Errorf("%+v", p)

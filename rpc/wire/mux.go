@@ -70,7 +70,7 @@ type Mux struct {
 
 	mu   sync.Mutex
 	raft *subListener // the latest one; see Raft
-	// raftTaken reports whether Raft has returned it already.
+	// raftTaken is true if the method Raft has returned the listener raft already.
 	raftTaken bool
 	closed    bool
 	open      map[net.Conn]struct{} // all incoming conns that are not closed yet

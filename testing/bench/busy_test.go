@@ -16,9 +16,9 @@ import (
 	"github.com/coopr/coopr/internal/priority"
 )
 
-// BenchmarkBusy counts the changes of leader of three agents that create and delete clusters beside busy
-// loops (BUSY_LOOPS, default 16), with and without the priority that an agent gives itself where it may. In dev mode it does not, so
-// nice(1) does. BUSY_TIME is the time of each run (default 30s).
+// BenchmarkBusy counts the changes of leader of three agents that create and delete clusters while busy loops
+// run (BUSY_LOOPS, default 16), with and without the priority to which an agent raises itself if it may. In dev
+// mode an agent does not raise it, so nice(1) is used. BUSY_TIME is the time of each run (default 30s).
 func BenchmarkBusy(b *testing.B) {
 	loops, length := 16, 30*time.Second
 	if n, err := strconv.Atoi(os.Getenv("BUSY_LOOPS")); err == nil {

@@ -281,7 +281,8 @@ func (p *agentProcess) usage(b *testing.B, c *client.Client) usage {
 // digits are left out of the names of files, so that those that follow each other have one name.
 var digits = regexp.MustCompile(`[0-9a-f-]{6,}|[0-9]+`)
 
-// sizesIn returns the sizes of the files in a folder, by name. Files that go meanwhile do not count.
+// sizesIn returns the sizes of the files in a folder, by name. Files that are removed during the walk do not
+// count.
 func sizesIn(dir string) map[string]float64 {
 	out := map[string]float64{}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

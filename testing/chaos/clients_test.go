@@ -406,7 +406,7 @@ func (l *load) checkEvents(ctx context.Context) error {
 	}
 	n := 0
 	err := await(ctx, "all followers to see new events", func() error {
-		// A follower that had to begin anew sees only what happens from then on.
+		// A follower that had to subscribe again sees only the events from then on.
 		n++
 		marked := client.WithRequestID(ctx, client.NewRequestID())
 		err := l.ask(marked, n, false, func() {}, func(ctx context.Context, c *client.Client) error {

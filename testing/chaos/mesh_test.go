@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { programs.Main(m) }
 
 const (
 	// patience is how long a run waits for anything before it gives up. It guards against waiting for
-	// ever; nothing is said about how fast things are.
+	// ever and does not check speed.
 	patience = 3 * time.Minute
 	// answer is how long a client waits for the answer of an agent, before it asks another one.
 	answer = 1500 * time.Millisecond

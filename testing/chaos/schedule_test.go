@@ -17,7 +17,7 @@ type step struct {
 	kind     string
 	agent    int // index, or leading
 	hold     time.Duration
-	overlaps bool // the fault before it goes on meanwhile
+	overlaps bool // the fault before it continues during this one
 }
 
 // String returns the step in the form that parseSchedule reads.

@@ -52,8 +52,8 @@ var plannerOps = map[string]planner.Input{
 }
 
 // runPlanner runs planner cases. In compat mode the stages must be those of the original. Otherwise
-// the order of tasks must be the same, without tasks whose effect is there already. Failures are
-// printed.
+// the tasks must have the same order as in the original; tasks whose effect exists already are left
+// out. Failures are printed.
 func runPlanner(files []string, compat bool) (passed, failed int) {
 	for _, name := range files {
 		data, err := os.ReadFile(name)

@@ -18,8 +18,7 @@ func TestPlannerCases(t *testing.T) {
 	}
 }
 
-// A case that says something else fails in both modes, and so does a file
-// without cases.
+// A case with a wrong expectation fails in both modes, and so does a file without cases.
 func TestPlannerCasesCanFail(t *testing.T) {
 	data, err := os.ReadFile("testdata/planner-cases.json")
 	if err != nil {

@@ -57,7 +57,7 @@ func endProcesses(t *testing.T, dir string) {
 			return
 		}
 		for _, p := range list {
-			// One that has ended by itself in the meantime is as good.
+			// An error does not matter: the process has ended by itself in the meantime.
 			_ = syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 	}

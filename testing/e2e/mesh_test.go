@@ -19,8 +19,8 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// patience is how long a test waits for anything before it gives up. It
-// guards against waiting for ever; nothing is said about how fast things are.
+// patience is how long a test waits for anything before it gives up. It guards against waiting for
+// ever and does not check speed.
 const patience = 90 * time.Second
 
 // The ports of every agent. Each agent has a loopback address of its own, from which no other

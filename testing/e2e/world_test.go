@@ -62,8 +62,8 @@ func (m *mesh) write(d *site.Document) string {
 	return file
 }
 
-// did waits until objects of the world have ended so many actions since it was
-// last asked, and all is settled, and returns them.
+// did waits until the objects have ended n actions since its last call and, unless name is "",
+// until that site has converged. It returns all actions that have ended since its last call.
 func (m *mesh) did(name string, n int) []string {
 	m.t.Helper()
 	file := filepath.Join(m.dir, "world", "log")

@@ -35,13 +35,14 @@ const zonesDefinitions = `
   compatibility: {services: [db], hardwaretypes: [small], imagetypes: [host]}
 `
 
-// TestZones: the zones that are chosen are those in which machines are made, those that
-// there are count when a cluster grows, and a node that is replaced comes back where it was.
+// TestZones checks that machines are made in the chosen zones, that a growing cluster takes account
+// of the zones of its existing nodes, and that a replaced node stays in its zone.
 func TestZones(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
 	m.must("import", m.put("zones.yaml", zonesDefinitions))
-	// made are the zones of nodes, which provider, record and script say alike.
+	// made returns the zones of the nodes, and fails the test if provider, record and script disagree about
+	// them.
 	made := func() map[string]string {
 		t.Helper()
 		nodes, _, err := m.api().Nodes(m.context(), "db", client.Page{}, client.Read{})

@@ -73,7 +73,7 @@ func (h *hadoop) must(method, port, path string, in []byte, out any) {
 	}
 }
 
-// state is what the namenode says of itself.
+// state is the state that the namenode reports.
 type state struct {
 	Datanodes       map[string]struct{ Blocks int }
 	Blocks, Missing int
@@ -132,8 +132,8 @@ func keys[V any](m map[string]V) []string {
 	return all
 }
 
-// places returns the addresses that have a file's blocks, and sees to it that each block
-// has so many copies.
+// places returns the addresses that have a file's blocks, and fails the test unless each block has
+// so many copies.
 func (h *hadoop) places(path string, copies int) []string {
 	h.t.Helper()
 	var blocks [][2]any

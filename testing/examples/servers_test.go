@@ -19,7 +19,7 @@ type cloud struct {
 	guests *openstack.Guests
 }
 
-// pool are the addresses that Neutron gives, beside those of the lab's own.
+// pool is the range of addresses that Neutron assigns. It is separate from that of the lab.
 var pool = netip.MustParsePrefix("10.77.200.0/24")
 
 // onServers returns a real OpenStack, which makes as many servers as are wanted: light
@@ -94,7 +94,7 @@ func (s *installation) agree(when string, clusters ...string) {
 		}
 		return nil
 	})
-	// The janitor's own comparison says so too.
+	// The janitor's own comparison has the same result.
 	r, err := s.API.Orphans(s.Context(), true)
 	if err != nil || len(r.Orphans)+len(r.Missing) > 0 {
 		s.T.Errorf("%s: %+v %v", when, r, err)

@@ -127,7 +127,7 @@ func (s *installation) plan(cluster, name string, args ...string) {
 	})
 }
 
-// nodes returns those of a cluster that carry a service.
+// nodes returns the nodes of a cluster that carry a service.
 func (s *installation) nodes(cluster, service string) []model.Node {
 	s.T.Helper()
 	cl, _, err := s.API.Cluster(s.Context(), cluster, client.Read{})
@@ -140,9 +140,9 @@ func (s *installation) nodes(cluster, service string) []model.Node {
 // address returns where a node is reached from outside.
 func addressOf(n model.Node) string { return n.IPAddresses["access_v4"] }
 
-// lose takes a node's machine away without a word to anybody: a container or a
-// server's machine for good, a machine of the inventory by a power cut. found brings a machine back, since the
-// provider hosts does not give up one that it cannot reach.
+// lose removes a node's machine without informing the provider or the mesh: a container or a server's machine
+// for good, a machine of the inventory by a power cut. found brings such a machine back, because the provider
+// hosts does not give up a machine that it cannot reach.
 func (s *installation) lose(n model.Node) (found func()) {
 	s.T.Helper()
 	if s.engine != nil {

@@ -55,8 +55,8 @@ func (f *traffic) end() {
 	f.wg.Wait()
 }
 
-// during counts what clients ask, and what fails for them, while something is
-// done. It sees to it that they ask before, meanwhile and afterwards.
+// during runs do, and counts the requests of clients and the failed ones among them. It makes sure
+// that clients send requests before, during and after do.
 func (f *traffic) during(what string, do func()) (failed int) {
 	f.t.Helper()
 	f.quiet()

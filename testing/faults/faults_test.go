@@ -138,8 +138,8 @@ func restartedSSHD(t *testing.T, s *site.Site) {
 	o.remove()
 }
 
-// muchOutput: a script writes 100 MB of output, and its end is still noticed. Its log says where it
-// is cut.
+// muchOutput: a script writes 100 MB of output. The end of the script is still noticed, and a line
+// in the log marks where it was cut.
 func muchOutput(t *testing.T, s *site.Site) {
 	o := on(t, s, "much", "yes 0123456789012345678901234567890123456789012345678901234567890 | head -c 100000000", "5m", lab.Spec{})
 	i := install(o.over(o.begin().ID, model.OpSucceeded))

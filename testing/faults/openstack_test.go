@@ -119,7 +119,7 @@ func TestOpenStack(t *testing.T) {
 			cloud.Empty()
 		})
 		if !ok {
-			break // what it left is in the way of the others
+			break // its leftovers would disturb the other tests
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestControlHosts(t *testing.T) {
 	}{
 		// The leader's host reaches no other control host, but all nodes.
 		{"parted", func(m *mesh, l *lab.Machine) { m.lab.Partition(addresses(m.others(l)), addresses([]*lab.Machine{l})) }, heal},
-		// It hears nobody, and everybody hears it.
+		// It receives from no other host, and all others receive from it.
 		{"deaf", func(m *mesh, l *lab.Machine) {
 			for _, o := range m.others(l) {
 				m.lab.Net.Set(o.Addr, l.Addr, lab.Fault{Cut: true})
@@ -58,7 +58,7 @@ func TestControlHosts(t *testing.T) {
 			m.remove(fault.name)
 		})
 		if !ok {
-			return // the others would wait for a mesh that is not well
+			return // the other tests would wait for a mesh that does not work
 		}
 	}
 	ok := t.Run("lossy", func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestControlHosts(t *testing.T) {
 func (m *mesh) worstNight() {
 	m.t.Helper()
 	op := m.begin("lost")
-	survivor := m.leader(m.hosts...) // whoever else might not have heard of the last yet
+	survivor := m.leader(m.hosts...) // another agent might lack the latest entries
 	lost := m.others(survivor)
 	for _, h := range lost {
 		m.check(h.Destroy())

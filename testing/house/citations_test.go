@@ -297,7 +297,7 @@ func (p *rulesPage) resolve(tail string) string {
 	}
 }
 
-// says reports whether a section has a word in its text, as rows and cases have.
+// says reports whether a section names a row or case in its text.
 func (p *rulesPage) says(in []rulesSection, word string) bool {
 	return slices.ContainsFunc(in, func(s rulesSection) bool { return strings.Contains(s.text, word) })
 }

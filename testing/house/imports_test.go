@@ -113,7 +113,7 @@ func noun(folder, row string) string {
 	return first
 }
 
-// Programs outside this module can use the client without the agent's libraries.
+// TestClientIsSmall checks that a program that uses the client does not need the agent's libraries.
 func TestClientIsSmall(t *testing.T) {
 	t.Parallel()
 	const most = 60

@@ -61,7 +61,7 @@ func must(t testing.TB, m *Machine, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// TestGiven: a machine has the address and the files that it is given.
+// TestGiven checks that a machine has the address and the files of its Spec.
 func TestGiven(t *testing.T) {
 	l := New(t)
 	spec := Spec{Name: "given", Addr: netip.MustParseAddr("10.77.200.7"),
@@ -83,8 +83,8 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// TestMachine: a machine is one of its own: name, address, users, processes,
-// files that last over a power cut; and there is no way out of its network.
+// TestMachine checks that each machine has its own name, address, users and processes, and files
+// that survive a power cut, and that no address outside of its network can be reached.
 func TestMachine(t *testing.T) {
 	l := New(t)
 	a, b := start(t, l, Spec{Name: "a"}), start(t, l, Spec{Name: "b"})
@@ -184,7 +184,7 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
-// TestFreeze: a frozen machine answers nobody and loses nothing.
+// TestFreeze checks that a frozen machine answers no request and loses no data.
 func TestFreeze(t *testing.T) {
 	l := New(t)
 	m := start(t, l, Spec{Name: "f"})
@@ -217,7 +217,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestWire: what the wire does to one direction it does to that one alone.
+// TestWire checks that a fault of one direction of a connection does not affect the other direction, or other
+// machines.
 func TestWire(t *testing.T) {
 	l := New(t)
 	a, b := start(t, l, Spec{Name: "a"}), start(t, l, Spec{Name: "b"})

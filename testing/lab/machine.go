@@ -36,7 +36,8 @@ type Spec struct {
 	Layers []string
 	// Program is a program with its arguments that runs on the machine instead of sshd, as a child of the
 	// first process. Such a machine has the files of the test process instead of a disk and an image of its
-	// own, so only Name and Addr count beside Program and Env. When the program ends, the machine crashes.
+	// own, so of the other fields only Name, Addr and Env count. When the program ends, the machine
+	// crashes.
 	Program []string
 	Env     []string // the program's environment
 	// Syncs lets SetSync treat what the program writes to its disk.

@@ -149,7 +149,7 @@ Somebody|any|main|http://elsewhere/|any
 	}
 }
 
-// TestSkips: without an arena there is no lab, and the reason is told.
+// TestSkips checks that a test without an arena is skipped with the reason.
 func TestSkips(t *testing.T) {
 	before := errMissing
 	defer func() { errMissing = before }()

@@ -77,8 +77,9 @@ func contains(list []*mesh.Agent, a *mesh.Agent) bool {
 	return false
 }
 
-// TestGaps causes each fault of a leader, and has clients write: no client waits longer than two seconds, whichever
-// agent it asks first, and an agent that reaches no majority says so within 600 ms. The timing is that of an agent.
+// TestGaps causes each fault of a leader, and has clients write: no client waits longer than two seconds,
+// whichever agent it asks first, and an agent that reaches no majority answers with that error within 600 ms.
+// The time-outs are those of real agents.
 func TestGaps(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		for _, p := range partitions {

@@ -176,8 +176,8 @@ func (m *Mesh) Up() []*Agent {
 	return out
 }
 
-// Leader returns the agent that leads and whose duties run, or nil. While a
-// deposed leader does not know it yet, the one with the higher term counts.
+// Leader returns the agent that leads and whose duties run, or nil. If a deposed leader has not
+// heard of the next one yet, Leader returns the one with the higher term.
 func (m *Mesh) Leader() *Agent {
 	var best *Agent
 	var term uint64

@@ -11,8 +11,8 @@ import (
 	"github.com/coopr/coopr/testing/mesh"
 )
 
-// TestRetention: a terminated cluster goes with its operations, on all voters, and its number is not given
-// to another one by a later leader.
+// TestRetention checks that a terminated cluster is removed with its operations on all voters, and that no
+// later leader gives its number to another cluster.
 func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mesh.New(t, mesh.Options{Agents: 3, Seed: 1, Verbose: testing.Verbose(), Retention: config.Retention{Clusters: 5 * time.Minute}})

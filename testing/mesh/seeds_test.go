@@ -81,7 +81,7 @@ func live(t *testing.T, seed uint64) {
 	switch {
 	case st == model.OpSucceeded && kind != 0:
 	case kind == 0 || kind == 1:
-		// What was made is removed automatically.
+		// The created machines are removed automatically.
 		next := cluster + "-002"
 		if st := m.AwaitEnd(next); st != model.OpSucceeded {
 			t.Fatalf("seed %d: the delete that follows the failed create ended %s", seed, st)

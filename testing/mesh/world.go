@@ -63,7 +63,7 @@ type Trouble int
 const (
 	Well        Trouble = iota
 	DiesBefore          // the plugin is killed before it did anything
-	DiesAfter           // it is killed after its work, before it could say so
+	DiesAfter           // it is killed after its work, before it can report the result
 	Garbage             // it prints what nobody understands
 	Hangs               // it never returns; the host ends it when it is told to, or at a time-out
 	Slow                // it takes long

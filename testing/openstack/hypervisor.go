@@ -40,7 +40,7 @@ type Machines interface {
 	Delete(id string) error
 }
 
-// Hypervisor starts a machine for every server that Nova says is ACTIVE, and removes it with the
+// Hypervisor starts a machine for every server that Nova reports as ACTIVE, and removes it with the
 // server, until the test ends.
 func (c *Cloud) Hypervisor(m Machines) {
 	h := &hypervisor{cloud: c, machines: m, on: map[string]bool{}}

@@ -19,8 +19,8 @@ import (
 	"github.com/coopr/coopr/testing/lab"
 )
 
-// Patience is how long a test waits for anything before it gives up. It guards
-// against waiting for ever; nothing is said about how fast things are.
+// Patience is how long a test waits for anything before it gives up. It guards against waiting for
+// ever and does not check speed.
 const Patience = 5 * time.Minute
 
 // address is the agent's; the arena is ours alone.

@@ -183,7 +183,8 @@ func (o *object) stamped(ctx context.Context) (*stamp, error) {
 	return s, nil
 }
 
-// inPlace returns the content that is in place, or now if there is no stamp.
+// inPlace returns the content that was put into place last, according to the stamp. Without a stamp it
+// returns now, the content of the job.
 func inPlace[C any](ctx context.Context, o *object, now *C) (*C, error) {
 	st, err := o.stamped(ctx)
 	if err != nil || st == nil {

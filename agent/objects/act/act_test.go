@@ -311,7 +311,8 @@ func TestFileTree(t *testing.T) {
 			if got := read(t, conf); got != "a = 10\n\nb = 2\n\nc = 3\n# mine\n" {
 				t.Errorf("%q", got)
 			}
-			// What both change is a conflict, and nothing is written.
+			// If the site and an edit change the same line, the action fails with a conflict and writes
+			// nothing to the file.
 			write(t, conf, "a = 11\n\nb = 2\n\nc = 3\n# mine\n")
 			b.files("app.conf", "a = 12\n\nb = 2\n\nc = 3\n")
 			err := b.p.Run(t.Context(), b.job(), "restart")
@@ -330,7 +331,7 @@ func TestFileTree(t *testing.T) {
 			if _, err := os.Stat(conf + mergeSuffix); !os.IsNotExist(err) {
 				t.Error("the resolution is still there")
 			}
-			// A file that somebody removed comes back, with the edits.
+			// A file that was removed by hand is written again, with the edits.
 			if err := os.Remove(conf); err != nil {
 				t.Fatal(err)
 			}
@@ -339,7 +340,8 @@ func TestFileTree(t *testing.T) {
 			if got := read(t, conf); !strings.Contains(got, "# mine") {
 				t.Errorf("%q", got)
 			}
-			// One that the site drops goes, and one that was there before comes back.
+			// A file that the site no longer has is removed. A file that was there before the site is
+			// restored.
 			b.files("app.conf", "")
 			b.run("restart")
 			if _, err := os.Stat(conf); !os.IsNotExist(err) {

@@ -150,7 +150,7 @@ func (t *filetree) run(ctx context.Context, action string) error {
 	return err
 }
 
-// up puts the content into place, merged with people's edits.
+// up puts the content into place, merged with edits by hand.
 func (t *filetree) up(ctx context.Context, st *treeState) error {
 	if st.Content != 0 && st.Root != t.content.Root {
 		if err := t.down(ctx, st); err != nil { // the tree moves
@@ -223,7 +223,7 @@ func (t *filetree) up(ctx context.Context, st *treeState) error {
 	return t.commit(ctx, next, entries, m.write, m.remove)
 }
 
-// keep commits people's edits before anything else is done, and before the first action the
+// keep commits edits by hand before anything else is done. Before the first action it commits the
 // files that were there.
 func (t *filetree) keep(ctx context.Context, st *treeState, have map[string]seen) error {
 	for name, is := range have {
@@ -335,7 +335,7 @@ func (t *filetree) down(ctx context.Context, st *treeState) error {
 	return t.repo.commit(ctx, "taken away")
 }
 
-// mergeSuffix is that of the files in which people resolve conflicts.
+// mergeSuffix is the suffix of the files in which users resolve conflicts.
 const mergeSuffix = ".coopr-merge"
 
 // merging decides which files to write and to remove.
@@ -374,7 +374,7 @@ func (m *merging) entry(ctx context.Context, e builtin.Entry) error {
 		return err
 	}
 	mine := is
-	if !there { // somebody removed it: what was live comes back
+	if !there { // removed by hand: the last written content is restored
 		var kept bool
 		if mine, kept, err = m.t.repo.get("live", e.Path); err != nil {
 			return err
@@ -386,7 +386,7 @@ func (m *merging) entry(ctx context.Context, e builtin.Entry) error {
 		m.write[e.Path] = put
 		return nil
 	case bytes.Equal(base.content, e.Content), bytes.Equal(mine.content, e.Content):
-		put.Content = mine.content // only people have changed it, or both the same
+		put.Content = mine.content // changed by hand only, or in the same way by both
 	default:
 		merged, clean, err := m.t.repo.merge(ctx, mine.content, base.content, e.Content)
 		if err != nil {
@@ -401,7 +401,7 @@ func (m *merging) entry(ctx context.Context, e builtin.Entry) error {
 	return nil
 }
 
-// clash takes a resolution that people have written, or reports the conflict.
+// clash takes the resolution that a user has written, or reports the conflict.
 func (m *merging) clash(ctx context.Context, e builtin.Entry, mine seen, marked []byte) error {
 	files, err := m.t.files(m.t.content.Root)
 	if err != nil {
@@ -419,7 +419,7 @@ func (m *merging) clash(ctx context.Context, e builtin.Entry, mine seen, marked 
 		return nil
 	}
 	if r, ok := got[name]; ok && len(r.content) > 0 {
-		marked = nil // somebody is at work on it
+		marked = nil // a user is resolving the conflict
 	}
 	m.conflicts = append(m.conflicts, conflicted{e.Path, "was changed by hand and by the site in the same place", marked})
 	return nil

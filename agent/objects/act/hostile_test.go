@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// record returns the place on the bench's machine of a file beside a tree's record.
+// record returns the path, on the bench's machine, of a file in the directory of a tree's record.
 func (b *bench) record(name string) string {
 	return filepath.Join(b.p.cfg.Dir, "work", ".coopr-changes", "t", "s", "part%of%it", name)
 }

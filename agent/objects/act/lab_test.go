@@ -148,7 +148,7 @@ func services(t *testing.T, l *lab.Lab, systemd bool) {
 	if again := f.must("pgrep -x -f '/bin/sleep 100001'"); again == pid {
 		t.Errorf("process %s was not restarted", pid)
 	}
-	// Somebody stops it by hand; somebody kills it.
+	// It is stopped by hand, and then it is killed.
 	f.must(map[bool]string{true: "systemctl stop ticker", false: "/etc/init.d/ticker stop"}[systemd])
 	b.is("down")
 	b.run("start")
@@ -199,7 +199,8 @@ func services(t *testing.T, l *lab.Lab, systemd bool) {
 	f.says(runs, "1")
 }
 
-// units: one that is written goes again, and one that was there before comes back.
+// units checks that a written unit is removed with its object, and that a unit that was there before is
+// restored.
 func units(t *testing.T, l *lab.Lab) {
 	f := boot(t, l, lab.Spec{Name: "units", Systemd: true})
 	const unit = "/etc/systemd/system/job.service"
@@ -227,8 +228,8 @@ func units(t *testing.T, l *lab.Lab) {
 	f.must("! test -e /etc/systemd/system/other.service")
 }
 
-// files is a tree: owners, edits by hand, a home that is another one now, and all as
-// it was before in the end. The machine has no git.
+// files tests a file tree: owners, edits by hand, a change of the agent that runs the object, and
+// the restoration of the earlier files. The machine has no git.
 func files(t *testing.T, l *lab.Lab) {
 	f := boot(t, l, lab.Spec{Name: "files"})
 	f.must("! command -v git; useradd -r web; mkdir -p /etc/web; printf 'of the machine\n' >/etc/web/other.conf; chmod 600 " +
@@ -249,14 +250,14 @@ func files(t *testing.T, l *lab.Lab) {
 	if note := b.is("outdated"); note != "changed by hand: app.conf" {
 		t.Error(note)
 	}
-	// Another agent is the home now: it has no repository of its own.
+	// Another agent runs the object now. It has no repository of its own.
 	b2 := f.bench(t, o)
 	b2.files("app.conf", "a = 10\n\nb = 2\n\nc = 3\n")
 	b2.is("outdated")
 	b2.run("restart")
 	b2.is("up")
 	f.says("cat /etc/web/app.conf", "a = 10\n\nb = 2\n\nc = 3\n# mine")
-	// What both change is written nowhere.
+	// If the site and an edit change the same line, nothing is written to the file.
 	f.must("sed -i 's/a = 10/a = 11/' /etc/web/app.conf")
 	b2.files("app.conf", "a = 12\n\nb = 2\n\nc = 3\n")
 	err := b2.p.Run(t.Context(), b2.job(), "restart")

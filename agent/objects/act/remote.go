@@ -122,7 +122,7 @@ func (r *remoteFiles) put(ctx context.Context, e builtin.Entry) error {
 	return err
 }
 
-// apply puts every file beside its place first, and then moves it there.
+// apply writes every file under a temporary name in its directory first, and then renames it.
 func (r *remoteFiles) apply(ctx context.Context, entries []builtin.Entry, write map[string]builtin.Entry,
 	remove []string) ([]string, error) {
 	var script strings.Builder
@@ -200,8 +200,8 @@ func (r *remoteFiles) rmdir(ctx context.Context, name string) error {
 // recordName is the file of a tree's record.
 const recordName = "tree.record"
 
-// fetch brings the tree's repository from its machine, where it is kept too: the
-// home may be another than last time.
+// fetch copies the tree's repository from its machine, which has a copy because another agent may
+// have run the object last time.
 func (t *filetree) fetch(ctx context.Context) error {
 	b, err := t.m.Read(ctx, t.file(recordName))
 	if errors.Is(err, fs.ErrNotExist) {

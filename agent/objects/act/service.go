@@ -133,9 +133,9 @@ func (s *service) unitPath() string {
 	return "/etc/systemd/system/" + name
 }
 
-// unitFile writes the unit, and keeps the one that was there.
+// unitFile writes the unit, and keeps a copy of the one that was there before.
 func (s *service) unitFile(ctx context.Context) error {
-	// Before the first unit is written, an existing unit is somebody else's: keep it.
+	// A unit that exists before the first one is written does not belong to this object: keep it.
 	first := ""
 	if _, err := s.m.Read(ctx, s.file("unit")); errors.Is(err, fs.ErrNotExist) {
 		first = `rm -f "$ours.before"; if [ -f "$file" ]; then cp -p "$file" "$ours.before"; fi; `
@@ -148,7 +148,7 @@ func (s *service) unitFile(ctx context.Context) error {
 	return s.units(ctx, first+`mv -f "$ours.new" "$ours" && cp "$ours" "$file" && systemctl daemon-reload`)
 }
 
-// noUnitFile takes it away, and puts back the one that was there.
+// noUnitFile removes the unit, and restores the one that was there before.
 func (s *service) noUnitFile(ctx context.Context) error {
 	if _, err := s.m.Read(ctx, s.file("unit")); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -124,8 +124,8 @@ func TestLostReportFreesNothing(t *testing.T) {
 	})
 }
 
-// An order that the log has first, and of which the dispatcher has not heard,
-// keeps the next task from being leased; when it is taken back the task goes on.
+// If the log has an order of which the dispatcher does not know yet, the order prevents the lease
+// of the next task. When the order is taken back, the task is leased.
 func TestNextTaskWaitsForAnOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t)

@@ -142,7 +142,7 @@ func (b *book) next() *queue {
 		}
 	}
 	if best != nil {
-		// Move it to the end: the tenant's other operations come first now.
+		// Move the queue to the end of the tenant's turn, so that its other operations are served first.
 		turn := best.of.turn
 		copy(turn[at:], turn[at+1:])
 		turn[len(turn)-1] = best

@@ -284,8 +284,8 @@ func TestReportThatIsCommittedLate(t *testing.T) {
 	})
 }
 
-// A plugin's value reaches the state whatever becomes of its first way there, and also if its task has ended
-// meanwhile: the worker repeats both, and the value comes first.
+// A value that a plugin saves reaches the state even if the first attempt to send it fails and its task ends
+// in the meantime: the worker repeats both the value and the result, the value first.
 func TestValuesOfPlugins(t *testing.T) {
 	for name, late := range map[string]bool{"lost": false, "late": true} {
 		t.Run(name, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// A task that an order takes from a worker is not begun again, nor is another task on its node,
-// before the worker has ended it or is gone.
+// After an order has taken a task from a worker, neither this task nor another one on its node
+// begins before the worker has ended the task or is gone.
 func TestTakenBackEndsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t)
@@ -108,7 +108,7 @@ func takenBack(t *testing.T, elected bool) {
 		end()
 		d, end = l.dispatcher()
 	}
-	// a, still at work on it, says so.
+	// a still works on the task and reports it.
 	again := open("s2", &pb.Hello{Agent: "a", Held: []*pb.Held{{Task: old.Id, Fence: old.Fence}}})
 	b := open("r", &pb.Hello{Agent: "b"})
 	if again.got()+b.got() > 0 {
@@ -121,8 +121,7 @@ func takenBack(t *testing.T, elected bool) {
 	}
 }
 
-// A node is not given to another operation either, though the one that the
-// attempt was of is over.
+// Another operation does not get the node either, even if the operation of the attempt has ended.
 func TestTakenBackOutlivesItsOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t)

@@ -63,9 +63,9 @@ func TestRandomPlans(t *testing.T) {
 	}
 }
 
-// TestCrashAtEveryEntry takes the log of an operation with canaries and a restart
-// on its way, cuts it behind each entry, and lets others go on from there: from the
-// entries, or from a snapshot of them.
+// TestCrashAtEveryEntry takes the log of an operation with canaries and a restart in its course,
+// cuts it after each entry, and lets other state machines continue from there: from the entries, or
+// from a snapshot of them.
 func TestCrashAtEveryEntry(t *testing.T) {
 	for seed := range 3 {
 		var entries [][]byte

@@ -36,7 +36,7 @@ type play struct {
 	t    *testing.T
 	r    *rand.Rand
 	op   string
-	base *plan.Graph // what depends on what, whatever the plan says
+	base *plan.Graph // the dependencies of the tasks, independent of the plan
 	tree *tree.Tree
 
 	mu      sync.Mutex

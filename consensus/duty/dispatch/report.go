@@ -17,7 +17,7 @@ func (d *Dispatcher) ReportSoon(session string, results []*pb.Result) {
 	d.post(func() {
 		rs := d.reports(results)
 		next := d.follow(session, rs.list)
-		d.async(func(ctx context.Context) { _ = d.propose(ctx, session, rs, next) }) // the worker repeats what is lost
+		d.async(func(ctx context.Context) { _ = d.propose(ctx, session, rs, next) }) // the worker repeats lost reports
 	})
 }
 
@@ -26,7 +26,7 @@ func (d *Dispatcher) ReportSoon(session string, results []*pb.Result) {
 // accepted. Report blocks until the commit.
 func (d *Dispatcher) Report(ctx context.Context, session string, results []*pb.Result) {
 	if len(results) > 0 {
-		_ = d.propose(ctx, session, d.reports(results), &round{}) // the worker repeats what is lost
+		_ = d.propose(ctx, session, d.reports(results), &round{}) // the worker repeats lost reports
 	}
 }
 

@@ -115,9 +115,9 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 	return nil
 }
 
-// Refusal is the error of Open for a hello after which its agent has said a newer one, or was removed.
+// Refusal is the error of Open for an outdated hello: its agent has sent a newer one since, or was removed.
 type Refusal struct {
-	// Incarnation is what the agent's next hello needs at least.
+	// Incarnation is the lowest incarnation with which the agent's next hello is accepted.
 	Incarnation uint64
 	err         error
 }

@@ -118,8 +118,8 @@ func TestSleepOfTheLeaderIsNoSilence(t *testing.T) {
 }
 
 // The end of a silent session may be committed long after its proposal failed. Until then the leader does
-// not answer the worker, which would begin tasks in a session that may end at any time, and has it say
-// another hello.
+// not answer the worker, which would begin tasks in a session that may end at any time, and makes the
+// worker send another hello.
 func TestEndThatIsCommittedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t)

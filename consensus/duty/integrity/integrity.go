@@ -25,8 +25,8 @@ type Config struct {
 	// Sums asks a member for the digests of its state at a checkpoint. It waits until the member has
 	// applied the checkpoint.
 	Sums func(ctx context.Context, member string, index uint64) (Answer, error)
-	// Quarantine tells a member that its state is not that of a majority. The member then gets the
-	// state from the others.
+	// Quarantine informs a member that its state is not that of a majority. The member then gets
+	// the state from the others.
 	Quarantine func(ctx context.Context, member string, index uint64, tables []string) error
 	Logger     *slog.Logger
 	// Every is the time between two checkpoints; 0 means a minute.
@@ -150,7 +150,7 @@ func (c *Controller) ask(ctx context.Context, members []Member, index uint64) ma
 
 // act records a verdict that differs from the last one, and has one member that differs for the second
 // time in a row get its state from the others. A verdict that names a member rests on a majority of
-// the voters without it, so that the group goes on meanwhile.
+// the voters without it, so that the group can continue without the member.
 func (c *Controller) act(ctx context.Context, v Verdict) error {
 	before := c.reported
 	c.reported = map[string]bool{}

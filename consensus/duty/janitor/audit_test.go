@@ -71,7 +71,7 @@ func TestAuditRetention(t *testing.T) {
 	now = now.Add(10*time.Hour + 30*time.Minute) // too old by less than is worth a record
 	sweep(0, 50)
 	now = now.Add(time.Hour)
-	sweep(1, 31) // and the record that says so
+	sweep(1, 31) // and the record of the removal
 	write(24)
 	sweep(1, 55)
 	write(1)
@@ -80,5 +80,5 @@ func TestAuditRetention(t *testing.T) {
 	sweep(3, 1)
 	sweep(3, 1)
 	now = now.Add(1000 * time.Hour)
-	sweep(4, 1) // all of a log that is left alone is too old one day
+	sweep(4, 1) // without new records, all records of the log become too old
 }

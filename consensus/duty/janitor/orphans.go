@@ -401,9 +401,9 @@ func missing(v *state.View, lists []listed) []model.MissingMachine {
 	return out
 }
 
-// Remove removes one of the orphans that were found last, for a person or for the policy. It
-// returns the index of the entry that allowed it: the state refuses the removal if the
-// machine belongs to a node by then.
+// Remove removes one of the orphans of the last search, by order of a user or of the policy. It
+// first records the removal in the state, which refuses it if the machine belongs to a node by
+// then, and returns the index of that entry.
 func (o *Orphans) Remove(ctx context.Context, who model.Caller, id, reason string) (uint64, error) {
 	o.mu.Lock()
 	var key orphanKey

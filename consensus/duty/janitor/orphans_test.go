@@ -27,7 +27,7 @@ type clouds struct {
 	machines []*pb.Resource
 	lists    int
 	fault    error
-	// between is called once, before the second list of a search. It may change what there is.
+	// between is called once, before the second list of a search. It may add and remove machines.
 	between func()
 	removed []string
 }
@@ -81,8 +81,8 @@ func (c *clouds) removals() []string {
 	return slices.Clone(c.removed)
 }
 
-// TestOrphans: the policy waits for its grace, leaves alone what nobody knows, and
-// a machine that was only going is none.
+// TestOrphans checks that the policy waits for the grace period, that it keeps machines of unknown
+// clusters, and that a machine that was being deleted during the search is not an orphan.
 func TestOrphans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := state.New(state.Config{})
@@ -140,8 +140,8 @@ func TestOrphans(t *testing.T) {
 		if r := o.Report(); len(r.Orphans) != 1 || r.Orphans[0].Since >= r.At {
 			t.Errorf("%+v", r)
 		}
-		// A provider that cannot be asked is told of, and forgets nothing. It goes away between
-		// the two lists of a search.
+		// A provider that does not answer is reported, and its known orphans are kept. It stops
+		// answering between the two lists of a search.
 		away := errors.New("it is away")
 		c.midway(func() { c.fault, c.machines = away, nil })
 		time.Sleep(2 * time.Minute)
@@ -172,7 +172,8 @@ func TestOrphans(t *testing.T) {
 }
 
 // TestOrphansThoughNoTermLasts: the providers are asked, and an orphan is removed when its grace is
-// over, although every term is far shorter than both. The grace goes on while the provider is away.
+// over, although every term is far shorter than both. The grace period continues while the provider
+// does not answer.
 func TestOrphansThoughNoTermLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every, grace, term = 10 * time.Minute, time.Hour, 7 * time.Second

@@ -161,8 +161,8 @@ func TestRetentionByAge(t *testing.T) {
 	}
 }
 
-// TestRetentionByCount: the oldest clusters go, in entries of at most a thousand rows, and the rest with
-// the next sweep if an entry fails.
+// TestRetentionByCount checks that the oldest clusters are removed, by entries of at most a thousand
+// rows. After an entry has failed, the next sweep removes the rest.
 func TestRetentionByCount(t *testing.T) {
 	h := newHouse(t)
 	j := h.janitor(janitor.Retention{ClusterCount: 10, Requests: time.Hour})
@@ -204,7 +204,7 @@ func TestRetentionByCount(t *testing.T) {
 	}
 }
 
-// TestAbandonedParts: a large command whose parts stop coming is given up by the same leader.
+// TestAbandonedParts checks that the leader drops the parts of a large command if no further parts arrive.
 func TestAbandonedParts(t *testing.T) {
 	h := newHouse(t)
 	j := h.janitor(janitor.Retention{})
@@ -226,7 +226,7 @@ func TestAbandonedParts(t *testing.T) {
 	}
 }
 
-// TestShortTerms: terms that end before the first tick sweep all the same.
+// TestShortTerms checks that a term that ends before its first tick has swept too.
 func TestShortTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)

@@ -33,7 +33,7 @@ type rig struct {
 
 	mu    sync.Mutex
 	calls []call
-	fails []time.Duration // the pauses that Failed was told of
+	fails []time.Duration // the pauses with which Failed was called
 }
 
 // run starts a queue. do is called without a lock; nil does nothing.

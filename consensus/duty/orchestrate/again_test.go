@@ -52,8 +52,8 @@ func on(service, hardware string) func(*model.Node) bool {
 	}
 }
 
-// TestAnotherLayout: where a layout fails, others are tried, each once, as often
-// as was asked for (docs/spec/planner.md, "Transactions" 10).
+// TestAnotherLayout checks that after a layout has failed, other layouts are tried, each once, up
+// to the number in the request (docs/spec/planner.md, "Transactions" 10).
 func TestAnotherLayout(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -109,7 +109,7 @@ func TestAnotherLayout(t *testing.T) {
 			}
 		}
 
-		// There is an end to it: of the layouts, and of what was asked for.
+		// The attempts end when the requested number is reached, or when there is no other layout.
 		l.broken = func(n *model.Node) bool { return !n.Created }
 		if p, _, err = l.o.Operate(ctx, who, last.Cluster, operation.Request{Type: model.OpGrow, Nodes: 1, Retries: 1}); err != nil {
 			t.Fatal(err)

@@ -16,11 +16,10 @@ import (
 	"github.com/coopr/coopr/engine/operation"
 )
 
-// TestCrashAtEveryEntry runs operations to their end and keeps the log. Then a machine that has applied the
-// log up to it is saved, another takes
-// the snapshot and the rest of the log, entry by entry, and at the end has the same
-// state to the byte. So whenever a voter dies, it comes to what the others have; and
-// a leader that begins there sees nothing that another would not.
+// TestCrashAtEveryEntry runs operations to their end and keeps the log. For many entries, it saves a state
+// machine that has applied the log up to this entry. A second machine takes that snapshot, applies the rest
+// of the log and must have the same state, byte for byte. So a voter that fails at any entry reaches the
+// state of the others, and a leader whose term begins there sees the same state as another one would.
 func TestCrashAtEveryEntry(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -76,7 +75,7 @@ func history(t *rapid.T) (l *lab, log []*raft.Log) {
 		}).Draw(t, "request")
 		p, _, err := l.o.Operate(context.Background(), who, p.Cluster.ID, req)
 		if err != nil {
-			break // the last one left the cluster as it does not take another
+			break // after the last operation the cluster does not accept another one
 		}
 		op := l.run(p.Operation.ID, fails, never)
 		if op.Status == model.OpRollingBack {
@@ -119,7 +118,7 @@ func rapidly(t *testing.T, option, n string) {
 	f := flag.Lookup(option)
 	was := f.Value.String()
 	if was != f.DefValue {
-		return // whoever runs it knows what he wants
+		return // the command line has the option
 	}
 	if err := f.Value.Set(n); err != nil {
 		t.Fatal(err)

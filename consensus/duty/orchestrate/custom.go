@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// Custom creates an operation from a plan of the cluster's template. The operation is
-// held back until somebody starts it.
+// Custom creates an operation from a plan of the cluster's template. The operation is held back
+// until a user starts it.
 func (o *Orchestrator) Custom(ctx context.Context, who model.Caller, cluster, name string) (*operation.Prepared, state.Answer, error) {
 	who.Request = "" // the order that starts the operation carries it
 	for try := 1; ; try++ {

@@ -109,8 +109,8 @@ func (l *lab) order(op, order, phase string) {
 		Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: logformat.PlanOrders.Number(order), Phase: phase}}})
 }
 
-// restart restarts a service on a node beside whatever goes on, and gives the versions
-// whose scripts stopped and started it.
+// restart restarts a service on a node by a concurrent operation, and returns the versions whose
+// scripts stopped and started it.
 func (l *lab) restart(cluster, node, service string) (stopped, started int) {
 	never := func() bool { return false }
 	p, _, err := l.o.StartConcurrent(context.Background(), who, cluster, model.OpRecover,
@@ -126,8 +126,8 @@ func (l *lab) restart(cluster, node, service string) (stopped, started int) {
 	return r.by["stop"], r.by["start"]
 }
 
-// told returns the version and the configuration in the input of a task about a service on a
-// node that is not of the running operation, such as a health check.
+// told returns the version and the configuration in the input of a task that belongs to no running
+// operation, such as the health check of a service on a node.
 func (l *lab) told(cluster, node, service string) (version int, greeting string) {
 	v := l.m.View()
 	cl, _ := v.Cluster("t", cluster)

@@ -34,7 +34,7 @@ type Config struct {
 	// First chooses workers for the first tasks of an operation, so that their leases
 	// are committed with its start; may be nil. See dispatch.Dispatcher.First.
 	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func())
-	// HostExec decides who may ask for what runs on control hosts.
+	// HostExec decides which users may request work that runs on control hosts.
 	HostExec hostexec.Rules
 }
 

@@ -15,9 +15,9 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// TestQueue: operations wait for those before them, in order; they can be taken
-// back; one whose turn comes to nothing lets the next go on; what waits for a
-// cluster that goes is told so.
+// TestQueue checks that operations wait for those before them, in order, that waiting operations
+// can be cancelled, that an operation that cannot start lets the next one start, and that
+// operations that wait for a deleted cluster end with that reason.
 func TestQueue(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {

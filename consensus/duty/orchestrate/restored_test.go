@@ -18,8 +18,9 @@ import (
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
-// A state that is restored from an archive does nothing that was done after the archive was written
-// without a look. The archives are of many moments of a history, others in each run, and the world has the whole history behind it.
+// After a restore from an archive, a task that was carried out after the archive was written is not repeated
+// before its effect has been observed. The archives are of many moments of one history, different ones in each
+// run. The machines have the state at the end of the history.
 func TestRestoredIntoAWorldThatWentOn(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {

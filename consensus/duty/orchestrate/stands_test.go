@@ -51,8 +51,8 @@ func (l *lab) last(cluster string) (*model.Cluster, *model.Operation) {
 	return cl, op
 }
 
-// The result of an operation stays once it has succeeded: repeating a part of it by an order
-// takes nothing away, whatever its outcome.
+// The result of an operation that has succeeded stays. An order that repeats a part of it removes
+// nothing, even if the repetition fails.
 func TestWhatSucceededStands(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {

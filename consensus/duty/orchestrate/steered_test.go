@@ -12,9 +12,9 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// A rollback that failed too can be steered: its plan goes on, on an order, waits
-// for a person where it fails again, and passes over a step that is forced
-// (docs/spec/planner.md, "Transactions" 9).
+// The plan of a failed rollback can be steered: it continues on an order, waits for another order
+// where it fails again, and passes over a step that is forced (docs/spec/planner.md, "Transactions"
+// 9).
 func TestFailedRollbackIsSteered(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -42,7 +42,7 @@ func TestFailedRollbackIsSteered(t *testing.T) {
 		}
 		order(&pb.OrderPlan{Order: pb.PlanOrder_PLAN_ORDER_RESTART})
 		if rapid.Bool().Draw(t, "fails again") {
-			// It waits, and goes on when somebody says so.
+			// The plan waits, and continues on an order.
 			s, _ := l.m.View().Plan(back.ID)
 			ready := s.Leasable()[:1]
 			l.must(&pb.Command{Change: &pb.Command_Lease{Lease: &pb.Lease{Operation: back.ID, Sessions: []string{"s"}, Tasks: ready,

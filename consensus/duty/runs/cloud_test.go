@@ -22,7 +22,7 @@ type cloud struct {
 	// The knobs of the original's mock (docs/spec/profiles.md §14).
 	everyN      int             // every n-th call fails, and may be tried again
 	fail        map[string]bool // calls that fail for good, by name
-	first       profile.Seen    // what the first cluster comes to
+	first       profile.Seen    // the state that the first cluster reaches
 	down        func(call string) bool
 	loseAnswers bool // a create is done, and then fails
 	vanish      func(call string) bool

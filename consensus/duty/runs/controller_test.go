@@ -11,7 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/profile"
 )
 
-// scenario is one of the failures of docs/spec/profiles.md §4, with what a run comes to.
+// scenario is one of the failures of docs/spec/profiles.md §4, with the expected result of the run.
 type scenario struct {
 	name    string
 	profile profile.Profile
@@ -67,7 +67,7 @@ func scenarios() []scenario {
 		{"8 the provisioner goes when it has been asked", profile.Profile{}, func(l *lab) {
 			l.cloud.vanish = func(call string) bool {
 				if call == "create" {
-					l.gone.Store(true) // from now on nobody offers it
+					l.gone.Store(true) // from now on no agent offers it
 				}
 				return false
 			}
@@ -78,9 +78,9 @@ func scenarios() []scenario {
 	}
 }
 
-// TestLeaderDiesAtEveryState: in each scenario the leader dies after each entry that it
-// writes, with and without having heard of it; another one goes on. The run comes to the
-// same, its program is begun once, nothing is made twice, and nothing is left.
+// TestLeaderDiesAtEveryState: in each scenario the leader dies after each entry that it writes,
+// before or after it learns that the entry was committed, and another leader continues. The run has
+// the same result, its program starts once, nothing is created twice, and nothing is left over.
 func TestLeaderDiesAtEveryState(t *testing.T) {
 	for i := range len(scenarios()) {
 		t.Run(scenarios()[i].name, func(t *testing.T) {
@@ -113,14 +113,15 @@ func TestLeaderDiesAtEveryState(t *testing.T) {
 					})
 				}
 				if entries > 60 {
-					entries = 60 // loops say the same again and again
+					entries = 60 // a loop proposes the same entries again and again
 				}
 			}
 		})
 	}
 }
 
-// TestOrphanIsTriedAgain: what could not be torn down is, on an order, once the cloud is well.
+// TestOrphanIsTriedAgain checks that a cluster that could not be torn down is torn down on an order, after
+// the cloud works again.
 func TestOrphanIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
@@ -144,7 +145,7 @@ func TestOrphanIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestStopAtEveryMoment: a stop at any moment ends the run, and leaves nothing.
+// TestStopAtEveryMoment checks that a stop at any moment ends the run and leaves no machine.
 func TestStopAtEveryMoment(t *testing.T) {
 	for ms := 0; ms < 2600; ms += 45 {
 		synctest.Test(t, func(t *testing.T) {
@@ -162,8 +163,9 @@ func TestStopAtEveryMoment(t *testing.T) {
 	}
 }
 
-// TestProvisionerGoes: without its provisioner a cluster cannot be torn down, and is an orphan;
-// a run of one that was never offered fails before anything is asked for.
+// TestProvisionerGoes checks that a cluster whose provisioner is gone cannot be torn down and
+// becomes an orphan, and that a run with a provisioner that no agent offers fails before anything
+// is requested.
 func TestProvisionerGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
@@ -183,7 +185,8 @@ func TestProvisionerGoes(t *testing.T) {
 	})
 }
 
-// TestLimits: runs whose nodes are still up count; one too many is rejected and kept as that.
+// TestLimits checks that runs whose nodes are still up count towards the limit, and that a run above the
+// limit is recorded as rejected.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)

@@ -43,7 +43,7 @@ type lab struct {
 	dead   bool
 	end    context.CancelFunc
 	ended  chan struct{}
-	gone   atomic.Bool // nobody offers the provisioner
+	gone   atomic.Bool // no agent offers the provisioner
 	random uint32
 }
 
@@ -204,7 +204,7 @@ type jobs struct {
 	ended  map[string]time.Time
 	takes  time.Duration
 	result profile.Status
-	// stops is how long a job goes on after it was told to end.
+	// stops is how long a job continues after the order to end.
 	stops time.Duration
 }
 

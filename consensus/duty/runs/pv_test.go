@@ -82,8 +82,8 @@ func TestPV(t *testing.T) {
 	}
 }
 
-// TestPV14: each provisioner that is offered is told of exactly once, and one that is not
-// by nothing; a run finds the same ones.
+// TestPV14 checks that each available provisioner is listed exactly once and no other one is
+// listed, and that runs find the same provisioners.
 func TestPV14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
@@ -112,7 +112,7 @@ func TestPV14(t *testing.T) {
 	})
 }
 
-// stopped ends a run, and waits for what it comes to.
+// stopped ends a run and waits for the expected result.
 func stopped(want func(*profile.Run) bool) func(*testing.T, *lab, string) {
 	return func(t *testing.T, l *lab, id string) {
 		if err := l.order(id, profile.Event{Kind: profile.Stop}); err != nil {

@@ -64,7 +64,8 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// TestQueue: a run that is due while another goes on begins after it; only the latest waits.
+// TestQueue checks that a run that is due during another one begins after it, and that only the latest such
+// run waits.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
@@ -90,8 +91,8 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// TestReplace: a run that is due while another goes on begins when that has ended, which
-// takes its time: there are never two of them. Where several may go on the oldest makes room.
+// TestReplace checks that a run that is due stops the running one and begins after its end, so that
+// there are never two of them. If several runs are allowed at a time, the oldest is stopped.
 func TestReplace(t *testing.T) {
 	for _, most := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {

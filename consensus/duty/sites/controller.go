@@ -153,7 +153,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.queue.Run(ctx)
 }
 
-// end sends everybody away who waits for news.
+// end releases all readers that wait for changes.
 func (c *Controller) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

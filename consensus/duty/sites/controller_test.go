@@ -26,9 +26,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The life of a site at the leader: it is applied, assigned and told to a runtime, and
-// reported. Another generation waits until the removed object is away. The site is
-// reverted, and deleted.
+// TestController follows a site in the leader: the site is applied, its host is assigned, a runtime
+// gets the orders and reports. The next generation waits until the removed object is down. The site
+// is reverted, and deleted.
 func TestController(t *testing.T) { synctest.Test(t, controller) }
 
 func controller(t *testing.T) {

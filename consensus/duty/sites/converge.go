@@ -6,29 +6,29 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// convergence finds out whether a site has converged. Reports of different runtimes are
-// not of the same moment: each may be true when it is sent while no moment exists at which
-// all objects are settled, as one object drives another. Therefore, once all objects are
-// reported as settled, the leader calls all runtimes twice. Each runtime answers whether its objects
-// are settled, and how often they stopped being so. A runtime that gives the same answer
-// twice was settled all the time between, and so at the moment between the last answer to
-// the first call and the second call. If all runtimes do, all objects were settled then.
+// convergence finds out whether a site has converged. Reports of different runtimes are not of the
+// same moment: each may be true when it is sent although all objects were never at rest at one
+// moment, because a change of one object makes another one move. Therefore, once all objects are
+// reported as at rest, the leader calls all runtimes twice. Each runtime answers whether its objects
+// are at rest, and how often they have left rest so far. If both answers of a runtime are the same,
+// its objects were at rest from the first to the second. If that is so for all runtimes, all objects
+// were at rest at the moment between the last answer to the first call and the second call.
 type convergence struct {
-	// counted is the version of the record that good and all belong to. all is the number
-	// of objects, good the number of those that are reported to be settled.
+	// counted is the version of the record that good and all belong to. all is the number of
+	// objects, good the number of those that are reported as at rest.
 	counted   uint64
 	good, all int
 	// call is the number of the call that is under way, 0 for none. answers are those to
 	// it, before those to the previous call (nil if it is the first); both by agent.
 	call            uint64
 	answers, before map[string]*pb.Calm
-	// converged is the version of the record under which all objects were settled at
-	// once; 0 if they were not.
+	// converged is the version of the record under which all objects were at rest at one moment; 0
+	// if they were not.
 	converged uint64
 }
 
-// fits reports whether an object is settled in its present life, in the generation that
-// is in force.
+// fits reports whether an object is at rest in its present life, in the generation that is in
+// force.
 func fits(r *site.Record, id object.ID, o *pb.ObjectReport) bool {
 	return o != nil && int(id) < len(r.Lives) && r.Lives[id].Host >= 0 && r.Lives[id].Inc == o.Inc && o.AtRest && !o.Removing &&
 		o.Generation == r.Generation

@@ -9,8 +9,8 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Reports of different moments do not make a site converged: only when every home
-// was settled between two calls.
+// Reports of different moments do not prove that a site has converged. It has converged only if the
+// objects of every host runtime were at rest between two calls.
 func TestConverged(t *testing.T) {
 	r := &site.Record{Version: 7, Generation: 2, Hosts: []site.Host{{Name: "agent:a", Agent: "A"}, {Name: "agent:b", Agent: "B"}},
 		Lives: []site.Life{{Host: 0, Inc: 1}, {Host: -1, Inc: 3}, {Host: 1, Inc: 2}}}

@@ -98,8 +98,7 @@ func (s *snapshot) follows(r *site.Record, host string) uint64 {
 	return r.Generation
 }
 
-// inPlace reports whether an object is settled in the generation that its host should
-// follow.
+// inPlace reports whether an object is at rest in the generation that its host should follow.
 func (s *snapshot) inPlace(r *site.Record, d *object.Def, o *pb.ObjectReport) bool {
 	return o.AtRest && o.Generation == s.follows(r, d.Host)
 }
@@ -263,8 +262,8 @@ func (c *Controller) List(_ context.Context, tenant string) ([]site.Overview, er
 	return out, nil
 }
 
-// Explain returns the chain of what an object waits for, down to its root. It is empty
-// for a settled object.
+// Explain returns the chain of what an object waits for, down to its root. It is empty for an
+// object at rest.
 func (c *Controller) Explain(tenant, name, objectName string) ([]site.Reason, error) {
 	_, s, r, err := c.read(tenant, name)
 	if err != nil {

@@ -74,8 +74,8 @@ func (w *Controller) refresh(v *state.View, id string, cl *model.Cluster, out or
 	}
 }
 
-// same reports whether b has an owner and the owner needs no message, because nothing that it was
-// told about the watch differs between a and b.
+// same reports whether b has an owner and the owner needs no message, because nothing that was sent
+// to it about the watch differs between a and b.
 func same(a, b *want) bool {
 	x, y := a.head, b.head
 	return x.Version == y.Version && x.NodeVersion == y.NodeVersion && x.IntervalMs == y.IntervalMs && x.DelayMs == y.DelayMs &&
@@ -145,8 +145,8 @@ func rank(agent, node string) uint64 {
 	return x ^ x>>33
 }
 
-// rebalance assigns every watch anew. The worker that has just come, if there is one, is sent
-// all its watches and drops all others.
+// rebalance computes the owner of every watch again. The worker that has just joined, if there is
+// one, is sent all its watches and drops all others.
 func (w *Controller) rebalance(came string) {
 	v := w.cfg.Machine.View()
 	out := orders{}

@@ -422,7 +422,8 @@ func TestLife(t *testing.T) {
 			a := w.agents[id]
 			switch rapid.SampledFrom([]string{"crash", "up", "leave", "opt", "mute", "rest", "step", "forget", "join"}).Draw(t, "event") {
 			case "crash":
-				// Keep a majority: without one, Decide returns no change.
+				// Do not crash an agent if that would cost the majority: without one, Decide returns no
+				// change.
 				if _, live := w.voters(); !a.voter || !w.answers(a) || live-1 >= quorumOf(w) {
 					w.down(id)
 				}

@@ -84,7 +84,7 @@ type File struct {
 
 // Resource is the content of an ha-resource object: a resource of Pacemaker.
 type Resource struct {
-	// Tool is "crm", "pcs" or absent, which takes the one that is installed.
+	// Tool is "crm" or "pcs". If it is absent, the installed one is used.
 	Tool string `json:"tool,omitempty"`
 	// Resource is the name of the resource; default: the last part of the object's name. With
 	// an Agent such as "ocf:heartbeat:IPaddr2" the start action creates a missing resource.
@@ -198,7 +198,7 @@ type Entry struct {
 	Directory    bool
 	Link         string
 	Content      []byte
-	Owner, Group string // "" for whoever runs the agent
+	Owner, Group string // "" for the user that runs the agent
 }
 
 // Entries returns the tree that the content describes, sorted by path, and its faults.

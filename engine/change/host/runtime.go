@@ -96,9 +96,9 @@ func New(cfg Config) *Runtime {
 	return &Runtime{cfg: cfg}
 }
 
-// Start begins to run an object with an incarnation from the leader: higher than any before,
-// and 1 only if the object never ran (object.Started). An object that runs here already starts
-// anew.
+// Start begins to run an object with an incarnation from the leader: higher than any before, and 1
+// only if the object never ran (object.Started). An object that runs here already begins a new
+// life.
 func (h *Runtime) Start(def *object.Def, inc uint32, now int64) {
 	o := h.find(def.ID)
 	if o != nil && o.Def() != def {
@@ -179,8 +179,8 @@ func (h *Runtime) Receive(from Name, messages []object.Message, now int64) {
 }
 
 // Lost records that messages to and from some objects (nil: all objects) may have been lost,
-// because a stream was made anew or another agent runs these objects. Waiting objects send
-// their requests again immediately.
+// because a stream was replaced or another agent runs these objects now. Waiting objects send their
+// requests again immediately.
 func (h *Runtime) Lost(of func(object.ID) bool, now int64) {
 	for _, o := range h.objects {
 		if o.Waiting() {

@@ -97,7 +97,7 @@ func TestPackets(t *testing.T) {
 	if !a.AtRest() || !b.AtRest() {
 		t.Error("not settled")
 	}
-	a.Tick(a.Next()) // the last look for waiting objects
+	a.Tick(a.Next()) // the last sweep over waiting objects
 	if a.Next() != 0 || b.Next() != 0 {
 		t.Errorf("homes at rest want to be called at %d and %d", a.Next(), b.Next())
 	}

@@ -107,8 +107,8 @@ func (o *Object) require(fx *Effects) {
 		k.next, _ = o.def.Type.Next(o.state, o.target)
 	}
 	// The object drives others out of their preferred states only after it holds every lock on
-	// providers that stay in theirs. So no object is stopped for one that cannot go on yet, or
-	// that is being stopped itself.
+	// providers that stay in theirs. So no object is stopped for an object that cannot continue
+	// yet, or that is being stopped itself.
 	was := o.key
 	was.drive = false
 	if k == was {

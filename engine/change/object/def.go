@@ -6,8 +6,8 @@ import (
 )
 
 // ID identifies an object within its site: its index in Site.Defs. It stays the same from
-// generation to generation. A removed object leaves a hole that a later object may fill; the
-// incarnation tells the two apart.
+// generation to generation. A removed object leaves a hole that a later object may fill; the two
+// have different incarnations.
 type ID int32
 
 // Site is a compiled site of one generation. It is shared and never changed.

@@ -4,8 +4,8 @@ package object
 type Kind uint8
 
 // The kinds of messages. A dependent sends Request, Revoke and Release to its provider. The
-// provider answers with Grant, sends Recall when it wants the lock back, and Resync when it
-// has started anew.
+// provider answers with Grant, sends Recall when it wants the lock back, and Resync when it has
+// begun a new life.
 //
 // Recall is not in the paper. Without it, objects that need two locks can hold one each and
 // wait for ever (docs/decisions/030-change-objects.md).

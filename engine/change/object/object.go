@@ -46,7 +46,7 @@ type Object struct {
 	inc        uint32
 	missing    int32  // needs that are not held
 	granted    int32  // locks of this object that others hold
-	silent     int32  // dependents that have not said yet what they hold
+	silent     int32  // dependents that have not reported yet which locks they hold
 	asking     int32  // number of requests
 	turned     uint32 // when turns was last counted, in units of turnLeak
 	state      State

@@ -103,7 +103,7 @@ func TestMessagesOfThePastChangeNothing(t *testing.T) {
 	if fx := handle(t, b, Event{What: Received, Message: grant}, 0); len(fx.Acts)+len(fx.Messages) > 0 {
 		t.Errorf("a doubled grant: %+v", fx)
 	}
-	// A grant of an earlier life of a, after a began anew.
+	// A grant to an earlier life of a, after a has begun another one.
 	fx = handle(t, b, Event{What: Received, Message: Message{From: 0, To: 1, FromInc: 6, Kind: Resync}}, 0)
 	if len(fx.Messages) != 1 || !fx.Messages[0].Held || fx.Messages[0].ToInc != 6 {
 		t.Errorf("the answer to a resync: %+v", fx.Messages)
@@ -206,7 +206,8 @@ func TestRecordsComeBackTheSame(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no input makes the decoder crash, nor the object that it returns.
+// FuzzDecode checks that no input crashes the decoder, and that a decoded object does not crash when it is
+// used.
 func FuzzDecode(f *testing.F) {
 	s := chain()
 	o := New(&s.Defs[1])
@@ -221,7 +222,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A hub with many dependents acts like any other object: its tally stays right.
+// A hub with many dependents acts like any other object: it counts their locks correctly.
 func TestHubsCountRight(t *testing.T) {
 	typ := BuiltinTypes()["script"]
 	s := &Site{Name: "hub", Defs: []Def{{ID: 0, Name: "hub", Type: typ, Preferred: upState}}}

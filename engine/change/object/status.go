@@ -45,7 +45,7 @@ const (
 	Lock Why = iota
 	// Holder: the peer still holds a lock of the object.
 	Holder
-	// Silence: the peer has not said yet which locks of the object it holds.
+	// Silence: the peer has not reported yet which locks of the object it holds.
 	Silence
 )
 

@@ -394,8 +394,8 @@ objects:
 	}
 }
 
-// C12: the forced pair of rule 27 is reported and slowed down, and other objects are not
-// delayed.
+// C12: a pair of objects that never comes to rest (rule 27) is reported and slowed down if its site
+// is compiled in spite of that. Other objects are not delayed.
 func TestC12Forced(t *testing.T) {
 	d := document(t, `
 name: c12

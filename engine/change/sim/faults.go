@@ -11,9 +11,8 @@ const (
 	Margin = 50
 )
 
-// Crash kills an agent now. Acts that it started go on until its lease ends at the latest.
-// Then the leader starts the objects anew: on the same agent, or spread over others if move is
-// set.
+// Crash kills an agent now. Acts that it started go on until its lease ends at the latest. Then the
+// leader starts the objects again: on the same agent, or spread over others if move is set.
 func (s *Sim) Crash(a int, move bool) {
 	ag := &s.agents[a]
 	if ag.leaving {

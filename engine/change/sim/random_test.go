@@ -102,7 +102,7 @@ func TestSafetyUnderFaults(t *testing.T) {
 		for i := range s.incs {
 			lives += int(s.incs[i])
 		}
-		// An object that starts anew exchanges two messages with each neighbour.
+		// An object that begins a new life exchanges two messages with each neighbour.
 		if sent > 8*s.Asked+2*links*lives {
 			t.Fatalf("seed %d: %v for %d locks asked for, %d lives", seed, by, s.Asked, lives)
 		}

@@ -12,8 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// ErrOnItsWay means that a generation is still being rolled out, so that the next one has to
-// wait.
+// ErrOnItsWay means that a generation is still being rolled out. The next one has to wait.
 var ErrOnItsWay = errors.New("a generation is on its way")
 
 // ErrHeld means that another agent's lease on a host has not ended.
@@ -59,8 +58,8 @@ type Record struct {
 	Deleting bool `json:"deleting,omitempty"`
 }
 
-// Group is a set of hosts that switch together, with the objects that must be in their
-// preRemove states before that.
+// Group is a set of hosts that switch to a generation together, once the objects in Removed are in
+// their preRemove states.
 type Group struct {
 	Hosts   []string
 	Removed []object.ID
@@ -366,7 +365,7 @@ type Access struct {
 	Results     map[string]any // of the plugin that made the machine
 }
 
-// Config returns the part of a task's input that says how the node is reached.
+// Config returns the part of a task's input that describes how the node is reached.
 func (a *Access) Config() model.TaskConfig {
 	return model.TaskConfig{Hostname: a.Hostname, IPAddresses: a.IPAddresses, SSHUser: a.SSHUser, Results: a.Results}
 }

@@ -112,7 +112,7 @@ func TestRecord(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-			case 2: // somebody dies, or comes
+			case 2: // an agent dies, or joins
 				a := rapid.SampledFrom(agents).Draw(t, "agent")
 				alive[a] = !alive[a]
 			case 3:
@@ -160,8 +160,7 @@ func TestRecord(t *testing.T) {
 	})
 }
 
-// A dead agent holds up those that its removed objects need, and nobody else
-// (rule 25).
+// A dead agent delays only the hosts that its removed objects need (rule 25).
 func TestGroupsWaitForNoMoreThanTheyMust(t *testing.T) {
 	d := &site.Document{Name: "s", Objects: []site.Object{
 		{Name: "top", Host: "agent:dead", Type: "script", Requires: []site.Requirement{{From: "up", To: "down", Object: "base", State: "up"}}},

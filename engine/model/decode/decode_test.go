@@ -227,7 +227,7 @@ func TestDecodeModernises(t *testing.T) {
 	}
 }
 
-// A template that says "for ever" says something, and keeps saying it.
+// An explicit lease of 0 ("for ever") differs from no lease, and is kept.
 func TestExplicitZeroLeaseIsKept(t *testing.T) {
 	d, err := Definition(model.KindClusterTemplate, []byte(`{"name":"t","administration":{"leaseduration":{"initial":0,"max":0,"step":0}}}`))
 	if err != nil {

@@ -55,7 +55,7 @@ plans:
 	}
 }
 
-// All faults are told at once, with paths and lines.
+// All faults are reported together, with paths and lines.
 func TestPlanFaults(t *testing.T) {
 	_, err := decodePlans(t, `
 plans:

@@ -195,8 +195,8 @@ func (v *View) give(command string, r *Result) bool {
 	}
 	switch command {
 	case "start":
-		// Steps that had begun when the plan was held back begin anew: "continue" goes on
-		// (unlike in the SDK, §"What to do differently" 4).
+		// Steps that had begun when the plan was held back start from their beginning: "continue"
+		// goes on (unlike in the SDK, §"What to do differently" 4).
 		if status == Complete || v.Interrupted && v.begun() {
 			again()
 		}

@@ -128,7 +128,7 @@ func TestDocumentTrees(t *testing.T) {
 	}
 }
 
-// TestInfo checks that the JSON has the SDK's shape, with the keys in its order.
+// TestInfo checks that the JSON is that of the DC/OS SDK, with the keys in the same order.
 func TestInfo(t *testing.T) {
 	v := pure(t, "deploy", "serial", "hello serial: C")
 	v.StepName = func(uint32) string { return "hello-0:[server]" }

@@ -28,7 +28,7 @@ const Version = "1.0.0"
 // Config holds the automator's paths on the agent's machine.
 type Config struct {
 	Keys ssh.Keys `json:"keys"`
-	// Playbooks are folders of playbooks, in order of preference, with their roles beside them.
+	// Playbooks are folders of playbooks and their roles, in order of preference.
 	Playbooks []string `json:"playbooks"`
 	// Program is the path of ansible-playbook; the default is the one on the PATH.
 	Program string `json:"program"`
@@ -186,7 +186,7 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	if roles, ok := t.Resource("roles", "."); ok {
 		more = []string{"ANSIBLE_ROLES_PATH=" + roles}
 	}
-	// Ansible finds roles beside the playbook and among the task's resources.
+	// Ansible finds roles in the playbook's folder and among the task's resources.
 	exit, err := kit.Run(ctx, here, remote.Command{
 		Args: append(args, playbook), Dir: filepath.Dir(playbook), Stdout: t.Stdout(), Stderr: t.Stderr(),
 		Env: append(more,

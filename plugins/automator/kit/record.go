@@ -15,8 +15,8 @@ import (
 const (
 	// Record is the name of the node's own record of finished tasks.
 	Record = remote.Record
-	// maxDone bounds the file, in bytes; one older file is kept beside it. The record is read
-	// minutes after it was written, not thousands of tasks later.
+	// maxDone bounds the file, in bytes; one older file is kept too. That is enough, because a
+	// record is read within minutes, not after thousands of tasks.
 	maxDone = 256 << 10
 )
 

@@ -19,8 +19,8 @@ func main() {
 	sdk.Serve(sdk.Plugin{Provider: local.New(os.Getenv("COOPR_LOCAL_ROOT"), program())})
 }
 
-// program returns the path of coopr-node: the small program beside this binary, or this binary
-// itself.
+// program returns the path of coopr-node: the small program in the folder of this binary, or this
+// binary itself.
 func program() string {
 	self, err := os.Executable()
 	if err != nil {

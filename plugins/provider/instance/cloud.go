@@ -19,7 +19,7 @@ type Cloud interface {
 }
 
 // A Starter is a Cloud whose new machines may be found stopped: the second half of their creation
-// failed or was lost, or somebody stopped them before they were ready.
+// failed or was lost, or they were stopped by hand before they were ready.
 type Starter interface {
 	// Start starts a machine that is Stopped. If it is already being started, the error is a
 	// Conflict.

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Guard decides which addresses the requests to a cloud may reach. Whoever writes a provider chooses
-// its endpoint, but the requests come from the agent's machine: without a Guard they would reach
-// services that trust this machine. The address that is dialled counts, so it makes no difference
+// Guard decides which addresses the requests to a cloud may reach. A user who writes a provider
+// chooses its endpoint, but the requests come from the agent's machine: without a Guard they would
+// reach services that trust this machine. The Guard checks the address that is dialled, no matter
 // whether it comes from the endpoint, from a redirect or from a name that has changed.
 type Guard struct {
 	allow     []netip.Prefix

@@ -171,7 +171,7 @@ func TestSecret(t *testing.T) {
 		})
 	}
 	gone("after success")
-	// The connection breaks without a word, as when an agent is killed.
+	// The connection ends without any message, as when an agent is killed.
 	r, w := io.Pipe()
 	c := sh("echo on; sleep 1000")
 	c.Stdout = w

@@ -67,7 +67,7 @@ func (s *Spawner) Start(cmd *exec.Cmd, sig syscall.Signal) error {
 	return <-r.reply
 }
 
-// Stop releases the thread. Running processes are not affected.
+// Stop ends the Spawner and releases its thread. Processes that it has started continue.
 func (s *Spawner) Stop() {
 	s.mu.Lock()
 	first := !s.stopping

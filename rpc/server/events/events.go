@@ -177,7 +177,7 @@ type eventWriter struct {
 	cancel context.CancelFunc
 	begun  bool
 	dead   bool
-	// seen is the latest index of the batches. told is the latest index that was sent to the reader.
+	// seen is the latest index of the batches, and told the latest index that was sent to the reader.
 	seen, told uint64
 }
 
@@ -262,8 +262,8 @@ func (o *eventWriter) raw(text string) error {
 	return nil
 }
 
-// beat sends a sign of life, and the index of the last event that was skipped. The first beat
-// comes early, so that the reader knows that it is connected.
+// beat sends a comment at regular intervals, with the latest index if the reader does not have it
+// yet. The first comment is sent early, so that the reader knows that it is connected.
 func (o *eventWriter) beat(ctx context.Context, every time.Duration) {
 	first := time.NewTimer(min(every, time.Second))
 	defer first.Stop()

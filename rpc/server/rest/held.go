@@ -53,7 +53,7 @@ func (s *Server) hold(r *http.Request, c *Call, ru Rule) (held context.Context, 
 		case err == nil || !errors.Is(err, problem.Unauthorized):
 			return nil
 		case !ru.Local && !s.Router.Serves(true):
-			return nil // this agent has no state any more, so it cannot tell
+			return nil // this agent has no state any more, so it cannot check the token
 		}
 		return problem.New(problem.Unauthorized, "the token was revoked")
 	}

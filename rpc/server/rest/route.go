@@ -503,8 +503,9 @@ func (s *Server) View(ctx context.Context, c *Call) (View, error) {
 	return v, err
 }
 
-// Latest returns the present state, for the checks before a write. The answer to the write is made from
-// api.Written: a state that is read after the write may hold others' changes.
+// Latest returns the present state, for the checks before a write. The answer to the write must be made
+// from api.Written instead, because a state that is read after the write may include changes of other
+// requests.
 func (s *Server) Latest(ctx context.Context) (View, error) { return s.State.View(ctx, api.Default, 0) }
 
 // Before returns the present state, for the checks before a write. If the request was carried out

@@ -90,7 +90,7 @@ type RunView interface {
 	Schedules(tenant string) []profile.Schedule
 	Schedule(tenant, name string) (profile.Schedule, bool)
 	Preferences(tenant, program string) (profile.Settings, bool)
-	// Levels returns the settings that a run of a program starts with.
+	// Levels returns the settings of all levels that apply to a run of a program.
 	Levels(tenant, program string) profile.Levels
 	SecretNames(tenant string) []string
 	// Runs returns a tenant's runs, the newest first.

@@ -163,7 +163,7 @@ func change(r *audit.Record) string {
 	for k := range after {
 		names[k] = true
 	}
-	delete(names, "fence") // of no use to people
+	delete(names, "fence") // not useful to users
 	for k := range names {
 		was, is := oneWord(before[k]), oneWord(after[k])
 		switch {

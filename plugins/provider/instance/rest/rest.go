@@ -21,12 +21,12 @@ import (
 type Client struct {
 	// Base is the API's address without a trailing slash.
 	Base string
-	// HTTP sends the requests; nil: those of NewHTTP(nil).
+	// HTTP sends the requests. nil means NewHTTP(nil).
 	HTTP *http.Client
 	// Sign adds credentials to a request.
 	Sign func(context.Context, *http.Request) error
-	// Judge reads the body of a refusal: the cloud's message, and its kind if the status alone does
-	// not tell (instance.KindOfStatus).
+	// Judge returns the cloud's message in the body of a refusal, and the kind of the failure if
+	// the status alone does not determine it (instance.KindOfStatus).
 	Judge func(status int, body []byte) (message string, kind instance.Kind)
 }
 

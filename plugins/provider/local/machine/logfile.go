@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// maxLog bounds a process's log file, in bytes; one older file of that size is
-// kept beside it as NAME.log.1.
+// maxLog bounds a process's log file, in bytes; one older file of that size is kept as NAME.log.1.
 const maxLog = 1 << 20
 
 // logFile is a log of bounded size.

@@ -55,7 +55,7 @@ type supervisor struct {
 	dir      string
 	services map[string]*service
 	requests chan received
-	replaced int  // processes that are being ended, to be started anew
+	replaced int  // processes that are being ended for a restart
 	closing  bool // shutdown was requested
 	closeAt  time.Time
 	closers  []chan<- response
