@@ -30,26 +30,39 @@ func (s *Supervisor) putAside(ctx context.Context, reason error) {
 
 // othersLead reports whether another agent answers that it leads a group that has a majority without this agent.
 func (s *Supervisor) othersLead(ctx context.Context) bool {
+	answers := map[string]*pb.StatusResponse{} // by agent
 	for _, m := range s.cfg.Mesh.Members() {
 		if m.ID == s.cfg.ID || !m.Alive() || !m.Eligible {
 			continue
 		}
-		st, err := askStatus(ctx, s.cfg.Peers, m.RPCAddr, "")
-		if err == nil && st.LeaderReady && st.LeaderId == m.ID && dispensable(s.cfg.ID, st.Servers) {
+		if st, err := askStatus(ctx, s.cfg.Peers, m.RPCAddr, ""); err == nil {
+			answers[m.ID] = st
+		}
+	}
+	for id, leader := range answers {
+		follows := func(voter string) bool {
+			st := answers[voter]
+			return st != nil && st.LeaderId == id && st.AppliedIndex+maxBehind >= leader.AppliedIndex
+		}
+		if leader.LeaderReady && leader.LeaderId == id && dispensable(s.cfg.ID, leader.Servers, follows) {
 			return true
 		}
 	}
 	return false
 }
 
-// dispensable reports whether an agent belongs to a group whose other voters are a majority.
-func dispensable(id string, servers []*pb.Server) bool {
+// maxBehind is how many entries a voter may be behind the leader to count as well.
+const maxBehind = 4096
+
+// dispensable reports whether an agent belongs to a group of whose voters a majority are other agents that
+// follow the leader. A voter that is configured but down does not count: the group would stand still.
+func dispensable(id string, servers []*pb.Server, follows func(voter string) bool) bool {
 	belongs, voters, others := false, 0, 0
 	for _, s := range servers {
 		belongs = belongs || s.Id == id
 		if s.Voter {
 			voters++
-			if s.Id != id {
+			if s.Id != id && follows(s.Id) {
 				others++
 			}
 		}

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"strings"
 	"testing"
 
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -17,21 +18,27 @@ func TestDispensable(t *testing.T) {
 		return out
 	}
 	for _, c := range []struct {
-		voters, others string
-		want           bool
+		voters, others, down string
+		want                 bool
 	}{
-		{"a", "", false},
-		{"ab", "", false},
-		{"abc", "", true},
-		{"abcd", "", true},
-		{"abcde", "", true},
-		{"b", "a", true},
-		{"bc", "a", true},
-		{"bcd", "", false}, // of another group
-		{"", "", false},
+		{"a", "", "", false},
+		{"ab", "", "", false},
+		{"abc", "", "", true},
+		{"abc", "", "c", false},
+		{"abcd", "", "", true},
+		{"abcd", "", "c", false},
+		{"abcde", "", "", true},
+		{"abcde", "", "d", true},
+		{"abcde", "", "de", false},
+		{"b", "a", "", true},
+		{"bc", "a", "", true},
+		{"bc", "a", "c", false},
+		{"bcd", "", "", false}, // of another group
+		{"", "", "", false},
 	} {
-		if got := dispensable("a", group(c.voters, c.others)); got != c.want {
-			t.Errorf("voters %q, others %q: %v", c.voters, c.others, got)
+		follows := func(voter string) bool { return !strings.Contains(c.down, voter) }
+		if got := dispensable("a", group(c.voters, c.others), follows); got != c.want {
+			t.Errorf("voters %q, others %q, down %q: %v", c.voters, c.others, c.down, got)
 		}
 	}
 }

@@ -30,8 +30,10 @@ const (
 	// gossip still reports the leader alive. A member of the group is notified of
 	// changes, so it checks only ten times less often.
 	watchInterval = 500 * time.Millisecond
-	// surveyTimeout bounds a survey.
-	surveyTimeout = 300 * time.Millisecond
+	// surveyTimeout bounds a survey in which no agent names a leader. Once one does, the others have
+	// surveyRest for a better answer.
+	surveyTimeout = time.Second
+	surveyRest    = 300 * time.Millisecond
 	// surveyed is the number of agents that a survey asks at most, besides the known voters.
 	surveyed = 32
 	// lostTimeout is how long a member of the Raft group may know no leader before a request to the last
@@ -113,7 +115,7 @@ func (l *Locator) ask(ctx context.Context) (*survey, error) {
 }
 
 // run carries out a survey. It ends when a majority of the voters names the same leader, when all have
-// answered, or after surveyTimeout.
+// answered, or when the time is up.
 func (l *Locator) run(s *survey) {
 	ctx, cancel := context.WithTimeout(context.Background(), surveyTimeout)
 	defer cancel()
@@ -133,10 +135,19 @@ func (l *Locator) run(s *survey) {
 		term   uint64
 	}
 	named := map[choice]int{}
+	var rest <-chan time.Time
 	for range asked {
-		st := <-answers // at the latest when ctx ends
+		var st *pb.StatusResponse
+		select {
+		case st = <-answers: // at the latest when ctx ends
+		case <-rest:
+			return
+		}
 		if st == nil || st.LeaderId == "" || l.supervisor.foreign(st.Mesh) {
 			continue
+		}
+		if rest == nil {
+			rest = time.After(surveyRest)
 		}
 		if s.best == nil || st.Term > s.best.Term {
 			s.best = st
@@ -219,30 +230,32 @@ func (l *Locator) AwaitLeader(ctx context.Context) (id, addr string, err error) 
 // connection: without this context, a caller that waits for its answer would
 // wait for as long as the leader is frozen.
 func (l *Locator) WhileLeads(ctx context.Context, id string) (context.Context, context.CancelFunc) {
-	return l.watch(ctx, id, time.Time{})
+	ctx, _, cancel := l.watch(ctx, id, time.Time{})
+	return ctx, cancel
 }
 
 // WhileReached is like WhileLeads, for a request to the leader. The context also ends, with the cause
-// ErrLost, when this agent has known no leader for lostTimeout, or knows none at the time from. An
-// agent outside the Raft group hears of a change of leader late, so it asks the others from time to
-// time.
-func (l *Locator) WhileReached(ctx context.Context, id string, from time.Time) (context.Context, context.CancelFunc) {
+// ErrLost, when this agent has known no leader for a while, or knows none at the given time. An agent
+// outside the Raft group surveys the others, as it hears of a change of leader late otherwise. The caller
+// calls answered when the answer begins: from then on only another leader ends the context.
+func (l *Locator) WhileReached(ctx context.Context, id string, from time.Time) (_ context.Context, answered, cancel func()) {
 	return l.watch(ctx, id, from)
 }
 
 // watch implements WhileLeads, and WhileReached if from is set.
-func (l *Locator) watch(ctx context.Context, id string, from time.Time) (context.Context, context.CancelFunc) {
+func (l *Locator) watch(ctx context.Context, id string, from time.Time) (_ context.Context, answered, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	begun := make(chan struct{})
 	go func() {
-		if err := l.follow(ctx, id, from); err != nil {
+		if err := l.follow(ctx, id, from, begun); err != nil {
 			cancel(err)
 		}
 	}()
-	return ctx, func() { cancel(nil) }
+	return ctx, sync.OnceFunc(func() { close(begun) }), func() { cancel(nil) }
 }
 
 // follow returns ErrMoved or ErrLost as WhileReached describes, or nil when ctx ends.
-func (l *Locator) follow(ctx context.Context, id string, from time.Time) error {
+func (l *Locator) follow(ctx context.Context, id string, from time.Time, answered <-chan struct{}) error {
 	var late, survey, lost <-chan time.Time
 	if !from.IsZero() {
 		late, survey = time.After(time.Until(from)), time.After(surveyDelay)
@@ -272,12 +285,14 @@ func (l *Locator) follow(ctx context.Context, id string, from time.Time) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-answered:
+			answered, late, survey, lost, from = nil, nil, nil, nil, time.Time{}
 		case <-changed:
 		case <-timer.C:
 		case <-lost:
 			return ErrLost
 		case <-late:
-			if lost != nil || silent > 0 {
+			if lost != nil || silent > 1 {
 				return ErrLost
 			}
 		case <-survey:
@@ -294,7 +309,7 @@ func (l *Locator) follow(ctx context.Context, id string, from time.Time) error {
 				return ErrMoved
 			case s.best != nil:
 				silent = 0
-			case silent > 0:
+			case silent > 1:
 				return ErrLost
 			default:
 				silent++

@@ -209,6 +209,9 @@ func (s *Supervisor) runMember(ctx context.Context) (err error) {
 // watch returns the function that follows the changes of a member's state.
 func (s *Supervisor) watch(m *Member) func(state.Batch) {
 	return func(b state.Batch) {
+		if b.Restored { // by the leader's snapshot
+			m.distrusted.Store(false)
+		}
 		if (b.Resources || b.Restored) && s.cfg.ResourcesChanged != nil {
 			s.cfg.ResourcesChanged()
 		}

@@ -15,7 +15,7 @@ import (
 // Locator finds the leader; *member.Locator implements it.
 type Locator interface {
 	AwaitLeader(ctx context.Context) (id, addr string, err error)
-	WhileReached(ctx context.Context, id string, from time.Time) (context.Context, context.CancelFunc)
+	WhileReached(ctx context.Context, id string, from time.Time) (_ context.Context, answered, cancel func())
 }
 
 // ErrNotSent is returned by a transport that did not send a request, because it could not
@@ -57,7 +57,7 @@ func (r *Router) RoundTripToLeader(ctx context.Context, until time.Time, method,
 		// This agent has just been elected, and its duties may not run yet.
 		return 0, nil, nil, problem.New(problem.NoLeader, "this agent is becoming the leader")
 	}
-	whileReached, cancelRequest := r.Locator.WhileReached(ctx, id, until)
+	whileReached, answered, cancelRequest := r.Locator.WhileReached(ctx, id, until)
 	req, err := http.NewRequestWithContext(whileReached, method, "http://"+addr+uri, body)
 	if err != nil {
 		cancelRequest()
@@ -78,6 +78,7 @@ func (r *Router) RoundTripToLeader(ctx context.Context, until time.Time, method,
 		}
 		return 0, nil, nil, fmt.Errorf("agent %s at %s: %w", id, addr, err)
 	}
+	answered()
 	return res.StatusCode, res.Header, &forwardedBody{res.Body, cancelRequest}, nil
 }
 

@@ -22,6 +22,6 @@ func (c *Client) Orphans(ctx context.Context, search bool) (model.OrphanReport, 
 
 // RemoveOrphan removes a machine that the last search found.
 func (c *Client) RemoveOrphan(ctx context.Context, id string) error {
-	_, err := c.send(ctx, http.MethodPost, "/v1/orphans/remove", nil, api.RemoveOrphanBody{ID: id}, nil)
+	_, err := c.sendSingle(ctx, http.MethodPost, "/v1/orphans/remove", api.RemoveOrphanBody{ID: id}, nil)
 	return err
 }

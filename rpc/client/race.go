@@ -20,6 +20,8 @@ import (
 const (
 	connectTime = 300 * time.Millisecond
 	answerTime  = time.Second
+	// slowest is the rate, in bytes a second, at which an agent is expected to receive a body at least.
+	slowest = 64 << 10
 )
 
 // attempt is a request to one agent.
@@ -123,10 +125,11 @@ func (c *Client) race(ctx context.Context, r request) (last result) {
 		refusal  *result      // of a write
 		doubt    bool         // an attempt that ran at the same time as another one may have been carried out
 		doubtful int          // number of refusals that were doubtful
+		again    bool         // a doubtful refusal has the request sent again, even if patience has ended
 	)
 	for next := int(c.next.Load()) % len(c.bases); ; {
 		more := asked == 0 || refusal == nil && r.stream == nil && c.patience >= 0 && len(under) < len(c.bases) &&
-			(r.raced() || len(under) == 0) && (asked < len(c.bases) || at.Before(deadline) || doubtful > 0 && len(under) == 0)
+			(r.raced() || len(under) == 0) && (asked < len(c.bases) || at.Before(deadline) || again && len(under) == 0)
 		if !more && len(under) == 0 {
 			c.next.Store(uint32(next))
 			return last
@@ -145,7 +148,7 @@ func (c *Client) race(ctx context.Context, r request) (last result) {
 				next = (next + 1) % len(c.bases)
 			}
 			newest = c.start(ctx, r, next, results)
-			under[next] = newest
+			under[next], again = newest, false
 			next = (next + 1) % len(c.bases)
 			asked++
 			at = newest.due(r)
@@ -184,7 +187,7 @@ func (c *Client) race(ctx context.Context, r request) (last result) {
 				return last
 			}
 			// Nothing is under way any more, so that the next answer is certain.
-			next, at, refusal, doubt = refusal.agent, time.Now(), nil, false
+			next, at, refusal, doubt, again = refusal.agent, time.Now(), nil, false, true
 		}
 	}
 }
@@ -228,7 +231,7 @@ func (r request) answerTime() time.Duration {
 	if r.method == http.MethodGet && !r.short {
 		return silence // a stream may begin late
 	}
-	return answerTime + r.wait()
+	return answerTime + r.wait() + time.Duration(len(r.body))*time.Second/slowest // the body has to arrive first
 }
 
 // start sends a request to an agent. The result follows on results.

@@ -29,6 +29,7 @@ func Dial(ctx context.Context, network Network, addr string, protocol Protocol) 
 	if err != nil {
 		return nil, fmt.Errorf("dial %s for %s: %w", addr, protocol, err)
 	}
+	setPatience(conn, protocol)
 	if deadline, ok := ctx.Deadline(); ok {
 		conn.SetWriteDeadline(deadline)
 	}

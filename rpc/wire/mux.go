@@ -239,6 +239,7 @@ func (m *Mux) greet(conn net.Conn, remote string) {
 		m.drop(conn, remote, m.counts)
 		return
 	}
+	setPatience(conn, protocol)
 	if !m.admit(remote, counts) {
 		m.log.Warn("too many connections from one peer, refusing another", "peer", remote, "protocol", protocol.String(),
 			"limit", m.cfg.MaxConnsPerRemote)

@@ -38,10 +38,6 @@ type tcpNetwork struct{}
 // detect it sooner.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// userTimeout closes a conn whose bytes the other host has not acknowledged for so long. After a cut, TCP
-// itself sends again only after pauses that have grown to seconds, and a new conn works at once.
-const userTimeout = time.Second
-
 func (tcpNetwork) Listen(addr string) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: keepAlive, Control: setUserTimeout}
 	return lc.Listen(context.Background(), "tcp", addr)

@@ -3,15 +3,15 @@ package wire
 import (
 	"errors"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout sets userTimeout on a socket. Accepted conns inherit it from their listener.
-func setUserTimeout(_, _ string, conn syscall.RawConn) error {
+func setUserTimeoutTo(conn syscall.RawConn, d time.Duration) error {
 	var failed error
 	err := conn.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
 	})
 	return errors.Join(err, failed)
 }

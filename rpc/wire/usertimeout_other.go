@@ -2,7 +2,10 @@
 
 package wire
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
-// setUserTimeout does nothing: only Linux has the option.
-func setUserTimeout(string, string, syscall.RawConn) error { return nil }
+// setUserTimeoutTo does nothing: only Linux has the option.
+func setUserTimeoutTo(syscall.RawConn, time.Duration) error { return nil }

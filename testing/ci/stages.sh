@@ -36,6 +36,10 @@ stage() {
   return $status
 }
 
+# Only the stage chaos applies faults, so the others do not get the variable.
+chaos_time=${CHAOS_TIME:-5m}
+unset CHAOS_TIME
+
 shown=race # its output is printed as it comes
 
 # The linters are built while the first stage waits for downloads. They read files that it writes.
@@ -55,10 +59,14 @@ computing &
 lanes+=($!)
 stage files make files
 touch "$dir/written"
-stage chaos env CHAOS_TIME="${CHAOS_TIME:-5m}" go test -count=1 -v -timeout 1h -run TestChaos ./testing/chaos &
+stage chaos env CHAOS_TIME="$chaos_time" go test -count=1 -v -timeout 1h -run TestChaos ./testing/chaos &
 lanes+=($!)
 stage race make race
 wait
+if [ ! -e "$dir/failed" ] && [ "$(grep -c 'exit status 0$' "$dir/times")" != 10 ]; then
+  echo "a lane ended before all of its stages had run" | tee "$dir/lanes.log"
+  echo lanes >>"$dir/failed"
+fi
 
 if [ -e "$dir/failed" ]; then
   while read -r name; do

@@ -97,8 +97,9 @@ func (l locator) AwaitLeader(context.Context) (id, addr string, err error) {
 }
 
 // WhileReached returns a context that ends with ctx.
-func (locator) WhileReached(ctx context.Context, _ string, _ time.Time) (context.Context, context.CancelFunc) {
-	return context.WithCancel(ctx)
+func (locator) WhileReached(ctx context.Context, _ string, _ time.Time) (_ context.Context, answered, cancel func()) {
+	ctx, cancel = context.WithCancel(ctx)
+	return ctx, func() {}, cancel
 }
 
 // RoundTrip sends a request to the leader.

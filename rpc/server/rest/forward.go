@@ -56,6 +56,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 	patience, cancel := context.WithDeadline(ctx, note.until)
 	defer cancel()
 	pause := 25 * time.Millisecond
+	unsure := false // an earlier try may have carried the write out
 	for {
 		header.Set(api.HeaderHold, max(time.Until(note.until), 0).String())
 		status, answer, stream, err := s.Router.RoundTripToLeader(ctx, note.until, r.Method, r.URL.RequestURI(), header, body.next())
@@ -78,6 +79,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 		if !errors.Is(err, problem.NoLeader) && !errors.Is(err, problem.UnknownOutcome) && r.Method != http.MethodGet {
 			err = problem.Wrap(problem.UnknownOutcome, err)
 		}
+		unsure = unsure || errors.Is(err, problem.UnknownOutcome)
 		if note.body != nil {
 			// The client's side failed, not the leader's.
 			writeProblem(w, bodyProblem(note.body))
@@ -98,7 +100,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 				timer.Stop()
 			}
 		}
-		if errors.Is(err, problem.UnknownOutcome) {
+		if unsure || errors.Is(err, problem.UnknownOutcome) {
 			writeProblem(w, NewProblem(problem.UnknownOutcome, "the connection to the leader broke: "+unknownOutcomeAdvice))
 		} else {
 			writeProblem(w, NewProblem(problem.NoLeader, fmt.Sprintf(noLeaderFound, s.name)))
