@@ -11,7 +11,7 @@ set -uo pipefail
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 waiting=(./testing/{examples,e2e,hosts,faults,mesh} ./agent/objects/act ./plugins/automator/puppet)
-go test "$@" -vet=off -ldflags=-w -p $(($(nproc) + 1)) -timeout 20m "${waiting[@]}" ./... 2>&1 | tee "$log"
+go test "$@" -vet=off -ldflags=-w -p $(($(nproc) + 1)) -timeout 40m "${waiting[@]}" ./... 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 if [ "$status" -ne 0 ]; then
   echo

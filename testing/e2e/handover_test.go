@@ -14,8 +14,8 @@ import (
 )
 
 // TestHandOver hands leadership over repeatedly while a cluster is made and clients read and write
-// at every agent, sending each request once. No client gets an error, and no running task is
-// started again.
+// at every agent. They send each request once, and ask the agents to hold it while there is no leader.
+// No client gets an error, and no running task is started again.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)
@@ -32,6 +32,7 @@ func TestHandOver(t *testing.T) {
 				if n%2 == 1 {
 					r = request{method: http.MethodGet, path: "/v1/services/" + name}
 				}
+				r.header = map[string]string{api.HeaderHold: "20s"}
 				status, _, body, err := a.do(r)
 				switch {
 				case err != nil || status >= 300:
