@@ -249,8 +249,8 @@ func TestSingleWrites(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = do(t.Context(), c) // the answer is not of the kind that it expects
-				if agents.asked != 1 {
-					t.Errorf("%d agents were asked", agents.asked)
+				if agents.asked.Load() != 1 {
+					t.Errorf("%d agents were asked", agents.asked.Load())
 				}
 			})
 		})

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,16 +63,16 @@ func TestSilentHost(t *testing.T) {
 
 // busy is a transport whose agents take five seconds for each answer. It counts the requests that were not
 // cancelled before their answer.
-type busy struct{ answered, asked int }
+type busy struct{ answered, asked atomic.Int32 }
 
 func (b *busy) RoundTrip(r *http.Request) (*http.Response, error) {
-	b.asked++
+	b.asked.Add(1)
 	select {
 	case <-time.After(5 * time.Second):
 	case <-r.Context().Done():
 		return nil, context.Cause(r.Context())
 	}
-	b.answered++
+	b.answered.Add(1)
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("[]")), Request: r}, nil
 }
 
@@ -84,12 +85,13 @@ func TestBusyHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := c.Agents(t.Context(), client.Read{}); err != nil || agents.answered != 1 {
-			t.Errorf("%d of %d requests were answered: %v", agents.answered, agents.asked, err)
+		if _, _, err := c.Agents(t.Context(), client.Read{}); err != nil || agents.answered.Load() != 1 {
+			t.Errorf("%d of %d requests were answered: %v", agents.answered.Load(), agents.asked.Load(), err)
 		}
-		*agents = busy{}
-		if err := c.Leave(t.Context(), "x"); err != nil || agents.asked != 1 {
-			t.Errorf("a write was sent %d times: %v", agents.asked, err)
+		agents.asked.Store(0)
+		agents.answered.Store(0)
+		if err := c.Leave(t.Context(), "x"); err != nil || agents.asked.Load() != 1 {
+			t.Errorf("a write was sent %d times: %v", agents.asked.Load(), err)
 		}
 	})
 }
