@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -218,25 +219,38 @@ func pidOf(t testing.TB, n *node, name string) int {
 	return 0
 }
 
-// killPlugins kills all plugin processes of a host and waits until the host has noticed.
+// killPlugins kills all plugin processes of a host and waits until the host gives them no more tasks.
 func killPlugins(t testing.TB, h *Host) {
 	t.Helper()
 	files, _ := filepath.Glob(filepath.Join(h.left.dir, "*.json"))
+	var killed []int
 	for _, f := range files {
 		pid, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(f), ".json"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = syscall.Kill(pid, syscall.SIGKILL)
+		killed = append(killed, pid)
 	}
+	h.mu.Lock()
+	plugs := slices.Collect(maps.Values(h.plugs))
+	h.mu.Unlock()
 	eventually(t, "the host to notice", func() bool {
 		for _, f := range files {
 			if _, err := os.Stat(f); err == nil {
 				return false
 			}
 		}
-		return true
+		// The record of a process goes before the host gives up its stream.
+		return !slices.ContainsFunc(plugs, func(p *plug) bool { return p.sup != nil && p.sup.has(killed) })
 	})
+}
+
+// has reports whether the current process is one of these, and still gets tasks.
+func (s *supervisor) has(pids []int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cur != nil && slices.Contains(pids, s.cur.run.cmd.Process.Pid) && s.cur.alive()
 }
 
 // nothingLeft checks that a root holds no node, no address and no remains.
