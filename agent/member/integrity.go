@@ -41,7 +41,7 @@ func (m *Member) sums(ctx context.Context, index uint64) (integrity.Answer, erro
 	}
 	c := m.Machine.Checkpoint(index)
 	if c == nil {
-		return integrity.Answer{}, fmt.Errorf("this agent has no state of entry %d", index)
+		return integrity.Answer{}, fmt.Errorf("this agent has not kept its state at entry %d", index)
 	}
 	sums, err := c.Sums()
 	return integrity.Answer{Encoder: m.cfg.Build, Sums: sums}, err
@@ -99,10 +99,10 @@ func (m *Member) peer(id string) (pb.PeerClient, error) {
 // restarted or got another state since.
 func (m *Member) quarantine(index uint64, tables []string) error {
 	if m.Machine.Checkpoint(index) == nil {
-		return fmt.Errorf("this agent has no state of entry %d any more", index)
+		return fmt.Errorf("this agent no longer has its state at entry %d", index)
 	}
 	m.distrusted.Store(true)
-	m.fault(fmt.Errorf("%w: the state at entry %d is not that of a majority of the voters; different: %s",
+	m.fault(fmt.Errorf("%w: the state at entry %d is not that of a majority of the voters; tables that differ: %s",
 		logstore.ErrDamaged, index, strings.Join(tables, ", ")))
 	return nil
 }
@@ -141,7 +141,7 @@ func (s *Supervisor) retire(ctx context.Context, m *Member, end context.CancelCa
 	}
 }
 
-// replaceable gives the leadership away and reports whether others lead without this agent.
+// replaceable hands over the leadership and reports whether others lead without this agent.
 func (s *Supervisor) replaceable(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, replaceTimeout)
 	defer cancel()

@@ -34,8 +34,8 @@ const (
 	// surveyRest for a better answer.
 	surveyTimeout = time.Second
 	surveyRest    = 300 * time.Millisecond
-	// surveyed is the number of agents that a survey asks at most, besides the known voters.
-	surveyed = 32
+	// surveyLimit is the number of agents that a survey asks at most, besides the known voters.
+	surveyLimit = 32
 	// lostTimeout is how long a member of the Raft group may know no leader before a request to the last
 	// one counts as lost.
 	lostTimeout = 300 * time.Millisecond
@@ -187,7 +187,7 @@ func (l *Locator) candidates() []mesh.Member {
 			others = append(others, m)
 		}
 	}
-	return append(known, others[:min(len(others), surveyed)]...)
+	return append(known, others[:min(len(others), surveyLimit)]...)
 }
 
 // group returns the Raft group that this agent is a member of, or nil.

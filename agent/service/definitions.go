@@ -39,18 +39,18 @@ type Definitions struct {
 }
 
 // Put checks definitions and writes all of them, or none if one has faults. A definition that is the
-// same as its latest version gets no new one. With how.DryRun it applies the write to a copy of the
+// same as its latest version gets no new one. With opts.DryRun it applies the write to a copy of the
 // state that is dropped, so that the answer and the error are those of the write.
-func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, how rest.PutHow) (api.Written, error) {
+func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, opts rest.PutOptions) (api.Written, error) {
 	m, _, err := leader(d.Supervisor)
 	if err != nil {
 		return api.Written{}, err
 	}
-	if w, ok := (view{m.Machine.View()}).Answered(who); ok && !how.DryRun {
+	if w, ok := (view{m.Machine.View()}).Answered(who); ok && !opts.DryRun {
 		return w, nil // the definitions that the check compares may have changed since
 	}
 	list := make([]model.Definition, len(defs))
-	put := &pb.PutDefinitions{CreateOnly: how.CreateOnly, UnlessSame: !how.CreateOnly, NumbersContinue: true}
+	put := &pb.PutDefinitions{CreateOnly: opts.CreateOnly, UnlessSame: !opts.CreateOnly, NumbersContinue: true}
 	for i, def := range defs {
 		if list[i], err = model.Restore(def.Kind, def.Body); err != nil {
 			return api.Written{}, err
@@ -70,7 +70,7 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	}
 	c := &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: put}}
 	var w api.Written
-	if how.DryRun {
+	if opts.DryRun {
 		c.Tenant, c.Actor = who.Tenant, who.Actor
 		a := m.Machine.Try(c, time.Now().UnixMilli())
 		w, err = written(a), a.Err

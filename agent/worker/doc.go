@@ -9,5 +9,5 @@
 //
 // Health checks, the fence and the sweeps of logs run on the shared work queue (package loop).
 // The session does not: it pumps a stream, and its send blocks while the leader does not keep up.
-// What it sends has an order, which keys would lose.
+// Its messages have an order, which keys would lose.
 package worker

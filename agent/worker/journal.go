@@ -28,7 +28,7 @@ type Journal interface {
 	Put(held ...*pb.Held) error
 	// Forget removes leases.
 	Forget(fences ...Key) error
-	// Check reports whether the journal accepts records.
+	// Check returns an error unless the journal accepts records.
 	Check() error
 	Close() error
 }
@@ -146,7 +146,7 @@ func (j *File) attach() error {
 	return j.rewrite()
 }
 
-// Check reports whether the journal accepts records. If the file could not be written before, Check tries again.
+// Check returns an error unless the journal accepts records. If the file could not be written before, Check tries again.
 func (j *File) Check() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -25,18 +25,11 @@ func (l *Logs) Run(ctx context.Context) error {
 	if l.dir == "" {
 		return nil
 	}
-	q := loop.New(loop.Config[struct{}]{
-		Reconcile: func(context.Context, struct{}) (time.Time, error) {
-			now := time.Now()
-			return now.Add(l.every()), l.Sweep(now)
-		},
-		Backoff: l.every(), MaxBackoff: l.every(),
-		Failed: func(_ struct{}, err error, _ time.Duration) {
+	_ = loop.Repeat(ctx, l.every(), func(_ context.Context, now time.Time) { // its error is the end of ctx
+		if err := l.Sweep(now); err != nil {
 			l.limits.Logger.Warn("old logs of tasks could not be removed", "error", err)
-		},
+		}
 	})
-	q.Add(struct{}{})
-	_ = q.Run(ctx) // the end of ctx
 	return nil
 }
 

@@ -1,7 +1,7 @@
 // Package logformat converts between domain types and the protobuf messages (rpc/proto/record) that
 // the Raft log and its snapshots consist of. Agents send one another some of the same things, in
-// the same messages. It is the only place where the two meet: a change of a domain type changes the
-// stored format only if this package changes too.
+// the same messages. No other package knows both: a change of a domain type changes the stored
+// format only if this package changes too.
 //
 // Some fields stay JSON inside a message, because users or plugins wrote them: definitions,
 // configuration, provider fields, results. A conversion fails only on such JSON, on a missing

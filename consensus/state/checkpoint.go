@@ -98,7 +98,7 @@ func (a agents) diverged(d *pb.ReportDivergence) Answer {
 		e.Message = fmt.Sprintf("its state at entry %d is not that of a majority of the voters", d.Index)
 	}
 	if len(d.Tables) > 0 {
-		e.Message += "; different: " + strings.Join(d.Tables, ", ")
+		e.Message += "; tables that differ: " + strings.Join(d.Tables, ", ")
 	}
 	if d.Quarantine {
 		e.Type = "voter.quarantined"

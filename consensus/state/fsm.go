@@ -182,7 +182,7 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]any, len(logs))
-	for done := m.applySome(logs, out); done < len(logs); {
+	for done := 0; done < len(logs); {
 		done += m.applySome(logs[done:], out[done:])
 	}
 	return out
@@ -193,10 +193,7 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 func (m *Machine) applySome(logs []*raft.Log, out []any) (done int) {
 	a := m.begin()
 	for i, l := range logs {
-		if done = i + 1; a.checkpoint {
-			done = i
-			break
-		}
+		done = i + 1
 		m.terms.note(l)
 		if l.Type != raft.LogCommand {
 			continue
@@ -209,6 +206,9 @@ func (m *Machine) applySome(logs []*raft.Log, out []any) (done int) {
 		a.batch.Index = l.Index
 		out[i] = a.entry(l.Data)
 		a.audit.EndEntry()
+		if a.checkpoint {
+			break
+		}
 	}
 	a.commit()
 	for _, c := range a.changed {

@@ -216,20 +216,16 @@ func (c *Client) get(ctx context.Context, path string, read Read, query url.Valu
 }
 
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body, into any) (Meta, error) {
-	r := request{method: method, path: path, query: query}
-	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
-			return Meta{}, err
-		}
-		r.body = data
-	}
-	return c.json(ctx, r, into)
+	return c.write(ctx, request{method: method, path: path, query: query}, body, into)
 }
 
 // sendSingle is like send, for a write that the mesh may carry out again if it comes again.
 func (c *Client) sendSingle(ctx context.Context, method, path string, body, into any) (Meta, error) {
-	r := request{method: method, path: path, single: true}
+	return c.write(ctx, request{method: method, path: path, single: true}, body, into)
+}
+
+// write sends a request with body in JSON, and decodes the answer into into.
+func (c *Client) write(ctx context.Context, r request, body, into any) (Meta, error) {
 	if body != nil {
 		data, err := json.Marshal(body)
 		if err != nil {

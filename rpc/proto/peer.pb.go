@@ -1953,7 +1953,7 @@ func (x *SumsResponse) GetAuditHead() []byte {
 	return nil
 }
 
-// QuarantineRequest tells a member that its state differs from that of a majority.
+// QuarantineRequest informs a member that its state differs from that of a majority.
 type QuarantineRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`  // of the checkpoint

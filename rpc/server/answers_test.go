@@ -60,9 +60,9 @@ type lateDefinitions struct {
 	*between
 }
 
-func (l lateDefinitions) Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, how rest.PutHow) (api.Written, error) {
+func (l lateDefinitions) Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, opts rest.PutOptions) (api.Written, error) {
 	defer l.call()
-	return l.Definitions.Put(ctx, who, defs, how)
+	return l.Definitions.Put(ctx, who, defs, opts)
 }
 
 type lateClusters struct {

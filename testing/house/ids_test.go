@@ -106,7 +106,7 @@ func holdsID(x ast.Expr) bool {
 	return false
 }
 
-// What the check refuses, and what it lets pass.
+// The check of ids refuses some ways to form or split an id, and lets others pass.
 func TestIDFaults(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{

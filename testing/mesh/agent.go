@@ -174,8 +174,8 @@ func (a *Agent) FreeDisk() {
 	a.journal.SetFull(nil)
 }
 
-// putAside gives the agent an empty log and no snapshots. The agent keeps its term and its vote, as it
-// does on a disk.
+// putAside replaces the stores of the agent by an empty log and no snapshots. The agent keeps its term
+// and its vote, as it does on a disk.
 func (a *Agent) putAside(reason error) (string, error) {
 	a.m.Tracef("%s puts its stores aside: %v", a.Name, reason)
 	log := raft.NewInmemStore()

@@ -102,18 +102,11 @@ func (j *Janitor) Restore(ctx context.Context) error {
 // Run sweeps at fixed times until ctx ends. It does not wait before the first sweep, because terms
 // may be short.
 func (j *Janitor) Run(ctx context.Context) error {
-	q := loop.New(loop.Config[struct{}]{
-		Reconcile: func(ctx context.Context, _ struct{}) (time.Time, error) {
-			now := time.Now()
-			return now.Add(j.cfg.Every), j.Sweep(ctx, now)
-		},
-		Backoff: j.cfg.Every, MaxBackoff: j.cfg.Every,
-		Failed: func(_ struct{}, err error, _ time.Duration) {
+	return loop.Repeat(ctx, j.cfg.Every, func(ctx context.Context, now time.Time) {
+		if err := j.Sweep(ctx, now); err != nil && ctx.Err() == nil {
 			j.cfg.Logger.Warn("the janitor could not finish", "error", err)
-		},
+		}
 	})
-	q.Add(struct{}{})
-	return q.Run(ctx)
 }
 
 // Last returns what the latest sweep removed.

@@ -43,10 +43,10 @@ type faultyDefinitions struct {
 }
 
 func (f faultyDefinitions) Put(
-	ctx context.Context, who model.Caller, defs []model.StoredDefinition, how rest.PutHow,
+	ctx context.Context, who model.Caller, defs []model.StoredDefinition, opts rest.PutOptions,
 ) (w api.Written, err error) {
 	err = f.agent.faulty(func() (err error) {
-		w, err = f.Definitions.Put(ctx, who, defs, how)
+		w, err = f.Definitions.Put(ctx, who, defs, opts)
 		return err
 	})
 	return w, err

@@ -233,7 +233,7 @@ func putDefinition[T any](
 			model.Faults{{Path: "name", Message: fmt.Sprintf("is %q, but the path says %q: they must be equal", def.Name, name)}},
 		)
 	}
-	stored, w, v, err := put(ctx, s, c, []model.Definition{def}, rest.PutHow{CreateOnly: createOnly})
+	stored, w, v, err := put(ctx, s, c, []model.Definition{def}, rest.PutOptions{CreateOnly: createOnly})
 	if err != nil {
 		return nil, w, err
 	}
@@ -243,7 +243,7 @@ func putDefinition[T any](
 
 // put writes definitions, and returns them with their new versions. v is a state from before the
 // write.
-func put(ctx context.Context, s *rest.Server, c *rest.Call, defs []model.Definition, how rest.PutHow) (stored []model.StoredDefinition,
+func put(ctx context.Context, s *rest.Server, c *rest.Call, defs []model.Definition, opts rest.PutOptions) (stored []model.StoredDefinition,
 	w api.Written, v rest.View, err error) {
 	v, done, err := s.Before(ctx, c)
 	if err != nil {
@@ -256,7 +256,7 @@ func put(ctx context.Context, s *rest.Server, c *rest.Call, defs []model.Definit
 	}
 	if done != nil {
 		w = *done
-	} else if w, err = s.Definitions.Put(ctx, c.Who, stored, how); err != nil {
+	} else if w, err = s.Definitions.Put(ctx, c.Who, stored, opts); err != nil {
 		return nil, w, nil, err
 	}
 	for i := range stored {

@@ -73,7 +73,7 @@ func importDefinitions(ctx context.Context, s *rest.Server, c *rest.Call, in *im
 	if len(kept) == 0 {
 		return done, api.Written{}, rest.Invalid(model.Faults{{Message: "there is nothing to import: the body has no definition"}})
 	}
-	stored, w, _, err := put(ctx, s, c, kept, rest.PutHow{DryRun: in.DryRun})
+	stored, w, _, err := put(ctx, s, c, kept, rest.PutOptions{DryRun: in.DryRun})
 	if err != nil {
 		return done, w, err
 	}

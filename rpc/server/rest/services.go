@@ -76,9 +76,9 @@ type Tokens interface {
 
 // Definitions writes definitions.
 type Definitions interface {
-	// Put checks definitions and writes all of them, or none if one has faults. With how.DryRun
+	// Put checks definitions and writes all of them, or none if one has faults. With opts.DryRun
 	// nothing is written: the answer and the error are those that the write would have.
-	Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, how PutHow) (api.Written, error)
+	Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, opts PutOptions) (api.Written, error)
 	// Delete deletes one version of a definition; version 0 means all. Without force it refuses to
 	// delete a definition that is in use.
 	Delete(ctx context.Context, who model.Caller, kind model.Kind, name string, version int, force bool) (api.Written, error)
@@ -87,8 +87,8 @@ type Definitions interface {
 	Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error)
 }
 
-// PutHow are the choices of a write of definitions.
-type PutHow struct {
+// PutOptions are the choices of a write of definitions.
+type PutOptions struct {
 	CreateOnly bool // refuse a definition that exists
 	DryRun     bool // only check
 }
