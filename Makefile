@@ -91,11 +91,11 @@ fuzz: ## Run every fuzz target for a moment (FUZZTIME).
 .PHONY: oracle
 oracle: ## Compare the solver with plain enumeration on tens of thousands of random instances (SOLVER_FROM).
 	@from=$${SOLVER_FROM:-$$(date +%s)}; echo "the solver's oracle: seeds from $$from on (set SOLVER_FROM=$$from to repeat them)"; \
-	SOLVER_FROM=$$from go test -count=1 -run 'Oracle|Minimal|Order' ./engine/solver
+	SOLVER_FROM=$$from go test -count=1 -timeout 1h -run 'Oracle|Minimal|Order' ./engine/solver
 
 .PHONY: chaos-sim
 chaos-sim: ## Simulate a Raft group under load for a day, and 40 of its lives with faults (some minutes).
-	COOPR_LOAD=24h COOPR_CHAOS_SEEDS=40 go test -count=1 -run 'TestNoFalseElection|TestChaos' ./consensus/raftgroup
+	COOPR_LOAD=24h COOPR_CHAOS_SEEDS=40 go test -count=1 -timeout 1h -run 'TestNoFalseElection|TestChaos' ./consensus/raftgroup
 
 .PHONY: bench
 bench: ## Run the benchmarks that docs/benchmarks.md records.

@@ -164,7 +164,7 @@ func TestPlansShareNodes(t *testing.T) {
 			p.mu.Lock()
 			p.faults = nil
 			p.mu.Unlock()
-			p.finish()
+			p.finishOperation() // a plan that fails just after it leaves the cluster inconsistent
 			time.Sleep(10 * time.Minute)
 			for _, id := range ops {
 				op, _ := p.machine.View().Operation("one", id)

@@ -461,8 +461,8 @@ func (p *play) give(c *pb.Command) {
 	}
 }
 
-// finish opens every gate, again and again, until the operation has succeeded.
-func (p *play) finish() {
+// finishOperation opens every gate, again and again, until the operation has succeeded.
+func (p *play) finishOperation() {
 	p.t.Helper()
 	for range 2000 {
 		op, _ := p.machine.View().Operation("one", p.op)
@@ -488,8 +488,14 @@ func (p *play) finish() {
 		!tolerated && p.view().Status() != tree.Complete {
 		p.t.Errorf("the operation ends %s: %s\n%s", op.Status, op.Message, p.view().Info().Text("deploy"))
 	}
+}
+
+// finish does what finishOperation does, and checks the status of the cluster.
+func (p *play) finish() {
+	p.t.Helper()
+	p.finishOperation()
 	if cl, _ := p.machine.View().Cluster("one", "00000001"); cl.Status != model.ClusterActive {
-		p.t.Errorf("the cluster is %s", cl.Status)
+		p.t.Errorf("the cluster is %s: %s", cl.Status, cl.Message)
 	}
 }
 
