@@ -56,7 +56,7 @@ demo-run: build ## Watch a job run on three nodes of its own, which are torn dow
 
 .PHONY: test
 test: ## Run every test.
-	testing/ci/tests.sh
+	testing/ci/tests.sh all
 	cd tools && go test ./...
 
 .PHONY: test-busy
@@ -64,8 +64,12 @@ test-busy: ## Run every test three times in a fresh clone, beside eight busy loo
 	testing/ci/busy.sh
 
 .PHONY: race
-race: ## Run every test under the race detector, with a summary of the failures.
-	testing/ci/tests.sh -race
+race: ## Run the tests of the packages that start goroutines under the race detector.
+	testing/ci/tests.sh race
+
+.PHONY: plain
+plain: ## Run the tests that the race detector has nothing to watch in.
+	testing/ci/tests.sh plain
 
 .PHONY: check
 check: files ## Check the formatting, vet, the modules and the generated files.
@@ -94,8 +98,9 @@ oracle: ## Compare the solver with plain enumeration on tens of thousands of ran
 	SOLVER_FROM=$$from go test -count=1 -timeout 1h -run 'Oracle|Minimal|Order' ./engine/solver
 
 .PHONY: chaos-sim
-chaos-sim: ## Simulate a Raft group under load for a day, and 40 of its lives with faults (some minutes).
-	COOPR_LOAD=24h COOPR_CHAOS_SEEDS=40 go test -count=1 -timeout 1h -run 'TestNoFalseElection|TestChaos' ./consensus/raftgroup
+chaos-sim: ## Simulate a Raft group under load for a day, 40 of its lives with faults, and 10,000 lives of a mesh (COOPR_LOAD, COOPR_CHAOS_SEEDS, MESH_SEEDS).
+	COOPR_LOAD=$${COOPR_LOAD:-24h} COOPR_CHAOS_SEEDS=$${COOPR_CHAOS_SEEDS:-40} go test -count=1 -timeout 24h -run 'TestNoFalseElection|TestChaos' ./consensus/raftgroup
+	MESH_SEEDS=$${MESH_SEEDS:-10000} go test -count=1 -timeout 24h ./testing/mesh
 
 .PHONY: bench
 bench: ## Run the benchmarks that docs/benchmarks.md records.

@@ -1,17 +1,36 @@
 #!/usr/bin/env bash
-# tests.sh [FLAG...]
+# tests.sh all|race|plain [FLAG...]
 #
-# Runs every test by `go test` with the flags, and repeats in short at the end what failed.
+# Runs tests by `go test` with the flags, and repeats in short at the end what failed: all of them,
+# those that the race detector watches, or the others. The race detector watches packages that start
+# goroutines. The engine starts none (testing/house checks that), nor do the others in the list, or
+# their tests watch programs that are built without the detector.
 #
 # Packages whose tests mostly wait for real machines and processes begin first, and one more
 # package runs at a time than there are processors, so that other tests use the processors
 # meanwhile. The test programs have no debugging information, which takes long to link, and
 # `make check` or `make lint` has vetted them.
 set -uo pipefail
+which=$1
+shift
+plain=(./testing/{examples,e2e,hosts,faults,house,conformance,bench} ./consensus/{logformat,duty/orchestrate} ./engine/...)
+waiting=(./agent/objects/act ./plugins/automator/puppet ./testing/mesh)
+case $which in
+all) packages=(./testing/{examples,e2e,hosts,faults} "${waiting[@]}" ./...) ;;
+plain) packages=("${plain[@]}") ;;
+race)
+  mapfile -t packages < <(comm -23 <(go list ./... | sort) <(go list "${plain[@]}" | sort))
+  packages=("${waiting[@]}" "${packages[@]}")
+  set -- -race "$@"
+  ;;
+*)
+  echo "tests.sh: $which is not all, race or plain" >&2
+  exit 2
+  ;;
+esac
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-waiting=(./testing/{examples,e2e,hosts,faults,mesh} ./agent/objects/act ./plugins/automator/puppet)
-go test "$@" -vet=off -ldflags=-w -p $(($(nproc) + 1)) -timeout 40m "${waiting[@]}" ./... 2>&1 | tee "$log"
+go test "$@" -vet=off -ldflags=-w -p $(($(nproc) + 1)) -timeout 40m "${packages[@]}" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 if [ "$status" -ne 0 ]; then
   echo

@@ -163,7 +163,7 @@ func writes(ctx context.Context, m *mesh.Mesh, first int) (gap time.Duration, er
 		select {
 		case <-ctx.Done():
 			return gap, nil
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

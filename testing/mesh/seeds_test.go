@@ -28,9 +28,9 @@ func seedsFromEnv() int {
 		return n
 	}
 	if raced {
-		return 20
+		return 8
 	}
-	return 200
+	return 50
 }
 
 // TestSeeds causes random faults of agents, disks, plugins and network while a cluster is created
