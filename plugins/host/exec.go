@@ -458,12 +458,8 @@ func parseAnswer(b []byte) (execAnswer, error) {
 	if len(b) == 0 {
 		return a, nil
 	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	if err := dec.Decode(&a); err != nil {
+	if err := json.Unmarshal(b, &a); err != nil {
 		return execAnswer{}, err
-	}
-	if dec.More() {
-		return execAnswer{}, errors.New("there is more text after it")
 	}
 	return a, nil
 }

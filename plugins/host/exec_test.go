@@ -1,9 +1,11 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -294,4 +296,26 @@ func appendTo(t *testing.T, name, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// FuzzParseAnswer checks that an accepted answer is one JSON object or nothing at all, and that its
+// output can be encoded for the agent.
+func FuzzParseAnswer(f *testing.F) {
+	for _, s := range []string{``, ` `, `{}`, `{}}`, `{}{}`, `{} text`, `[]`, `null`, `{"status": "0", "hostname": "a"}`, `{"status": "x"}`,
+		`{"outcome": "fatal", "message": "no quota", "save": {"id": 7}}`, `{"result": {"a": {"b": [1, null]}}, "ip_addresses": {"x": 1}}`,
+		`{"resources": [{"id": "i-1", "fence": 18446744073709551615}], "faults": [{}], "ranking": {}}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := parseAnswer(b)
+		if err != nil {
+			return
+		}
+		if b = bytes.TrimSpace(b); len(b) > 0 && !json.Valid(b) {
+			t.Errorf("%q was accepted", b)
+		}
+		if _, err := json.Marshal(a.TaskOutput); err != nil {
+			t.Errorf("the output of %q: %v", b, err)
+		}
+	})
 }
