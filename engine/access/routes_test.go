@@ -12,9 +12,9 @@ import (
 
 // routes lists for each route of the API the action, the type of resource, and the least role that
 // the server requires today. Routes of one right are on one line. "mesh" resources belong to no
-// tenant.
+// tenant. No policy is asked about the routes of the first line.
 const routes = `
-public | -                    | healthz
+public | -                    | getSelf healthz
 read   | list Agent           | listAgents listMembers
 read   | read Agent           | getAgent
 read   | read Mesh            | getMetrics getStatus

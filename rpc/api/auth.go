@@ -7,7 +7,7 @@ const (
 	// HeaderRequest is the id of a request. The mesh carries out requests with the same id only
 	// once, for as long as it remembers the id: a day, unless the agents are configured otherwise.
 	HeaderRequest = "Coopr-Request-Id"
-	// HeaderHold is how long the asked agent may hold the request while it reaches no leader, such as
+	// HeaderHold is how long the contacted agent may hold the request while it reaches no leader, such as
 	// "5s". Without it that is 600 ms; more than a minute counts as a minute.
 	HeaderHold = "Coopr-Hold"
 	// HeaderIndex is the index of the state that an answer is from.

@@ -11,7 +11,7 @@ import (
 type Consistency string
 
 // Default reads the leader's state, which its lease guarantees to be current. Consistent confirms
-// the leadership with the voters first. Stale reads what the asked agent has.
+// the leadership with the voters first. Stale reads what the contacted agent has.
 const (
 	Default    Consistency = "default"
 	Consistent Consistency = "consistent"

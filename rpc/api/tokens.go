@@ -4,6 +4,13 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
+// Self tells whom the token of a request belongs to.
+type Self struct {
+	Actor  string     `json:"actor" doc:"The name of the token's user in logs and records"`
+	Tenant string     `json:"tenant" doc:"The tenant that the request acts in"`
+	Role   model.Role `json:"role" enum:"superadmin,admin,user,read" doc:"The token's role"`
+}
+
 // NewToken requests a token.
 type NewToken struct {
 	Actor string     `json:"actor" doc:"The name of the token's user in logs and records"`

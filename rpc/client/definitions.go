@@ -119,6 +119,13 @@ func (c *Client) Tokens(ctx context.Context, read Read) ([]model.Token, Meta, er
 	return out, m, err
 }
 
+// Self tells whom the client's token belongs to, and in which tenant its requests act.
+func (c *Client) Self(ctx context.Context) (api.Self, error) {
+	var out api.Self
+	_, err := c.get(ctx, "/v1/self", Read{}, nil, &out)
+	return out, err
+}
+
 // CreateToken issues a token.
 func (c *Client) CreateToken(ctx context.Context, t api.NewToken) (api.IssuedToken, Meta, error) {
 	var out api.IssuedToken

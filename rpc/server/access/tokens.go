@@ -17,6 +17,11 @@ func tokenRoutes(s *rest.Server) {
 	const tag, path = "tokens", "/v1/tokens"
 	admin := rest.Rule{Need: model.RoleAdmin}
 
+	rest.Ask(s, rest.Route{ID: "getSelf", Method: http.MethodGet, Path: rest.SelfPath, Tag: tag, Rule: rest.Rule{Need: model.RoleRead},
+		Summary: "Show whom the token belongs to"},
+		func(_ context.Context, c *rest.Call, _ *rest.None) (api.Self, error) {
+			return api.Self{Actor: c.Who.Actor, Tenant: c.Who.Tenant, Role: c.Who.Role}, nil
+		})
 	rest.Read(s, rest.Route{ID: "listTokens", Path: path, Tag: tag, Rule: admin, Summary: "List the tenant's tokens, without their secrets"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Token, error) {
 			return append([]model.Token{}, v.Tokens(c.Who.Tenant)...), nil
@@ -134,9 +139,9 @@ func mayName(v rest.View, who model.Caller, actor string) error {
 		switch {
 		case !strings.EqualFold(t.Actor, actor) || !here && !super:
 		case t.Actor != actor:
-			return problem.New(problem.Conflict, "there is a token of %s already: %s differs from that only in case", t.Actor, actor)
+			return problem.New(problem.Conflict, "a token of %s exists already, and %s differs from that name only in case", t.Actor, actor)
 		case actor != who.Actor && rest.AtLeast(t.Role, who.Role) && who.Role != model.RoleSuperadmin:
-			return problem.New(problem.Conflict, "the name %s is taken: only its owner or a superadmin may issue another token for it", actor)
+			return problem.New(problem.Conflict, "a token of %s exists already: only %[1]s or a superadmin may issue another", actor)
 		}
 	}
 	return nil

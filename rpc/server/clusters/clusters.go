@@ -232,7 +232,7 @@ func clusterRoutes(s *rest.Server) {
 			Tag:      tag,
 			Rule:     writes,
 			Optional: true,
-			Summary:  "Apply a new configuration to a cluster, or without a body the present one again",
+			Summary:  "Apply a new configuration to a cluster, or the current one again if there is no body",
 		},
 		configure,
 	)

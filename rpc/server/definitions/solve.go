@@ -47,7 +47,7 @@ func solveRoutes(s *rest.Server) {
 			return faultsOf(ctx, s, c, v, defs), api.Written{}, nil
 		})
 	rest.Write(s, rest.Route{ID: "solve", Method: http.MethodPost, Path: "/v1/solve", Tag: tag, Rule: asks,
-		Summary:     "Solve the layouts of clusters of several sizes, with their costs, or the reasons why there is none",
+		Summary:     "Find layouts and costs for clusters of several sizes, or the reasons why there is no layout",
 		Description: "Nothing is written."},
 		func(ctx context.Context, c *rest.Call, in *struct{ Body rest.Raw[api.SolveRequest] }) (api.Solved, api.Written, error) {
 			req, err := in.Body.Value()

@@ -34,7 +34,7 @@ func meshRoutes(s *rest.Server) {
 			Path:    "/v1/status",
 			Tag:     tag,
 			Rule:    local,
-			Summary: "Get the status of the asked agent and of its mesh",
+			Summary: "Get the status of the contacted agent and of its mesh",
 		},
 		func(context.Context, *rest.Call, *rest.None) (api.AgentStatus, error) { return s.Mesh.Status(), nil },
 	)
@@ -46,7 +46,7 @@ func meshRoutes(s *rest.Server) {
 			Path:    "/v1/members",
 			Tag:     tag,
 			Rule:    local,
-			Summary: "List the members of the mesh as the asked agent sees them",
+			Summary: "List the members of the mesh as the contacted agent sees them",
 		},
 		func(context.Context, *rest.Call, *rest.None) ([]api.Member, error) {
 			return append([]api.Member{}, s.Mesh.Members()...), nil
@@ -60,7 +60,7 @@ func meshRoutes(s *rest.Server) {
 			Path:    "/v1/join",
 			Tag:     tag,
 			Rule:    steer,
-			Summary: "Make the asked agent contact the mesh at gossip addresses",
+			Summary: "Make the contacted agent contact the mesh at gossip addresses",
 		},
 		func(ctx context.Context, _ *rest.Call, in *struct {
 			Body rest.Raw[api.JoinBody]
@@ -85,7 +85,7 @@ func meshRoutes(s *rest.Server) {
 			Tag:      tag,
 			Rule:     steer,
 			Optional: true,
-			Summary:  "Make the asked agent leave the mesh, or remove an agent that is dead",
+			Summary:  "Make the contacted agent leave the mesh, or remove an agent that is dead",
 		},
 		func(ctx context.Context, _ *rest.Call, in *struct {
 			Body rest.Raw[api.LeaveBody]
@@ -106,7 +106,7 @@ func meshRoutes(s *rest.Server) {
 			Tag:     tag,
 			Rule:    local,
 			Bare:    true,
-			Summary: "Get the asked agent's metrics",
+			Summary: "Get the contacted agent's metrics",
 		},
 		"text/plain; version=0.0.4; charset=utf-8",
 		"Prometheus text format",

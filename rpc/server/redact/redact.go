@@ -74,12 +74,12 @@ func (r *Redactor) Restore(p *model.Provider, stored *model.Provider) model.Faul
 		switch v := p.Provisioner[k]; {
 		case !Redacted(v):
 		case old[k] == nil:
-			faults.Add(at, fmt.Sprintf("is %s, and no value is stored: replace it by the value itself", model.Redacted))
+			faults.Add(at, fmt.Sprintf("is %s, but no value is stored: write the value itself", model.Redacted))
 		case moved != "":
-			faults.Add(at, fmt.Sprintf("is %s, but %s has changed, and the stored value is not sent to another: replace it by the value itself",
+			faults.Add(at, fmt.Sprintf("is %s, but %s has changed: write the value itself, because the stored one is never sent to a new receiver",
 				model.Redacted, moved))
 		case !reflect.DeepEqual(v, shown[k]):
-			faults.Add(at, fmt.Sprintf("has %s, but differs from what is stored: replace it by the value itself", model.Redacted))
+			faults.Add(at, fmt.Sprintf("contains %s, but the rest of it has changed: write the values themselves", model.Redacted))
 		default:
 			p.Provisioner[k] = old[k]
 		}

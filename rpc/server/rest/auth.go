@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -87,17 +86,10 @@ func callOf(ctx context.Context) *Call {
 	return c
 }
 
-// authenticate determines the caller and the tenant of a request.
-func (s *Server) authenticate(ctx context.Context, r *http.Request, query url.Values, ru Rule, c *Call) error {
-	token := tokenOf(r)
-	if token == "" {
-		return problem.New(problem.Unauthorized, "send a token, as \"Authorization: Bearer TOKEN\"")
-	}
-	who, err := s.Tokens.Authenticate(ctx, token)
-	if err != nil {
-		return err
-	}
-	c.note.tenant, c.note.actor = who.Tenant, who.Actor
+// authorize determines the tenant of a request, and checks that its caller has the role that the route
+// needs.
+func (s *Server) authorize(ctx context.Context, r *http.Request, query url.Values, ru Rule, c *Call) error {
+	who := c.Who
 	if id := r.Header.Get(api.HeaderRequest); id != "" {
 		if !requestID.MatchString(id) {
 			return Invalid(model.Faults{{Path: api.HeaderRequest, Message: "must be 1 to 128 letters, digits and . _ : / -"}})

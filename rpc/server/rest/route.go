@@ -6,13 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
-	"net/url"
 	"reflect"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -22,7 +18,6 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/engine/problem"
-	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -281,7 +276,7 @@ func (s *Server) operation(r Route) huma.Operation {
 				Name:        "consistency",
 				In:          "query",
 				Schema:      &huma.Schema{Type: huma.TypeString, Enum: []any{"default", "consistent", "stale"}},
-				Description: "default: the leader's state; consistent: confirmed by the voters first; stale: the copy of the asked agent",
+				Description: "default: the leader's state; consistent: confirmed by the voters first; stale: the copy of the contacted agent",
 			},
 		)
 	}
@@ -315,178 +310,6 @@ func (s *Server) finish(op huma.Operation, r Route) {
 			},
 		}
 	}
-}
-
-// enter runs before every handler. It decides which agent answers, and authenticates and
-// authorises the caller.
-func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
-	op := hctx.Operation()
-	ru := op.Metadata[ruleKey].(Rule)
-	r, w := humago.Unwrap(hctx)
-	n := noteOf(r.Context())
-	n.route = op.OperationID
-	if ru.Public {
-		next(hctx)
-		return
-	}
-	refuse := func(err error) {
-		n.err = err
-		writeProblem(w, ProblemOf(err))
-	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		refuse(Malformed(model.Faults{{Path: "query", Message: err.Error()}}))
-		return
-	}
-	if err := checkQuery(query); err != nil {
-		refuse(err)
-		return
-	}
-	if err := s.checkBody(w, r, op, ru); err != nil {
-		refuse(err)
-		return
-	}
-	waits := waits(ru, query)
-	if waits {
-		leave, err := s.watch()
-		if err != nil {
-			refuse(err)
-			return
-		}
-		defer leave()
-	}
-	stale := !ru.Local && r.Method == http.MethodGet && api.Consistency(query.Get("consistency")) == api.Stale
-	if !ru.Local && !s.Router.Serves(stale) {
-		if r.Header.Get(api.HeaderForwarded) != "" {
-			w.Header().Set(api.HeaderNotLeader, s.name)
-			refuse(problem.New(problem.NoLeader, "agent %s is not the leader", s.name))
-			return
-		}
-		if s.forward(w, r, stale, ru) {
-			return
-		}
-	}
-	c := &Call{note: n}
-	if faults := c.parse(op, query); len(faults) > 0 {
-		refuse(Invalid(faults))
-		return
-	}
-	if err := s.authenticate(r.Context(), r, query, ru, c); err != nil {
-		refuse(err)
-		return
-	}
-	if c.Who.Request != "" {
-		w.Header().Set(api.HeaderRequest, c.Who.Request)
-	}
-	ctx := r.Context()
-	if waits {
-		held, release := s.hold(r, c, ru)
-		defer release()
-		ctx = held
-	}
-	next(huma.WithContext(hctx, context.WithValue(ctx, callKey{}, c)))
-}
-
-// watch reserves one of the places for requests that wait.
-func (s *Server) watch() (leave func(), err error) {
-	if s.watches == nil {
-		return func() {}, nil
-	}
-	select {
-	case s.watches <- struct{}{}:
-		return func() { <-s.watches }, nil
-	default:
-		return nil, NewProblem(
-			problem.Busy,
-			fmt.Sprintf("this agent has %d readers that wait already: try again later, or ask another agent", cap(s.watches)),
-		)
-	}
-}
-
-// checkBody checks the headers of the body and limits it.
-func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Operation, ru Rule) error {
-	if r.Body == nil || r.Body == http.NoBody {
-		return nil
-	}
-	if !ru.Streamed && r.ContentLength > s.maxBody {
-		return bodyProblem(&errTooLarge{s.maxBody})
-	}
-	n := noteOf(r.Context())
-	r.Body = &limitedBody{
-		ReadCloser: r.Body, control: http.NewResponseController(w), limit: s.maxBody, left: s.maxBody, streamed: ru.Streamed,
-		failed: func(err error) { n.body, n.err = err, err },
-	}
-	if op.RequestBody == nil || ru.Streamed || r.ContentLength == 0 {
-		return nil
-	}
-	given := r.Header.Get("Content-Type")
-	if given == "" {
-		return nil
-	}
-	kind, _, err := mime.ParseMediaType(given)
-	if err == nil && slices.Contains([]string{"application/json", "application/yaml", "application/x-yaml", "text/yaml"}, kind) {
-		return nil
-	}
-	p := NewProblem(
-		problem.Malformed,
-		fmt.Sprintf("the body has Content-Type %q: send JSON or YAML, with Content-Type: application/json or application/yaml", given),
-	)
-	p.Status = http.StatusUnsupportedMediaType
-	return p
-}
-
-// The bounds on waiting for a newer state.
-const (
-	DefaultWait = time.Minute
-	maxWait     = 10 * time.Minute
-)
-
-type waitTime time.Duration
-
-// parse parses the parameters that all routes share, and reports unknown ones.
-func (c *Call) parse(op *huma.Operation, query url.Values) model.Faults {
-	var faults model.Faults
-	known := []string{"tenant"}
-	for _, p := range op.Parameters {
-		if p.In == "query" {
-			known = append(known, p.Name)
-		}
-	}
-	for name := range query {
-		if !slices.Contains(known, name) {
-			hint := ""
-			if near := words.Nearest(name, known); near != "" {
-				hint = fmt.Sprintf(": did you mean %q?", near)
-			}
-			faults.Add("query."+name, "unknown parameter"+hint)
-		}
-	}
-	slices.SortFunc(faults, func(a, b *model.Fault) int { return strings.Compare(a.Path, b.Path) })
-	c.consistency, c.wait = api.Default, waitTime(DefaultWait)
-	switch cons := api.Consistency(query.Get("consistency")); cons {
-	case "":
-	case api.Default, api.Consistent, api.Stale:
-		c.consistency = cons
-	default:
-		faults.Add("query.consistency", fmt.Sprintf("must be default, consistent or stale, but is %q", cons))
-	}
-	if t := query.Get("index"); t != "" {
-		i, err := strconv.ParseUint(t, 10, 64)
-		if err != nil {
-			faults.Add("query.index", fmt.Sprintf("must be a whole number, but is %q", t))
-		}
-		c.after = i
-	}
-	if t := query.Get("wait"); t != "" {
-		d, err := time.ParseDuration(t)
-		switch {
-		case err != nil || d < 0:
-			faults.Add("query.wait", fmt.Sprintf("must be a duration such as 30s, but is %q", t))
-		default:
-			c.wait = waitTime(min(d, maxWait))
-		}
-	}
-	return faults
 }
 
 // View returns the state that a read asks for. It waits for a newer one if the read asks for that.

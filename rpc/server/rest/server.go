@@ -47,6 +47,7 @@ type Server struct {
 	maxBody   int64
 	clock     func() time.Time
 	watches   chan struct{} // has a free slot for each further watch; nil: no limit
+	callers   callers
 	mux       *http.ServeMux
 	api       huma.API
 }

@@ -73,7 +73,7 @@ func programRoutes(s *rest.Server) {
 			Path:    one,
 			Tag:     tag,
 			Rule:    writes,
-			Summary: "Delete all versions of a program that has no schedules",
+			Summary: "Delete a program with all its versions (refused while it has schedules)",
 		},
 		func(ctx context.Context, c *rest.Call, in *ByProgram) (api.Deleted, api.Written, error) {
 			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "program", Name: in.Name, Order: "delete"})

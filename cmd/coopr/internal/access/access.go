@@ -151,6 +151,29 @@ func TokenCommand(app cli.App) *cobra.Command {
 	return cli.Group("token", "Manage API tokens", list, create, revoke)
 }
 
+// WhoamiCommand returns the command "whoami".
+func WhoamiCommand(app cli.App) *cobra.Command {
+	out := app.Printer()
+	c := &cobra.Command{
+		Use: "whoami", Short: "Show whom your token belongs to", Args: cli.Args(),
+		Long:    "Show whom your token belongs to, its role, and the tenant in which your commands act.",
+		Example: "  coopr whoami\n  coopr whoami -o json",
+	}
+	cli.FormFlag(c, output.FormTable, output.FormJSON, output.FormYAML)
+	c.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+		self, err := c.Self(ctx)
+		if err != nil {
+			return err
+		}
+		if out.Structured() {
+			return out.Encode(self)
+		}
+		out.Printf("%s, with the role %s in tenant %s\n", self.Actor, self.Role, self.Tenant)
+		return nil
+	})
+	return c
+}
+
 // unlimited returns a limit as text; 0 means that there is none.
 func unlimited(n int) string {
 	if n == 0 {

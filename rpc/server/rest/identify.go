@@ -1,0 +1,108 @@
+package rest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// SelfPath is the path of the route that tells whom a token belongs to.
+const SelfPath = "/v1/self"
+
+// identify returns the caller that a token belongs to. An agent that has no state asks the leader, and so
+// does one whose copy of the state lacks the token, which may be new. It waits for a leader until the
+// given time.
+func (s *Server) identify(ctx context.Context, until time.Time, token string) (model.Caller, error) {
+	if token == "" {
+		return model.Caller{}, problem.New(problem.Unauthorized, "send a token, as \"Authorization: Bearer TOKEN\"")
+	}
+	who, err := s.Tokens.Authenticate(ctx, token)
+	if err == nil || !errors.Is(err, problem.Unauthorized) || s.Router.Serves(false) {
+		return who, err
+	}
+	if who, ok := s.callers.get(token); ok {
+		return who, nil
+	}
+	for pause := 25 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
+		if who, err = s.askLeader(ctx, until, token); err == nil {
+			s.callers.put(token, who)
+			return who, nil
+		}
+		if errors.Is(err, problem.Unauthorized) || time.Until(until) < pause || ctx.Err() != nil {
+			return model.Caller{}, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		if s.Router.Serves(false) {
+			return s.Tokens.Authenticate(ctx, token)
+		}
+	}
+}
+
+// askLeader asks the leader whom a token belongs to. It fails with problem.Unauthorized if the leader does
+// not know the token, and with problem.NoLeader if no leader answers.
+func (s *Server) askLeader(ctx context.Context, until time.Time, token string) (model.Caller, error) {
+	header := http.Header{"Authorization": {"Bearer " + token}, api.HeaderForwarded: {s.name}}
+	status, _, body, err := s.Router.RoundTripToLeader(ctx, until, http.MethodGet, SelfPath, header, http.NoBody)
+	if err != nil {
+		return model.Caller{}, problem.Wrap(problem.NoLeader, err)
+	}
+	defer body.Close()
+	var self api.Self
+	switch {
+	case status == http.StatusUnauthorized:
+		return model.Caller{}, problem.Unauthorized
+	case status != http.StatusOK:
+		return model.Caller{}, problem.New(problem.NoLeader, "the leader could not check the token (status %d)", status)
+	}
+	if err := json.NewDecoder(body).Decode(&self); err != nil {
+		return model.Caller{}, problem.Wrap(problem.NoLeader, fmt.Errorf("the leader's answer about the token: %w", err))
+	}
+	return model.Caller{Tenant: self.Tenant, Actor: self.Actor, Role: self.Role}, nil
+}
+
+// How long, and for how many tokens, an agent remembers what the leader answered about a token.
+const (
+	callerTime = 10 * time.Second
+	maxCallers = 1000
+)
+
+// callers holds the leader's recent answers about tokens, by the hashes of these.
+type callers struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]knownCaller
+}
+
+type knownCaller struct {
+	who   model.Caller
+	until time.Time
+}
+
+func (c *callers) get(token string) (model.Caller, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, ok := c.known[sha256.Sum256([]byte(token))]
+	return k.who, ok && time.Now().Before(k.until)
+}
+
+func (c *callers) put(token string, who model.Caller) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxCallers {
+		c.known = map[[sha256.Size]byte]knownCaller{}
+	}
+	c.known[sha256.Sum256([]byte(token))] = knownCaller{who, time.Now().Add(callerTime)}
+}
