@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -155,33 +153,22 @@ func (a *Agent) openDataDir() (err error) {
 }
 
 // loadIdentity derives the agent's certificates and the root token from the mesh's
-// secret. A dev agent has no certificates, and a token of its own.
+// secret. A dev agent has no certificates, and its user's token.
 func (a *Agent) loadIdentity() (err error) {
 	if a.cfg.Secret.IsZero() {
 		if !a.cfg.Dev {
 			return errors.New("a mesh needs a secret: give a join token, or use dev mode")
 		}
-		return a.loadDevToken()
+		if a.cfg.Token == "" && a.cfg.DataDir != "" {
+			a.cfg.Token, err = identity.DevToken(a.cfg.DataDir)
+		}
+		return err
 	}
 	if a.identity, err = identity.New(a.cfg.Secret, a.id); err != nil {
 		return err
 	}
 	a.cfg.Token = a.cfg.Secret.RootToken()
 	return nil
-}
-
-// loadDevToken keeps one root token for the life of the data directory.
-func (a *Agent) loadDevToken() error {
-	if a.cfg.Token != "" || a.cfg.DataDir == "" {
-		return nil
-	}
-	path := filepath.Join(a.cfg.DataDir, "dev-token")
-	if b, err := os.ReadFile(path); err == nil && len(b) > 20 {
-		a.cfg.Token = strings.TrimSpace(string(b))
-		return nil
-	}
-	a.cfg.Token = "coopr-dev-" + rand.Text()
-	return os.WriteFile(path, []byte(a.cfg.Token+"\n"), 0o600)
 }
 
 // openMesh creates the agent's part in gossip.
@@ -195,8 +182,11 @@ func (a *Agent) openMesh() (err error) {
 		ID: a.id, Self: a.self(), Agents: gossip.Expect, Bind: gossip.Addr, Advertise: advertise,
 		Transport: a.cfg.Gossip, Join: a.cfg.Join, Logger: a.log,
 	}
-	if !a.cfg.Secret.IsZero() {
+	switch {
+	case !a.cfg.Secret.IsZero():
 		c.GossipKey = a.cfg.Secret.GossipKey()
+	case a.cfg.DataDir != "":
+		c.GossipKey = identity.DevGossipKey(a.cfg.Token)
 	}
 	if a.cfg.DataDir != "" {
 		c.KeyringFile = filepath.Join(a.cfg.DataDir, "gossip-keys.json")

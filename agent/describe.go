@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"crypto/sha256"
-
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
@@ -30,10 +28,6 @@ func (a *Agent) hello() *pb.Hello {
 	}
 	if m, ok := a.mesh.Member(a.id); ok {
 		h.Incarnation = m.Epoch
-	}
-	if a.cfg.Dev && a.cfg.Token != "" {
-		sum := sha256.Sum256([]byte(a.cfg.Token))
-		h.Token = sum[:]
 	}
 	for _, t := range a.plugins.Types() {
 		t.Class = "automator"

@@ -62,5 +62,5 @@ func (a *Agent) openWorker() (err error) {
 
 // sessions returns the leader's end of workers' sessions.
 func (a *Agent) sessions() session.Server {
-	return session.Server{Supervisor: a.supervisor, Dev: a.cfg.Dev}
+	return session.Server{Supervisor: a.supervisor}
 }

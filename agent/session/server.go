@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/watch"
 	"github.com/coopr/coopr/consensus/logformat"
-	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -24,9 +22,6 @@ import (
 // Server serves the leader's end of sessions.
 type Server struct {
 	Supervisor *member.Supervisor
-	// Dev accepts the root tokens of all dev agents: a mesh in dev mode has no secret
-	// from which to derive a common one.
-	Dev bool
 }
 
 // stream is the leader's end of a session's stream.
@@ -58,9 +53,6 @@ func (s Server) serve(in stream, caller string) error {
 	}
 	m, l, err := s.Supervisor.AwaitReady(in.Context())
 	if err != nil {
-		return status.Error(codes.Unavailable, err.Error())
-	}
-	if err := s.admitDevToken(in.Context(), m, h.Name, h.Token); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	out := newSender(in)
@@ -134,21 +126,6 @@ func receive(in stream, l *member.Leadership, id string) error {
 			d.Returned(ctx, id, m.Returned)
 		}
 	}
-}
-
-// admitDevToken writes the root token of another dev agent to the state, so that
-// every agent of the mesh accepts it.
-func (s Server) admitDevToken(ctx context.Context, m *member.Member, agent string, hash []byte) error {
-	if !s.Dev || len(hash) == 0 {
-		return nil
-	}
-	if _, ok := m.Machine.View().TokenByHash(hex.EncodeToString(hash)); ok {
-		return nil
-	}
-	_, err := m.Propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_PutToken{PutToken: &pb.PutToken{
-		Hash: hash, Actor: "dev", Tenant: member.FirstTenant, Role: string(model.RoleSuperadmin), Id: "dev-" + agent,
-	}}})
-	return err
 }
 
 // pluginKeys returns the keys of the plugins that a worker offers.

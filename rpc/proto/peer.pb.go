@@ -363,7 +363,6 @@ type Hello struct {
 	Session       string                 `protobuf:"bytes,13,opt,name=session,proto3" json:"session,omitempty"` // the session it had with an earlier leader
 	Eligible      bool                   `protobuf:"varint,14,opt,name=eligible,proto3" json:"eligible,omitempty"`
 	GossipAddr    string                 `protobuf:"bytes,17,opt,name=gossip_addr,json=gossipAddr,proto3" json:"gossip_addr,omitempty"`
-	Token         []byte                 `protobuf:"bytes,16,opt,name=token,proto3" json:"token,omitempty"`                        // SHA-256 of the API token a dev agent printed; others send none
 	Process       string                 `protobuf:"bytes,30,opt,name=process,proto3" json:"process,omitempty"`                    // names this run of the agent
 	Saves         []*SaveState           `protobuf:"bytes,18,rep,name=saves,proto3" json:"saves,omitempty"`                        // values that are not confirmed yet; stored before the results of held
 	LastSave      uint64                 `protobuf:"varint,19,opt,name=last_save,json=lastSave,proto3" json:"last_save,omitempty"` // the number of the last of saves
@@ -506,13 +505,6 @@ func (x *Hello) GetGossipAddr() string {
 		return x.GossipAddr
 	}
 	return ""
-}
-
-func (x *Hello) GetToken() []byte {
-	if x != nil {
-		return x.Token
-	}
-	return nil
 }
 
 func (x *Hello) GetProcess() string {
@@ -2076,7 +2068,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
 	"\astarted\x18\x03 \x01(\bR\astarted\x12/\n" +
 	"\x06result\x18\x04 \x01(\v2\x17.coopr.plugin.v1.ResultR\x06result\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xf4\x04\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xe4\x04\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -2094,13 +2086,12 @@ const file_peer_proto_rawDesc = "" +
 	"\asession\x18\r \x01(\tR\asession\x12\x1a\n" +
 	"\beligible\x18\x0e \x01(\bR\beligible\x12\x1f\n" +
 	"\vgossip_addr\x18\x11 \x01(\tR\n" +
-	"gossipAddr\x12\x14\n" +
-	"\x05token\x18\x10 \x01(\fR\x05token\x12\x18\n" +
+	"gossipAddr\x12\x18\n" +
 	"\aprocess\x18\x1e \x01(\tR\aprocess\x120\n" +
 	"\x05saves\x18\x12 \x03(\v2\x1a.coopr.plugin.v1.SaveStateR\x05saves\x12\x1b\n" +
 	"\tlast_save\x18\x13 \x01(\x04R\blastSave\x12\x16\n" +
 	"\x06number\x18\x14 \x01(\x04R\x06number\x12\x18\n" +
-	"\amachine\x18\x0f \x01(\tR\amachineJ\x04\b\v\x10\f\"3\n" +
+	"\amachine\x18\x0f \x01(\tR\amachineJ\x04\b\v\x10\fJ\x04\b\x10\x10\x11\"3\n" +
 	"\aStarted\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\"\xd1\x02\n" +

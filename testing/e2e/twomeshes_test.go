@@ -1,11 +1,14 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coopr/coopr/rpc/client"
 )
 
 // has waits until this agent answers with a tenant of this name.
@@ -69,11 +72,68 @@ func TestSecondAgentKeepsTheMesh(t *testing.T) {
 	}
 	third.stop()
 	alone(third, "--join", first.addr(gossipPort))
-	first.logs("is not admitted to the Raft group: it holds the state of another mesh")
+	first.logs("is not admitted to the Raft group: its data directory belongs to another mesh")
 	third.logs("another mesh")
 	third.has("theirs")
 	first.has("mine")
 	if s := m.coopr("--addr", "http://"+first.addr(httpPort), "tenant", "list", "-o", "json"); strings.Contains(s.out, `"theirs"`) {
 		t.Errorf("the state of one mesh is in the other: %s", s.out)
 	}
+}
+
+// TestDevAgentsOfTwoUsers starts agents in dev mode of one user, which share a token, and one of another
+// user, whose token must not give it power over the others.
+func TestDevAgentsOfTwoUsers(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "first", "second")
+	dev := func(a *agent, more ...string) {
+		a.run(append([]string{"--dev", "--name", a.name, "--data-dir", a.data, "--http-addr", a.addr(httpPort),
+			"--peer-addr", a.addr(peerPort), "--gossip-addr", a.addr(gossipPort), "--providers-local-root", m.nodes()}, more...)...)
+	}
+	token := func(file string) string {
+		var out string
+		m.await("a token in "+file, func() error {
+			b, err := os.ReadFile(file)
+			out = strings.TrimSpace(string(b))
+			return err
+		})
+		return out
+	}
+	first, second := m.agents[0], m.agents[1]
+	dev(first)
+	m.token = token(filepath.Join(m.dir, ".config", "coopr", "dev-token"))
+	dev(second, "--join", first.addr(gossipPort))
+	m.ready()
+	m.await("the second agent to be a member", func() error {
+		if peers, err := m.api(second).RaftPeers(m.context()); err != nil || len(peers) != 2 {
+			return fmt.Errorf("%+v, %v", peers, err)
+		}
+		return nil
+	})
+	if s := m.coopr("whoami"); s.code != 0 || !strings.Contains(s.out, "with the role superadmin in tenant default") {
+		t.Errorf("%d: %s%s", s.code, s.out, s.err)
+	}
+	other := m.add("other")
+	other.env = []string{"HOME=" + filepath.Join(m.dir, "other-user")}
+	dev(other, "--join", first.addr(gossipPort))
+	theirs := token(filepath.Join(other.data, "dev-token"))
+	if theirs == m.token {
+		t.Fatal("two users have one token")
+	}
+	other.logs("no agent can be joined yet")
+	for _, a := range []*agent{first, second} {
+		c, err := client.New(client.Config{Addresses: []string{"http://" + a.addr(httpPort)}, Token: theirs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Self(m.context()); !errors.Is(err, client.ErrUnauthorized) {
+			t.Errorf("agent %s about the token of another user: %v", a.name, err)
+		}
+	}
+	members, err := m.api(first).Members(m.context())
+	if err != nil || len(members) != 2 {
+		t.Errorf("%+v, %v", members, err)
+	}
+	other.stop()
+	m.agents = m.agents[:2]
 }
