@@ -49,11 +49,11 @@ func execute(c *cobra.Command, errs io.Writer) int {
 // raisePriority lets an agent that may be a voter run before the other work of its machine, if it may.
 func raisePriority(log *slog.Logger) {
 	if err := priority.Raise(); err != nil {
-		log.Info("this agent may not raise its priority: a busy machine will make it look dead to other agents sooner", "error", err)
+		log.Info("this agent may not raise its priority: other agents may take it for dead when the machine is busy", "error", err)
 		return
 	}
 	if nice, err := priority.Nice(); err == nil && nice < 0 {
-		log.Info("this agent runs before other work of the machine", "nice", nice)
+		log.Info("this agent has a higher priority than other programs of the machine", "nice", nice)
 	}
 }
 

@@ -141,7 +141,7 @@ func (t *watermark) payLocked(last uint64) bool {
 		return false
 	}
 	t.owed = 0
-	t.logger.Info("this member has the entries again that its log had lost, and may vote", "index", last)
+	t.logger.Info("this member has received the entries that its log had lost, and votes again", "index", last)
 	for _, f := range t.paid {
 		go f()
 	}
@@ -256,7 +256,7 @@ func (t *watermark) compare(found bool, log raft.LogStore, stable raft.StableSto
 		has.cand, has.voteTerm = t.now.cand, t.now.voteTerm
 	}
 	if has.term < t.now.term {
-		t.logger.Warn("the store has lost its term and votes; they are as before again", "term", t.now.term, "found", has.term)
+		t.logger.Warn("the store lost this member's term and vote; both are restored", "term", t.now.term, "found", has.term)
 		if err := stable.SetUint64([]byte(keyCurrentTerm), t.now.term); err != nil {
 			return fmt.Errorf("store the term again: %w", explain(err))
 		}

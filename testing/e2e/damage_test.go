@@ -22,7 +22,7 @@ func TestDamagedLog(t *testing.T) {
 	}
 	hurt.start()
 	m.await("the agent to hold the state and to vote again", func() error {
-		if !strings.Contains(hurt.tail(1000), "this member has the entries again that its log had lost, and may vote") {
+		if !strings.Contains(hurt.tail(1000), "this member has received the entries that its log had lost, and votes again") {
 			return errNotYet
 		}
 		return nil

@@ -77,11 +77,11 @@ func (t *filetree) open(ctx context.Context) (*treeState, error) {
 // check refuses a state that names files outside the tree: a node may have written it.
 func (st *treeState) check() error {
 	if st.Content != 0 && (!path.IsAbs(st.Root) || path.Clean(st.Root) != st.Root || st.Root == "/") {
-		return fmt.Errorf("the tree's state has %q as its root", st.Root)
+		return fmt.Errorf("the record of the tree on the node names %q as its root: that is not the path of a folder", st.Root)
 	}
 	for _, name := range append(paths(st.Files), st.Made...) {
 		if !filepath.IsLocal(name) || path.Clean(name) != name || strings.ContainsRune(name, 0) {
-			return fmt.Errorf("the tree's state has %q, which is not a path within the tree", name)
+			return fmt.Errorf("the record of the tree on the node names %q, which is not a path within the tree", name)
 		}
 	}
 	return nil

@@ -191,7 +191,7 @@ func TestHostileStates(t *testing.T) {
 		if err := os.WriteFile(b.record(recordName), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := b.p.Check(t.Context(), b.job()); err == nil || !strings.Contains(err.Error(), "the tree's state has") {
+		if _, _, err := b.p.Check(t.Context(), b.job()); err == nil || !strings.Contains(err.Error(), "the record of the tree on the node names") {
 			t.Errorf("%s was taken: %v", state, err)
 		}
 	}

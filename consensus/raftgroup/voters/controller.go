@@ -64,7 +64,7 @@ const shunFirst = time.Minute
 
 // ErrForeign means that an agent holds the state of another group. The agent is shunned for a while,
 // like an agent that failed as a new member.
-var ErrForeign = errors.New("it holds the state of another mesh")
+var ErrForeign = errors.New("its data directory belongs to another mesh")
 
 // Limits by which a member counts as healthy.
 const (

@@ -13,10 +13,10 @@ import (
 )
 
 // ErrOnItsWay means that a generation is still being rolled out. The next one has to wait.
-var ErrOnItsWay = errors.New("a generation is on its way")
+var ErrOnItsWay = errors.New("a generation is still being rolled out")
 
 // ErrHeld means that another agent's lease on a host has not ended.
-var ErrHeld = errors.New("another agent has the host")
+var ErrHeld = errors.New("another agent holds the lease of the host")
 
 // Generation is one version of a site's document.
 type Generation struct {

@@ -49,7 +49,7 @@ func Remember(ctx context.Context, node remote.Node, line string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("record on the node that the task is done: %w", err)
+		return fmt.Errorf("write the task's record on the node: %w", err)
 	}
 	return nil
 }
