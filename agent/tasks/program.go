@@ -25,7 +25,8 @@ type program struct {
 	source    *operation.Source
 	nodes     []*model.Node
 	run       *profile.Run
-	version   uint64 // of the cluster
+	version   uint64              // of the cluster
+	secrets   map[string][]string // in the variables of each step
 }
 
 // prepareProgram returns the program of the run that an operation belongs to.
@@ -45,12 +46,14 @@ func (b *Builder) prepareProgram(v *state.View, op *model.Operation, cl *model.C
 	if with.Definitions == nil {
 		with.Definitions = map[string]model.Service{}
 	}
+	hidden := map[string][]string{}
 	for i := range r.Program.Steps {
 		s := &r.Program.Steps[i]
-		env, err := profile.Reveal(s.Env, func(name string) (string, bool) { return v.Secret(op.Tenant, name) })
+		env, secrets, err := v.StepEnv(r, s)
 		if err != nil {
-			return nil, fmt.Errorf("step %s: variable %w", s.Name, err)
+			return nil, err
 		}
+		hidden[s.Name] = secrets
 		limit := unlimited
 		if s.Timeout > 0 {
 			limit = time.Duration(s.Timeout) * time.Millisecond
@@ -63,7 +66,7 @@ func (b *Builder) prepareProgram(v *state.View, op *model.Operation, cl *model.C
 		}
 	}
 	nodes := v.Nodes(op.Tenant, op.Cluster)
-	b.program = &program{operation: op.ID, source: operation.NewSource(&with, nodes), nodes: nodes, run: r, version: cl.Version}
+	b.program = &program{operation: op.ID, source: operation.NewSource(&with, nodes), nodes: nodes, run: r, version: cl.Version, secrets: hidden}
 	return b.program, nil
 }
 
@@ -93,6 +96,6 @@ func (b *Builder) step(v *state.View, op *model.Operation, cl *model.Cluster, n 
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Mesh: v.Mesh(), Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
 		Action: model.Run.String(), Service: name, Plugin: w.Plugin, Automator: w.Automator,
 		Observe: st.Note != nil && st.Note.Observe, TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(w.Input, env),
-		Resources: op.Resources,
+		Resources: op.Resources, Secrets: p.secrets[name],
 	}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/mask"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -65,13 +66,14 @@ type attemptLog struct {
 	size int
 	tail []byte
 	save func(*pb.SaveState)
+	mask *mask.Mask
 }
 
 // Log appends a line.
 func (a *attemptLog) Log(line *pb.LogLine) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	text := strings.TrimRight(line.Text, "\n") + "\n"
+	text := a.mask.Text(strings.TrimRight(line.Text, "\n")) + "\n"
 	a.tail = append(a.tail, text...)
 	if len(a.tail) > 2*tailSize {
 		a.tail = append([]byte(nil), a.tail[len(a.tail)-tailSize:]...)

@@ -10,6 +10,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/mask"
 	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -294,7 +295,8 @@ func (w *Worker) take(session string, tasks []*pb.Task) {
 
 // run carries out one lease.
 func (w *Worker) run(ctx context.Context, a *attempt) {
-	log := &attemptLog{logs: w.cfg.Logs, key: Key{a.task.Id, a.task.Fence}, save: w.save}
+	hide := mask.New(a.task.Secrets...)
+	log := &attemptLog{logs: w.cfg.Logs, key: Key{a.task.Id, a.task.Fence}, save: w.save, mask: hide}
 	res := w.cfg.Executor.Execute(ctx, a.task, log)
 	tail := log.end()
 	if action, err := model.ParseAction(a.task.Action); err == nil {
@@ -309,6 +311,7 @@ func (w *Worker) run(ctx context.Context, a *attempt) {
 	if res.Outcome != pb.Outcome_OUTCOME_SUCCEEDED && res.LogTail == "" {
 		res.LogTail = tail
 	}
+	res.Message, res.LogTail, res.Output = hide.Text(res.Message), hide.Text(res.LogTail), hide.JSON(res.Output)
 	w.ended(a, res)
 }
 

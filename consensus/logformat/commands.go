@@ -17,7 +17,7 @@ func PutTenant(t *model.Tenant, createOnly bool) (*pb.Command_PutTenant, error) 
 
 // PutSetting returns an order, such as "put" or "disable", about a setting of runs. Orders that
 // write need a value: a profile.Profile, profile.Program or profile.Schedule, the properties of
-// preferences, or a model.Secret. The state refuses kinds and orders that do not exist.
+// preferences, or a profile.Secret. The state refuses kinds and orders that do not exist.
 func PutSetting(kind, name, order string, value any) (*pb.PutSetting, error) {
 	p := &pb.PutSetting{Kind: SettingKinds.Number(kind), Name: name, Order: SettingOrders.Number(order), NumbersContinue: true}
 	switch v := value.(type) {
@@ -36,8 +36,8 @@ func PutSetting(kind, name, order string, value any) (*pb.PutSetting, error) {
 		return p, err
 	case map[string]string:
 		p.Value = &pb.PutSetting_Preferences{Preferences: &record.Properties{Properties: v}}
-	case model.Secret:
-		p.Value = &pb.PutSetting_Secret{Secret: []byte(v.Reveal())}
+	case profile.Secret:
+		p.Value, p.UsableBy = &pb.PutSetting_Secret{Secret: []byte(v.Value.Reveal())}, v.UsableBy
 	default:
 		return nil, fmt.Errorf("a setting is a %T", value)
 	}

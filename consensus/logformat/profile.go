@@ -140,6 +140,7 @@ func (e *encoder) program(x profile.Program) *record.Program {
 		Timeout:     int64(x.Timeout),
 		Requires:    list(x.Requires, e.programNeeds),
 		Version:     int64(x.Version),
+		Author:      x.Author,
 	}
 }
 
@@ -155,6 +156,7 @@ func (d *decoder) program(m *record.Program) profile.Program {
 		Timeout:     model.Millis(m.Timeout),
 		Requires:    list(m.Requires, d.programNeeds),
 		Version:     int(m.Version),
+		Author:      m.Author,
 	}
 }
 

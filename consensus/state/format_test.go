@@ -423,7 +423,7 @@ func (c *clinic) programs(must func(*pb.Command) state.Answer, as func(string, *
 		must(as("", &pb.Command{Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: p}}}}))
 	}
 	retries := 1
-	put("secret", "key", "put", model.NewSecret("value"))
+	put("secret", "key", "put", profile.Secret{Value: model.NewSecret("value"), UsableBy: []string{"alice"}})
 	put("profile", "p", "put", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}, Retries: 1,
 		Limits: profile.Limits{Runs: &retries}})
 	put("program", "job", "create", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true",

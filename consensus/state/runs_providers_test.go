@@ -26,8 +26,8 @@ func TestRunProviders(t *testing.T) {
 		return profile.Profile{Provisioner: profile.Provisioner{Name: name,
 			Properties: []profile.Property{{Name: region, Value: "${secure(where)}"}, {Name: profile.PropNodes, Value: "2"}}}}
 	}
-	put("a", "secret", "where", model.NewSecret("7"))
-	put("b", "secret", "where", model.NewSecret("8"))
+	put("a", "secret", "where", profile.Secret{Value: model.NewSecret("7")})
+	put("b", "secret", "where", profile.Secret{Value: model.NewSecret("8")})
 	put("a", "profile", "own", of("cloud"))
 	put("a", "profile", "template", of("cluster"))
 	put("a", "profile", "away", of("nobody"))

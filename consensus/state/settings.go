@@ -27,7 +27,7 @@ func (a runSettings) putSetting(c *pb.Command, p *pb.PutSetting) Answer {
 	case pb.SettingKind_SETTING_KIND_PROFILE:
 		err = a.setProfile(tenant, p)
 	case pb.SettingKind_SETTING_KIND_PROGRAM:
-		err = a.setProgram(tenant, p)
+		err = a.setProgram(tenant, c.Actor, p)
 	case pb.SettingKind_SETTING_KIND_SCHEDULE:
 		err = a.setSchedule(tenant, c.Actor, p)
 	case pb.SettingKind_SETTING_KIND_PREFERENCES:
@@ -153,7 +153,7 @@ func (a runSettings) mayAssign(tenant string, properties map[string]string) erro
 // keptVersions is the number of versions of a program that are kept.
 const keptVersions = 50
 
-func (a runSettings) setProgram(tenant string, p *pb.PutSetting) error {
+func (a runSettings) setProgram(tenant, actor string, p *pb.PutSetting) error {
 	have := table.LatestProgram(a.txn, tenant, p.Name)
 	switch {
 	case tenant == "":
@@ -167,6 +167,7 @@ func (a runSettings) setProgram(tenant string, p *pb.PutSetting) error {
 			return problem.New(problem.Unsupported, "program: %w", err)
 		}
 		next.Program = *body
+		next.Author = actor
 		if next.Name, next.Version = p.Name, 1; have != nil {
 			next.Version = have.Version + 1
 		}
@@ -287,7 +288,7 @@ func (a runSettings) setSecret(tenant string, p *pb.PutSetting) error {
 		a.remove(table.Secrets, have)
 		return nil
 	}
-	a.put(table.Secrets, &table.SecretRow{Tenant: tenant, Name: p.Name, Value: string(p.GetSecret())})
+	a.put(table.Secrets, &table.SecretRow{Tenant: tenant, Name: p.Name, Value: string(p.GetSecret()), UsableBy: p.UsableBy})
 	return nil
 }
 

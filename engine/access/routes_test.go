@@ -97,6 +97,7 @@ user   | update Schedule      | putSchedule
 user   | delete Schedule      | deleteSchedule
 user   | operate Schedule     | enableSchedule disableSchedule
 read   | list Secret          | listSecrets
+read   | read Secret          | getSecret
 admin  | update Secret        | putSecret
 admin  | delete Secret        | deleteSecret
 read   | list Site            | listSites

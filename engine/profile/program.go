@@ -28,6 +28,8 @@ type Program struct {
 	Requires []ProgramNeeds `json:"requires,omitempty"`
 	// Version grows with every change. The state sets it.
 	Version int `json:"version,omitempty"`
+	// Author is the user who wrote this version, and whose secrets it may refer to. The state sets it.
+	Author string `json:"author,omitempty" doc:"The user who wrote this version; a value in a request is ignored"`
 }
 
 // Step is a command or a script.

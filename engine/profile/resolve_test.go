@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -48,12 +49,17 @@ func TestChoose(t *testing.T) {
 
 // TestPV15: a reference gives the value of the secret, and nothing else is looked up.
 func TestPV15(t *testing.T) {
-	secrets := func(name string) (string, bool) { return "value of " + name, name == "key" }
+	secrets := func(_, name string) (string, error) {
+		if name != "key" {
+			return "", fmt.Errorf("there is no secret %q", name)
+		}
+		return "value of " + name, nil
+	}
 	got, err := Reveal(map[string]string{"x": "${secure(key)}", "y": "a${secure(key)}b", "z": "${env(HOME)} ${key}"}, secrets)
 	if err != nil || got["x"] != "value of key" || got["y"] != "avalue of keyb" || got["z"] != "${env(HOME)} ${key}" {
 		t.Error(got, err)
 	}
-	if _, err := Reveal(map[string]string{"x": "${secure(other)}"}, secrets); err == nil || !strings.Contains(err.Error(), `"other"`) {
+	if _, err := Reveal(map[string]string{"x": "${secure(other)}"}, secrets); err == nil || err.Error() != `x: there is no secret "other"` {
 		t.Error(err)
 	}
 	spec := PluginSpec(model.PluginType{Base: model.Base{Name: "p"},

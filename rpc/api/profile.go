@@ -24,6 +24,14 @@ type SettingsBody struct {
 // SecretBody is the value of a secret.
 type SecretBody struct {
 	Value string `json:"value" doc:"The API never shows it again"`
+	// UsableBy are actors, or "*".
+	UsableBy []string `json:"usableBy,omitempty" doc:"The users whose programs and runs may refer to the secret; * means all users of the tenant. Administrators may always."`
+}
+
+// Secret describes a secret without its value.
+type Secret struct {
+	Name     string   `json:"name"`
+	UsableBy []string `json:"usableBy" doc:"The users whose programs and runs may refer to the secret; * means all users of the tenant. Administrators may always."`
 }
 
 // Found is a program or schedule whose runs would use a certain profile.

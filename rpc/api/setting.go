@@ -8,6 +8,6 @@ type Setting struct {
 	System bool
 	// Order is "put", "delete", "enable" or "disable".
 	Order string
-	// Value is written as JSON. The value of a secret is a model.Secret.
+	// Value is written as JSON. The value of a secret is a profile.Secret.
 	Value any
 }

@@ -76,10 +76,17 @@ func preferencesPath(program string) string {
 	return "/v1/programs/" + seg(program) + "/preferences"
 }
 
-// PutSecret stores a secret that properties may refer to.
-func (c *Client) PutSecret(ctx context.Context, name, value string) error {
-	_, err := c.send(ctx, http.MethodPut, "/v1/secrets/"+seg(name), nil, api.SecretBody{Value: value}, nil)
+// PutSecret stores a secret that properties and programs may refer to.
+func (c *Client) PutSecret(ctx context.Context, name string, s api.SecretBody) error {
+	_, err := c.send(ctx, http.MethodPut, "/v1/secrets/"+seg(name), nil, s, nil)
 	return err
+}
+
+// Secret returns who may refer to a secret.
+func (c *Client) Secret(ctx context.Context, name string, read Read) (api.Secret, Meta, error) {
+	var out api.Secret
+	m, err := c.get(ctx, "/v1/secrets/"+seg(name), read, nil, &out)
+	return out, m, err
 }
 
 // Search returns programs and schedules that match a query such as "profile:SYSTEM:small".

@@ -1674,6 +1674,7 @@ type SecretRow struct {
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	UsableBy      []string               `protobuf:"bytes,4,rep,name=usable_by,json=usableBy,proto3" json:"usable_by,omitempty"` // the users whose documents may refer to it; "*": all of the tenant
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1727,6 +1728,13 @@ func (x *SecretRow) GetValue() string {
 		return x.Value
 	}
 	return ""
+}
+
+func (x *SecretRow) GetUsableBy() []string {
+	if x != nil {
+		return x.UsableBy
+	}
+	return nil
 }
 
 type UsageRow struct {
@@ -1938,11 +1946,12 @@ const file_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"ProgramRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x122\n" +
-	"\aprogram\x18\x02 \x01(\v2\x18.coopr.record.v1.ProgramR\aprogram\"M\n" +
+	"\aprogram\x18\x02 \x01(\v2\x18.coopr.record.v1.ProgramR\aprogram\"j\n" +
 	"\tSecretRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\tR\x05value\"\x93\x01\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x1b\n" +
+	"\tusable_by\x18\x04 \x03(\tR\busableBy\"\x93\x01\n" +
 	"\bUsageRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12-\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.coopr.log.v1.SettingKindR\x04kind\x12\x12\n" +

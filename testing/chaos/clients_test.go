@@ -248,7 +248,7 @@ func preferences(ctx context.Context, c *client.Client, _ string) (string, int, 
 }
 
 func putSecret(ctx context.Context, c *client.Client, name, value string) (int, error) {
-	return 0, c.PutSecret(ctx, name, value)
+	return 0, c.PutSecret(ctx, name, api.SecretBody{Value: value})
 }
 
 func secret(ctx context.Context, c *client.Client, name string) (string, int, bool, error) {

@@ -223,3 +223,47 @@ func TestRunKillLeader(t *testing.T) {
 	m.ready()
 	m.stop()
 }
+
+// TestRunHidesSecrets runs a program that prints a secret in several ways. A user writes such a program only
+// for secrets that an administrator has given to that user, and no output that is kept shows the secret.
+func TestRunHidesSecrets(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "a")
+	m.agents[0].start()
+	m.ready()
+	const value = "correct horse battery staple"
+	file := m.put("value", value+"\n")
+	m.must("secret", "put", "phrase", "--file", file)
+	program := m.put("peek.yaml", "steps:\n- script: |\n    echo \"it is $PHRASE.\"\n    printf %s \"$PHRASE\" | base64\n    echo \"$PHRASE\" >&2\n"+
+		"    exit 3\n  env: {PHRASE: '${secure(phrase)}'}\n")
+	bob := strings.TrimSpace(m.must("token", "create", "bob"))
+	if s := m.coopr("--token", bob, "program", "put", "peek", "-f", program); s.code == 0 || !strings.Contains(s.err, "--usable-by bob") {
+		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
+	}
+	m.must("secret", "put", "phrase", "--file", file, "--usable-by", "bob")
+	if out := m.must("secret", "get", "phrase"); !strings.Contains(out, "administrators and bob") {
+		t.Error(out)
+	}
+	m.must("--token", bob, "program", "put", "peek", "-f", program)
+	s := m.coopr("run", "--program", "peek") // what runs on this machine takes root's token
+	if s.code != 3 || strings.Count(s.out+s.err, "[redacted]") < 3 || !strings.Contains(s.out, "it is [redacted].") {
+		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
+	}
+	run := m.awaitRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
+	details, err := json.Marshal(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"the output": s.out + s.err, "the run": string(details), "the log": m.must("runs", "logs", run.ID),
+		"the program": m.must("program", "get", "peek", "-o", "json"), "the operation": m.must("operation", "get", run.Operation, "-o", "json"),
+		"the audit log": m.must("audit", "list", "-o", "json"), "the agents' logs": m.agents[0].tail(1 << 20)} {
+		if strings.Contains(text, "horse battery") || strings.Contains(text, "Y29ycmVjdCBob3JzZSBiYXR0ZXJ5IHN0YXBs") {
+			t.Errorf("%s shows the secret:\n%s", what, text)
+		}
+	}
+	m.must("secret", "put", "phrase", "--file", file)
+	if s := m.coopr("run", "--program", "peek"); s.code == 0 || !strings.Contains(s.out+s.err, `bob may not use the secret "phrase"`) {
+		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
+	}
+	m.stop()
+}

@@ -264,10 +264,11 @@ func (c *Clusters) Begin(ctx context.Context, r *profile.Run) (string, error) {
 	}
 	v := c.Machine.View()
 	steps := make([]operation.ProgramStep, len(r.Program.Steps))
-	for i, s := range r.Program.Steps {
+	for i := range r.Program.Steps {
+		s := &r.Program.Steps[i]
 		steps[i] = operation.ProgramStep{Name: s.Name, One: s.On == profile.OnOne}
-		if _, err := profile.Reveal(s.Env, func(name string) (string, bool) { return v.Secret(r.Tenant, name) }); err != nil {
-			return "", fmt.Errorf("step %s: variable %w", s.Name, err)
+		if _, _, err := v.StepEnv(r, s); err != nil {
+			return "", err
 		}
 	}
 	w := who(r)

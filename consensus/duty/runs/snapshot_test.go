@@ -25,7 +25,7 @@ func TestSnapshot(t *testing.T) {
 		s.Complete()
 		l.put("schedule", "s", s)
 		l.put("preferences", "job", map[string]string{profile.ProfileKey: "p"})
-		l.put("secret", "key", model.NewSecret("value"))
+		l.put("secret", "key", profile.Secret{Value: model.NewSecret("value"), UsableBy: []string{profile.Everybody}})
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		var want, got bytes.Buffer

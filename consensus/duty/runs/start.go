@@ -10,6 +10,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
@@ -77,6 +78,9 @@ func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uin
 	r := profile.New(profile.NewID(now.UnixMilli(), random), who.Tenant, *prog, now.UnixMilli())
 	r.Of(&p, levels)
 	r.Actor, r.Runtime, r.Arguments = who.Actor, levels[3], s.Arguments
+	if err := v.MayUseSecrets(who, r.Runtime); err != nil {
+		return nil, err
+	}
 	for _, spec := range v.Provisioners(who.Tenant) {
 		if spec.Name == r.Provisioner {
 			if fs := spec.Validate(profile.Values(r.Properties)); len(fs) > 0 {
@@ -97,6 +101,12 @@ func program(v *state.View, who model.Caller, s Start) (*profile.Program, error)
 				f.Path = "inline." + f.Path
 			}
 			return nil, fs
+		}
+		p.Author = who.Actor
+		for i := range p.Steps {
+			if err := v.MayUseSecrets(who, p.Steps[i].Env); err != nil {
+				return nil, err
+			}
 		}
 		return &p, nil
 	}
@@ -193,7 +203,7 @@ func (c *Controller) fireOne(ctx context.Context, s profile.Schedule, start []in
 				next.Message = fmt.Sprintf("the run of %s was left out: run %s goes on", stamp(at), running[0].ID)
 			}
 		}
-		who := model.Caller{Tenant: s.Tenant, Actor: have.Actor, Role: model.RoleAdmin}
+		who := hostexec.Acting(v.Tokens(""), s.Tenant, have.Actor)
 		if next.Waits == 0 && next.Message == "" {
 			var err error
 			p, err = Prepare(v, who, Start{Program: have.Program, Runtime: have.Properties, Arguments: have.Arguments}, time.Now(), c.cfg.Random())

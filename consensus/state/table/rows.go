@@ -135,7 +135,7 @@ func encodeRunRow(raw any, rec *pb.SnapshotRecord) (err error) {
 		x.Preferences, err = logformat.EncodePreferences(r)
 		rec.Row = x
 	case *SecretRow:
-		rec.Row = &pb.SnapshotRecord_Secret{Secret: &pb.SecretRow{Tenant: r.Tenant, Name: r.Name, Value: r.Value}}
+		rec.Row = &pb.SnapshotRecord_Secret{Secret: &pb.SecretRow{Tenant: r.Tenant, Name: r.Name, Value: r.Value, UsableBy: r.UsableBy}}
 	case *profile.Run:
 		x := &pb.SnapshotRecord_Run{}
 		x.Run, err = logformat.EncodeRun(r)
@@ -267,7 +267,7 @@ func decodeRunRow(rec *pb.SnapshotRecord) (table string, row any, err error) {
 		table = Preferences
 		row, err = logformat.DecodePreferences(x.Preferences)
 	case *pb.SnapshotRecord_Secret:
-		return Secrets, &SecretRow{Tenant: x.Secret.Tenant, Name: x.Secret.Name, Value: x.Secret.Value}, nil
+		return Secrets, &SecretRow{Tenant: x.Secret.Tenant, Name: x.Secret.Name, Value: x.Secret.Value, UsableBy: x.Secret.UsableBy}, nil
 	case *pb.SnapshotRecord_Run:
 		table = Runs
 		row, err = logformat.DecodeRun(x.Run)

@@ -347,9 +347,11 @@ type ProgramRow struct {
 	profile.Program
 }
 
-// SecretRow is a value that properties refer to. The API never returns it.
+// SecretRow is a value that properties refer to. The API never returns it. UsableBy are the users whose
+// documents may refer to it, besides administrators.
 type SecretRow struct {
 	Tenant, Name, Value string
+	UsableBy            []string `json:",omitempty"`
 }
 
 // UsageRow adds up the usage of runs whose records were removed, by profile or by program.

@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,7 +10,9 @@ import (
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 )
 
@@ -164,12 +167,78 @@ func (v RunView) Levels(tenant, program string) profile.Levels {
 	return out
 }
 
-// Secret returns a tenant's secret.
-func (v RunView) Secret(tenant, name string) (string, bool) {
+// SecretUsers returns the users whose documents may refer to a secret, besides administrators.
+func (v RunView) SecretUsers(tenant, name string) (users []string, ok bool) {
 	if r := table.Get[table.SecretRow](v.txn, table.Secrets, "id", tenant, name); r != nil {
-		return r.Value, true
+		return r.UsableBy, true
 	}
-	return "", false
+	return nil, false
+}
+
+// secret returns a secret of a tenant for a document of an author, who needs to be allowed to use it now. It
+// fails with problem.NotFound or problem.Forbidden.
+func (v RunView) secret(author model.Caller, name string) (string, error) {
+	r := table.Get[table.SecretRow](v.txn, table.Secrets, "id", author.Tenant, name)
+	if r == nil {
+		return "", problem.New(problem.NotFound, "there is no secret %q in tenant %s", name, author.Tenant)
+	}
+	if err := profile.MayUse(author, name, r.UsableBy); err != nil {
+		return "", err
+	}
+	return r.Value, nil
+}
+
+// author returns the caller for a document that a user wrote, with the role that the user has now.
+func (v RunView) author(tenant, actor string) model.Caller {
+	return hostexec.Acting(TenantView(v).Tokens(""), tenant, actor)
+}
+
+// vouched is the author of settings that only administrators write.
+func vouched(tenant string) model.Caller {
+	return model.Caller{Tenant: tenant, Actor: model.Self, Role: model.RoleAdmin}
+}
+
+// StepEnv returns the variables of a step of a run's program, and the secrets in them. The program's author
+// needs to be allowed to use these.
+func (v RunView) StepEnv(r *profile.Run, s *profile.Step) (env map[string]string, secrets []string, err error) {
+	author := v.author(r.Tenant, r.Program.Author)
+	env, err = profile.Reveal(s.Env, func(_, name string) (string, error) {
+		value, err := v.secret(author, name)
+		secrets = append(secrets, value)
+		return value, err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("step %s: variable %w", s.Name, err)
+	}
+	return env, secrets, nil
+}
+
+// RunProperties returns the properties of a run with the secrets that they refer to. Administrators write
+// profiles and preferences; for a property that the run itself sets, its user needs to be allowed to use the
+// secrets. What was provisioned is deprovisioned whether or not the user still is.
+func (v RunView) RunProperties(r *profile.Run, deprovision bool) (map[string]string, error) {
+	user := v.author(r.Tenant, r.Actor)
+	return profile.Reveal(profile.Values(r.Properties), func(key, name string) (string, error) {
+		if _, own := r.Runtime[profile.PropertyPrefix+key]; own && !deprovision {
+			return v.secret(user, name)
+		}
+		return v.secret(vouched(r.Tenant), name)
+	})
+}
+
+// MayUseSecrets returns problem.Forbidden if values that a user writes refer to a secret that the user's
+// documents may not refer to. Secrets that do not exist are no fault yet.
+func (v RunView) MayUseSecrets(who model.Caller, values map[string]string) error {
+	for _, name := range profile.References(values) {
+		r := table.Get[table.SecretRow](v.txn, table.Secrets, "id", who.Tenant, name)
+		if r == nil {
+			continue
+		}
+		if err := profile.MayUse(who, name, r.UsableBy); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Run finds a run.
@@ -314,7 +383,9 @@ func (v RunView) Usages(now int64) []ProfileUse {
 func (v RunView) RunProviders(tenant string) []model.Provider {
 	var out []model.Provider
 	add := func(provisioner string, properties []profile.Property) {
-		values, err := profile.Reveal(profile.Values(properties), func(name string) (string, bool) { return v.Secret(tenant, name) })
+		values, err := profile.Reveal(profile.Values(properties), func(_, name string) (string, error) {
+			return v.secret(vouched(tenant), name)
+		})
 		if p, ok := profile.Plain(provisioner, values); ok && err == nil {
 			out = append(out, p)
 		}

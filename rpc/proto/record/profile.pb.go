@@ -403,6 +403,7 @@ type Program struct {
 	Timeout       int64                  `protobuf:"varint,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	Requires      []*ProgramNeeds        `protobuf:"bytes,6,rep,name=requires,proto3" json:"requires,omitempty"`
 	Version       int64                  `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
+	Author        string                 `protobuf:"bytes,8,opt,name=author,proto3" json:"author,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -484,6 +485,13 @@ func (x *Program) GetVersion() int64 {
 		return x.Version
 	}
 	return 0
+}
+
+func (x *Program) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
 }
 
 // ProgramStep is one command or script of a program.
@@ -1233,7 +1241,7 @@ const file_record_profile_proto_rawDesc = "" +
 	"\tlaunching\x18\x02 \x01(\x03H\x01R\tlaunching\x88\x01\x01B\a\n" +
 	"\x05_runsB\f\n" +
 	"\n" +
-	"_launching\"\xf8\x01\n" +
+	"_launching\"\x90\x02\n" +
 	"\aProgram\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\x12 \n" +
@@ -1241,7 +1249,8 @@ const file_record_profile_proto_rawDesc = "" +
 	"\x05steps\x18\x04 \x03(\v2\x1c.coopr.record.v1.ProgramStepR\x05steps\x12\x18\n" +
 	"\atimeout\x18\x05 \x01(\x03R\atimeout\x129\n" +
 	"\brequires\x18\x06 \x03(\v2\x1d.coopr.record.v1.ProgramNeedsR\brequires\x12\x18\n" +
-	"\aversion\x18\a \x01(\x03R\aversion\"\xb8\x03\n" +
+	"\aversion\x18\a \x01(\x03R\aversion\x12\x16\n" +
+	"\x06author\x18\b \x01(\tR\x06author\"\xb8\x03\n" +
 	"\vProgramStep\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02on\x18\x02 \x01(\tR\x02on\x12\x16\n" +

@@ -93,6 +93,8 @@ type RunView interface {
 	// Levels returns the settings of all levels that apply to a run of a program.
 	Levels(tenant, program string) profile.Levels
 	SecretNames(tenant string) []string
+	SecretUsers(tenant, name string) ([]string, bool)
+	MayUseSecrets(who model.Caller, values map[string]string) error
 	// Runs returns a tenant's runs, the newest first.
 	Runs(tenant string) []*profile.Run
 	Run(tenant, id string) (*profile.Run, bool)

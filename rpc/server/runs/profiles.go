@@ -425,9 +425,18 @@ func secretRoutes(s *rest.Server) {
 			Summary: "List the names of the secrets that properties may refer to, as ${secure(NAME)}",
 		},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]string, error) {
-			return slices.Concat([]string{}, v.SecretNames(c.Who.Tenant)), nil
+			return append([]string{}, v.SecretNames(c.Who.Tenant)...), nil
 		},
 	)
+	rest.Read(s, rest.Route{ID: "getSecret", Path: one, Tag: tag, Rule: rest.Rule{Need: model.RoleRead},
+		Summary: "Show who may refer to a secret; the value is never shown"},
+		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) (api.Secret, error) {
+			users, ok := v.SecretUsers(c.Who.Tenant, in.Name)
+			if !ok {
+				return api.Secret{}, rest.NotFound("there is no secret %q", in.Name)
+			}
+			return api.Secret{Name: in.Name, UsableBy: append([]string{}, users...)}, nil
+		})
 	rest.Write(s, rest.Route{ID: "putSecret", Method: http.MethodPut, Path: one, Tag: tag, Rule: writes, Summary: "Store a secret"},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			rest.ByName
@@ -437,10 +446,15 @@ func secretRoutes(s *rest.Server) {
 			if err != nil {
 				return api.Done{}, api.Written{}, err
 			}
+			faults := profile.CheckUsableBy(b.UsableBy)
 			if why := model.CheckName(in.Name); why != "" {
-				return api.Done{}, api.Written{}, bad(model.Faults{{Path: "name", Message: why}})
+				faults.Add("name", why)
 			}
-			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "secret", Name: in.Name, Order: "put", Value: model.NewSecret(b.Value)})
+			if len(faults) > 0 {
+				return api.Done{}, api.Written{}, bad(faults)
+			}
+			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "secret", Name: in.Name, Order: "put",
+				Value: profile.Secret{Value: model.NewSecret(b.Value), UsableBy: b.UsableBy}})
 			return api.Done{Done: true}, w, err
 		})
 	rest.Write(s, rest.Route{ID: "deleteSecret", Method: http.MethodDelete, Path: one, Tag: tag, Rule: writes, Summary: "Delete a secret"},

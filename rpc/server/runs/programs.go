@@ -56,12 +56,21 @@ func programRoutes(s *rest.Server) {
 			if fs := p.Check(); len(fs) > 0 {
 				return p, api.Written{}, fs
 			}
+			v, err := s.Latest(ctx)
+			if err != nil {
+				return p, api.Written{}, err
+			}
+			for i := range p.Steps {
+				if err := v.MayUseSecrets(c.Who, p.Steps[i].Env); err != nil {
+					return p, api.Written{}, err
+				}
+			}
 			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "program", Name: in.Name, Order: "put", Value: p})
 			if err != nil {
 				return p, w, err
 			}
 			made, err := rest.Wrote(w, w.Effect.Program)
-			p.Version = made.Version
+			p.Version, p.Author = made.Version, c.Who.Actor
 			return p, w, err
 		},
 	)
@@ -132,6 +141,13 @@ func scheduleRoutes(s *rest.Server) {
 			x.Complete()
 			if fs := x.Check(); len(fs) > 0 {
 				return api.ScheduleDetails{}, api.Written{}, fs
+			}
+			v, err := s.Latest(ctx)
+			if err == nil {
+				err = v.MayUseSecrets(c.Who, x.Properties)
+			}
+			if err != nil {
+				return api.ScheduleDetails{}, api.Written{}, err
 			}
 			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "schedule", Name: in.Name, Order: "put", Value: x})
 			if err != nil {

@@ -3,10 +3,13 @@ package run
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/coopr/coopr/internal/words"
+	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
@@ -34,13 +37,36 @@ func SecretCommand(app cli.App) *cobra.Command {
 			return t
 		},
 	})
+	get := &cobra.Command{Use: "get NAME", Short: "Show who may refer to a secret", Args: cli.Args("NAME"), Example: "  coopr secret get cloud-token",
+		ValidArgsFunction: names}
+	cli.FormFlag(get, output.FormTable, output.FormJSON, output.FormYAML)
+	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		s, _, err := c.Secret(ctx, args[0], client.Read{})
+		if err != nil {
+			return err
+		}
+		if out.Structured() {
+			return out.Encode(s)
+		}
+		users := append([]string{"administrators"}, s.UsableBy...)
+		if slices.Contains(s.UsableBy, "*") {
+			users = []string{"all users of the tenant"}
+		}
+		out.Printf("Programs and runs of %s may refer to the secret %s.\n", words.And(users), s.Name)
+		return nil
+	})
 	var file string
+	var usableBy []string
 	put := &cobra.Command{Use: "put NAME", Short: "Store a secret from a file or the standard input", Args: cli.Args("NAME"),
 		ValidArgsFunction: names,
 		Long: `Store a secret. Properties of profiles and environment variables of programs refer
 to it as ${secure(NAME)}. Only the plugins and jobs that use the secret receive its
-value; it is never shown. A newline at the end is not part of the secret.`,
-		Example: "  pass show cloud/token | coopr secret put cloud-token\n  coopr secret put key --file key.pem"}
+value; it is never shown. A newline at the end is not part of the secret.
+
+Administrators may refer to the secret in what they write, and so may the users
+that --usable-by names. A job can print the secrets that it uses.`,
+		Example: "  pass show cloud/token | coopr secret put cloud-token\n  coopr secret put key --file key.pem --usable-by alice,bob"}
+	put.Flags().StringSliceVar(&usableBy, "usable-by", nil, "users whose programs and runs may refer to the secret; '*': all of the tenant")
 	put.Flags().StringVarP(&file, "file", "f", "-", "file with the value; -: standard input")
 	put.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		value, err := cli.ReadFile(app, file)
@@ -51,7 +77,7 @@ value; it is never shown. A newline at the end is not part of the secret.`,
 		if text == "" {
 			return errors.New("the secret is empty and was not stored")
 		}
-		if err := c.PutSecret(ctx, args[0], text); err != nil {
+		if err := c.PutSecret(ctx, args[0], api.SecretBody{Value: text, UsableBy: usableBy}); err != nil {
 			return err
 		}
 		out.Printf("Secret %s was stored. To refer to it: ${secure(%s)}\n", args[0], args[0])
@@ -66,5 +92,5 @@ value; it is never shown. A newline at the end is not part of the secret.`,
 		out.Printf("Secret %s was deleted.\n", args[0])
 		return nil
 	})
-	return cli.Group("secret", "Manage secrets that profiles and programs refer to", list, put, del)
+	return cli.Group("secret", "Manage secrets that profiles and programs refer to", list, get, put, del)
 }

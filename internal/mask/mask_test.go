@@ -1,0 +1,79 @@
+package mask
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestText(t *testing.T) {
+	m := New("s3cret/with spaces & 'quotes' \"too\"", "hunter2", "1", "-----BEGIN KEY-----\nMIIEvQIBADANBg\nab\n", "", " ")
+	for in, want := range map[string]string{
+		"the password is hunter2":                "the password is [redacted]",
+		"hunter2":                                "[redacted]",
+		"hunter2hunter2 hunter2":                 "hunter2hunter2 [redacted]",
+		"hunter2 hunter2,hunter2":                "[redacted] [redacted],[redacted]",
+		"exit code 1 of 10":                      "exit code [redacted] of 10",
+		"MIIEvQIBADANBg":                         "[redacted]",
+		"ab":                                     "ab",
+		"x=-----BEGIN KEY-----":                  "x=[redacted]",
+		"nothing here":                           "nothing here",
+		"":                                       "",
+		"s3cret/with spaces & 'quotes' \"too\"!": "[redacted]!",
+	} {
+		if got := m.Text(in); got != want {
+			t.Errorf("%q became %q, not %q", in, got, want)
+		}
+	}
+	if got := (*Mask)(nil).Text("hunter2"); got != "hunter2" {
+		t.Error(got)
+	}
+	if got := New().Text("hunter2"); got != "hunter2" {
+		t.Error(got)
+	}
+}
+
+// FuzzForms encodes a secret as programs do, with other text beside it, and looks for what is left of it.
+func FuzzForms(f *testing.F) {
+	f.Add("correct horse battery staple", "user:", "@host")
+	f.Add("p@$$w0rd'\"<&>\\", "", "x")
+	f.Add("ünïcödé-pässwörd", "ab", "")
+	f.Fuzz(func(t *testing.T, secret, before, after string) {
+		if len(secret) < 12 || strings.ContainsAny(secret, "\r\n") || strings.TrimSpace(secret) != secret || !json.Valid([]byte(fmt.Sprintf("%q", secret))) ||
+			strings.ToValidUTF8(secret, "") != secret || strings.Contains(before+after, secret) || strings.Contains(Mark, secret) {
+			t.Skip()
+		}
+		m := New(secret)
+		whole := before + secret + after
+		quoted, _ := json.Marshal(secret)
+		for name, text := range map[string]string{"plain": whole, "URL": before + url.QueryEscape(secret) + after,
+			"JSON": before + string(quoted) + after, "shell": before + "'" + strings.ReplaceAll(secret, "'", `'\''`) + "'" + after} {
+			if got := m.Text(text); !strings.Contains(got, Mark) {
+				t.Errorf("%s: %q became %q", name, text, got)
+			}
+		}
+		// The first and last characters of the encoded secret depend on the text beside it.
+		encoded := base64.StdEncoding.EncodeToString([]byte(whole))
+		if got := m.Text(encoded); !strings.Contains(got, Mark) {
+			t.Errorf("base64: %q became %q", encoded, got)
+		}
+	})
+}
+
+func TestJSON(t *testing.T) {
+	m := New("12345678", "42", "top secret")
+	in := `{"a":"it is top secret","top secret":[1,42,12345678,{"b":"x12345678"}],"c":null,"d":1e400}`
+	want := `{"[redacted]":[1,"[redacted]","[redacted]",{"b":"x[redacted]"}],"a":"it is [redacted]","c":null,"d":1e400}`
+	if got := string(m.JSON([]byte(in))); got != want {
+		t.Errorf("%s", got)
+	}
+	if got := string(m.JSON([]byte("{"))); got != "{" {
+		t.Error(got)
+	}
+	if got := string(New().JSON([]byte(in))); got != in {
+		t.Error(got)
+	}
+}
