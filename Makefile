@@ -64,11 +64,11 @@ test-busy: ## Run every test three times in a fresh clone, beside eight busy loo
 	testing/ci/busy.sh
 
 .PHONY: race
-race: ## Run the tests of the packages that start goroutines under the race detector.
+race: ## Run the tests of all packages that start goroutines under the race detector.
 	testing/ci/tests.sh race
 
 .PHONY: plain
-plain: ## Run the tests that the race detector has nothing to watch in.
+plain: ## Run the other tests, without the race detector.
 	testing/ci/tests.sh plain
 
 .PHONY: check

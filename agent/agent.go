@@ -48,8 +48,8 @@ type Config struct {
 	ID string
 	// Secret is the mesh's secret. It is zero in dev mode.
 	Secret identity.Secret
-	// Token is the root API token of a dev agent. If it is empty, New creates one and
-	// keeps it in the data directory.
+	// Token is the root API token of a dev agent. If it is empty, New takes the token
+	// that the user's dev agents share.
 	Token string
 
 	// The parts that simulations replace.
@@ -160,7 +160,10 @@ func (a *Agent) loadIdentity() (err error) {
 			return errors.New("a mesh needs a secret: give a join token, or use dev mode")
 		}
 		if a.cfg.Token == "" && a.cfg.DataDir != "" {
-			a.cfg.Token, err = identity.DevToken(a.cfg.DataDir)
+			var shared bool
+			if a.cfg.Token, shared, err = identity.DevToken(a.cfg.DataDir); !shared && err == nil {
+				a.log.Info("the token of this agent is its own: dev agents can join it with a copy of dev-token in their data directories")
+			}
 		}
 		return err
 	}

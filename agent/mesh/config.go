@@ -28,7 +28,7 @@ type Config struct {
 	Advertise string
 	// Transport replaces the sockets (tests: testing/doubles/fabric). Run shuts it down.
 	Transport memberlist.NodeAwareTransport
-	// GossipKey encrypts gossip: 16, 24 or 32 bytes. Nil: plain, for loopback dev mode only.
+	// GossipKey encrypts gossip: 16, 24 or 32 bytes. Nil: plain, for simulations only.
 	GossipKey []byte
 	// KeyringFile keeps the keys after a rotation. If the file exists, its keys replace GossipKey. If the name is empty, a
 	// rotation does not survive a restart.

@@ -28,7 +28,7 @@ func loadKeyring(path string, key []byte) (*memberlist.Keyring, error) {
 		default:
 			ring, err := decodeKeyring(raw)
 			if err != nil {
-				return nil, fmt.Errorf("gossip keyring %s: %w: restore it, or delete it to start with the key of the join token", path, err)
+				return nil, fmt.Errorf("gossip keyring %s: %w: restore it, or delete it to start with the mesh's first key", path, err)
 			}
 			return ring, nil
 		}
@@ -111,7 +111,7 @@ func (k Keyring) change(ctx context.Context, key []byte, change func(*serf.KeyMa
 func (k Keyring) query(ctx context.Context, query func(*serf.KeyManager) (*serf.KeyResponse, error)) (Keys, error) {
 	m := k.m
 	if m.keyring == nil {
-		return Keys{}, errors.New("gossip keys: gossip is not encrypted in dev mode")
+		return Keys{}, errors.New("gossip keys: gossip is not encrypted in this simulated mesh")
 	}
 	if err := m.ready(ctx); err != nil {
 		return Keys{}, err

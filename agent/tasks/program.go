@@ -27,6 +27,7 @@ type program struct {
 	run       *profile.Run
 	version   uint64              // of the cluster
 	secrets   map[string][]string // in the variables of each step
+	reveals   bool                // a step has secrets
 }
 
 // prepareProgram returns the program of the run that an operation belongs to.
@@ -34,7 +35,8 @@ type program struct {
 func (b *Builder) prepareProgram(v *state.View, op *model.Operation, cl *model.Cluster) (*program, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p := b.program; p != nil && p.operation == op.ID && p.version == cl.Version {
+	// A step's secrets are looked up when it begins: they or the right to use them may have changed.
+	if p := b.program; p != nil && p.operation == op.ID && p.version == cl.Version && !p.reveals {
 		return p, nil
 	}
 	r, ok := v.RunOf(op.Tenant, op.Cluster)
@@ -46,14 +48,14 @@ func (b *Builder) prepareProgram(v *state.View, op *model.Operation, cl *model.C
 	if with.Definitions == nil {
 		with.Definitions = map[string]model.Service{}
 	}
-	hidden := map[string][]string{}
+	hidden, reveals := map[string][]string{}, false
 	for i := range r.Program.Steps {
 		s := &r.Program.Steps[i]
 		env, secrets, err := v.StepEnv(r, s)
 		if err != nil {
 			return nil, err
 		}
-		hidden[s.Name] = secrets
+		hidden[s.Name], reveals = secrets, reveals || len(secrets) > 0
 		limit := unlimited
 		if s.Timeout > 0 {
 			limit = time.Duration(s.Timeout) * time.Millisecond
@@ -66,7 +68,8 @@ func (b *Builder) prepareProgram(v *state.View, op *model.Operation, cl *model.C
 		}
 	}
 	nodes := v.Nodes(op.Tenant, op.Cluster)
-	b.program = &program{operation: op.ID, source: operation.NewSource(&with, nodes), nodes: nodes, run: r, version: cl.Version, secrets: hidden}
+	b.program = &program{operation: op.ID, source: operation.NewSource(&with, nodes), nodes: nodes, run: r, version: cl.Version,
+		secrets: hidden, reveals: reveals}
 	return b.program, nil
 }
 

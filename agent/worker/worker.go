@@ -299,6 +299,10 @@ func (w *Worker) run(ctx context.Context, a *attempt) {
 	log := &attemptLog{logs: w.cfg.Logs, key: Key{a.task.Id, a.task.Fence}, save: w.save, mask: hide}
 	res := w.cfg.Executor.Execute(ctx, a.task, log)
 	tail := log.end()
+	if len(a.task.Secrets) > 0 {
+		res.LogTail = "" // the plugin's may begin within a secret
+	}
+	res.Message, res.LogTail, res.Output = hide.Text(res.Message), hide.Text(res.LogTail), hide.JSON(res.Output)
 	if action, err := model.ParseAction(a.task.Action); err == nil {
 		if err := action.CheckOutput(res.Output); err != nil {
 			outcome := pb.Outcome_OUTCOME_FATAL
@@ -311,7 +315,6 @@ func (w *Worker) run(ctx context.Context, a *attempt) {
 	if res.Outcome != pb.Outcome_OUTCOME_SUCCEEDED && res.LogTail == "" {
 		res.LogTail = tail
 	}
-	res.Message, res.LogTail, res.Output = hide.Text(res.Message), hide.Text(res.LogTail), hide.JSON(res.Output)
 	w.ended(a, res)
 }
 

@@ -38,6 +38,7 @@ func PutSetting(kind, name, order string, value any) (*pb.PutSetting, error) {
 		p.Value = &pb.PutSetting_Preferences{Preferences: &record.Properties{Properties: v}}
 	case profile.Secret:
 		p.Value, p.UsableBy = &pb.PutSetting_Secret{Secret: []byte(v.Value.Reveal())}, v.UsableBy
+		p.KeepUsers = v.UsableBy == nil
 	default:
 		return nil, fmt.Errorf("a setting is a %T", value)
 	}

@@ -280,15 +280,19 @@ func (a runSettings) setPreferences(tenant string, p *pb.PutSetting) error {
 }
 
 func (a runSettings) setSecret(tenant string, p *pb.PutSetting) error {
+	have := table.Get[table.SecretRow](a.txn, table.Secrets, "id", tenant, p.Name)
 	if p.Order == pb.SettingOrder_SETTING_ORDER_DELETE {
-		have := table.Get[table.SecretRow](a.txn, table.Secrets, "id", tenant, p.Name)
 		if have == nil {
 			return absent("there is no secret %q", p.Name)
 		}
 		a.remove(table.Secrets, have)
 		return nil
 	}
-	a.put(table.Secrets, &table.SecretRow{Tenant: tenant, Name: p.Name, Value: string(p.GetSecret()), UsableBy: p.UsableBy})
+	next := &table.SecretRow{Tenant: tenant, Name: p.Name, Value: string(p.GetSecret()), UsableBy: p.UsableBy}
+	if p.KeepUsers && have != nil {
+		next.UsableBy = have.UsableBy
+	}
+	a.put(table.Secrets, next)
 	return nil
 }
 

@@ -16,8 +16,8 @@ var secure = regexp.MustCompile(`\$\{secure\(([^(){}]*)\)\}`)
 // Secure reports whether a value refers to secrets.
 func Secure(value string) bool { return secure.MatchString(value) }
 
-// Secret is a value that documents refer to, and the users whose documents may do so. Administrators'
-// may always.
+// Secret is a value that documents refer to, and the users whose documents may do so. Documents of
+// administrators may refer to every secret. If UsableBy is nil, the users stay as they are.
 type Secret struct {
 	Value    model.Secret
 	UsableBy []string
@@ -48,15 +48,16 @@ func MayUse(who model.Caller, name string, usableBy []string) error {
 	case who.Role == model.RoleUser && (slices.Contains(usableBy, who.Actor) || slices.Contains(usableBy, Everybody)):
 		return nil
 	case who.Actor == "":
-		return problem.New(problem.Forbidden, "nobody is known to have written this, so it may not use the secret %q: write it again", name)
+		return problem.New(problem.Forbidden, "the author is unknown, so the secret %q cannot be used: store the program again", name)
+	case who.Role != model.RoleUser:
+		return problem.New(problem.Forbidden, "%s may not use the secret %q: no token of %s has the role user", who.Actor, name, who.Actor)
 	}
-	return problem.New(problem.Forbidden, "%s may not use the secret %q: an administrator can store it again with --usable-by %s",
-		who.Actor, name, who.Actor)
+	return problem.New(problem.Forbidden, "%s may not use the secret %q: an administrator can add %[1]s with --usable-by", who.Actor, name)
 }
 
 // Reveal replaces references to secrets in values. It is called when a provisioner or a worker
 // gets the values, and its result is never stored (docs/spec/profiles.md §12). lookup returns a secret
-// for the value under a key; its errors are those of Reveal.
+// for the value under a key. If it fails, Reveal returns that error with the key before it.
 func Reveal(values map[string]string, lookup func(key, name string) (string, error)) (map[string]string, error) {
 	out := make(map[string]string, len(values))
 	for k, v := range values {
@@ -73,6 +74,20 @@ func Reveal(values map[string]string, lookup func(key, name string) (string, err
 		}
 	}
 	return out, nil
+}
+
+// UserSets reports whether a run's user determines what becomes of the secrets in a property: by setting the
+// property, or, for a field of the provider, another such field. A user who sets the provider's address could
+// have an administrator's password sent there.
+func (r *Run) UserSets(name string) bool {
+	sets := func(p Property) bool {
+		_, ok := r.Runtime[PropertyPrefix+p.Name]
+		return ok && !p.Locked()
+	}
+	field := strings.HasPrefix(name, PropField)
+	return slices.ContainsFunc(r.Properties, func(p Property) bool {
+		return sets(p) && (p.Name == name || field && strings.HasPrefix(p.Name, PropField))
+	})
 }
 
 // References returns the names of the secrets that values refer to, sorted.

@@ -25,7 +25,8 @@ type Mask struct {
 }
 
 // New returns a mask for secrets. It hides each of them as it is, and in the forms in which programs print
-// it: its lines, and the value encoded in base64, for a URL, for a shell and in JSON.
+// it: its lines, and the value encoded in base64 (also in lines of 76 or 64 characters), for a URL, for a
+// shell and in JSON.
 func New(secrets ...string) *Mask {
 	forms := map[string]bool{}
 	for _, s := range secrets {
@@ -84,8 +85,12 @@ func formsOf(s string) []string {
 			// depend on what stands beside it.
 			text := encoding.EncodeToString(append(make([]byte, before), s...))
 			from, to := (before*8+5)/6, (before+len(s))*8/6
-			if part := text[from:to]; len(part) >= short {
-				forms = append(forms, part)
+			part := text[from:to]
+			forms = append(forms, part)
+			for _, width := range []int{76, 64} {
+				for rest := part; before == 0 && len(part) > width && len(rest) >= short; rest = rest[min(width, len(rest)):] {
+					forms = append(forms, rest[:min(width, len(rest))])
+				}
 			}
 		}
 	}
@@ -112,8 +117,8 @@ func (m *Mask) Text(s string) string {
 	return s
 }
 
-// JSON returns a JSON value whose strings and keys have none of the secrets. It returns anything else
-// unchanged.
+// JSON returns a JSON value whose strings have none of the secrets. Numbers and keys stay as they are, so
+// that the value keeps its shape. Anything else than JSON is returned unchanged.
 func (m *Mask) JSON(b []byte) []byte {
 	if m == nil || m.long == nil && m.alone == nil {
 		return b
@@ -135,20 +140,14 @@ func (m *Mask) value(v any) any {
 	switch v := v.(type) {
 	case string:
 		return m.Text(v)
-	case json.Number:
-		if s := m.Text(v.String()); s != v.String() {
-			return s
-		}
 	case []any:
 		for i := range v {
 			v[i] = m.value(v[i])
 		}
 	case map[string]any:
-		out := make(map[string]any, len(v))
 		for k, x := range v {
-			out[m.Text(k)] = m.value(x)
+			v[k] = m.value(x)
 		}
-		return out
 	}
 	return v
 }

@@ -63,10 +63,23 @@ func FuzzForms(f *testing.F) {
 	})
 }
 
+// A long secret is hidden in the lines that base64 makes of it.
+func TestWrappedBase64(t *testing.T) {
+	secret := strings.Repeat("0123456789abcdef-", 20)
+	m := New(secret)
+	for _, width := range []int{76, 64} {
+		for text := base64.StdEncoding.EncodeToString([]byte(secret)); len(text) > 8; text = text[min(width, len(text)):] {
+			if line := text[:min(width, len(text))]; !strings.HasPrefix(m.Text(line), Mark) {
+				t.Errorf("%q became %q", line, m.Text(line))
+			}
+		}
+	}
+}
+
 func TestJSON(t *testing.T) {
 	m := New("12345678", "42", "top secret")
 	in := `{"a":"it is top secret","top secret":[1,42,12345678,{"b":"x12345678"}],"c":null,"d":1e400}`
-	want := `{"[redacted]":[1,"[redacted]","[redacted]",{"b":"x[redacted]"}],"a":"it is [redacted]","c":null,"d":1e400}`
+	want := `{"a":"it is [redacted]","c":null,"d":1e400,"top secret":[1,42,12345678,{"b":"x[redacted]"}]}`
 	if got := string(m.JSON([]byte(in))); got != want {
 		t.Errorf("%s", got)
 	}

@@ -24,8 +24,8 @@ type SettingsBody struct {
 // SecretBody is the value of a secret.
 type SecretBody struct {
 	Value string `json:"value" doc:"The API never shows it again"`
-	// UsableBy are actors, or "*".
-	UsableBy []string `json:"usableBy,omitempty" doc:"The users whose programs and runs may refer to the secret; * means all users of the tenant. Administrators may always."`
+	// UsableBy are actors, or "*". If it is nil, they stay as they are.
+	UsableBy []string `json:"usableBy,omitzero" doc:"The users whose programs and runs may refer to the secret; * means all users of the tenant. Administrators may always. If it is absent, the users stay as they are."`
 }
 
 // Secret describes a secret without its value.

@@ -19,8 +19,9 @@ func TestDevTokenIsShared(t *testing.T) {
 		dirs[i] = t.TempDir()
 		all.Go(func() {
 			var err error
-			if tokens[i], err = DevToken(dirs[i]); err != nil {
-				t.Error(err)
+			var shared bool
+			if tokens[i], shared, err = DevToken(dirs[i]); err != nil || !shared {
+				t.Error(shared, err)
 			}
 		})
 	}
@@ -41,10 +42,10 @@ func TestDevTokenIsShared(t *testing.T) {
 	if err := os.RemoveAll(config); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := DevToken(dirs[3]); err != nil || again != tokens[0] {
+	if again, shared, err := DevToken(dirs[3]); err != nil || again != tokens[0] || shared {
 		t.Errorf("the next start has the token %q (%v)", again, err)
 	}
-	if other, err := DevToken(t.TempDir()); err != nil || other == tokens[0] {
+	if other, _, err := DevToken(t.TempDir()); err != nil || other == tokens[0] {
 		t.Errorf("an agent of another user has the token %q (%v)", other, err)
 	}
 }
@@ -62,7 +63,7 @@ func TestDevTokenFaults(t *testing.T) {
 		if err := os.WriteFile(shared, []byte(content), mode); err != nil {
 			t.Fatal(err)
 		}
-		if token, err := DevToken(t.TempDir()); err == nil || !strings.Contains(err.Error(), "remove the file") {
+		if token, _, err := DevToken(t.TempDir()); err == nil || !strings.Contains(err.Error(), "remove the file") {
 			t.Errorf("a file with %q and mode %o: %q, %v", content, mode, token, err)
 		}
 		if err := os.RemoveAll(filepath.Dir(shared)); err != nil {
@@ -72,7 +73,7 @@ func TestDevTokenFaults(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(config, "coopr"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if token, err := DevToken(t.TempDir()); err != nil || len(token) < 16 {
+	if token, shared, err := DevToken(t.TempDir()); err != nil || len(token) < 16 || shared {
 		t.Errorf("without a folder for the file: %q, %v", token, err)
 	}
 }

@@ -3068,6 +3068,7 @@ type PutSetting struct {
 	Value           isPutSetting_Value `protobuf_oneof:"value"`
 	NumbersContinue bool               `protobuf:"varint,10,opt,name=numbers_continue,json=numbersContinue,proto3" json:"numbers_continue,omitempty"` // the versions of a program continue after those that were deleted
 	UsableBy        []string           `protobuf:"bytes,11,rep,name=usable_by,json=usableBy,proto3" json:"usable_by,omitempty"`                       // of a secret: the users whose documents may refer to it; "*": all of the tenant
+	KeepUsers       bool               `protobuf:"varint,12,opt,name=keep_users,json=keepUsers,proto3" json:"keep_users,omitempty"`                   // of a secret: the users stay as they are
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3194,6 +3195,13 @@ func (x *PutSetting) GetUsableBy() []string {
 		return x.UsableBy
 	}
 	return nil
+}
+
+func (x *PutSetting) GetKeepUsers() bool {
+	if x != nil {
+		return x.KeepUsers
+	}
+	return false
 }
 
 type isPutSetting_Value interface {
@@ -3998,7 +4006,7 @@ const file_log_proto_rawDesc = "" +
 	"\x05start\x18\x02 \x01(\v2\x16.coopr.log.v1.StartRunH\x00R\x05start\x12.\n" +
 	"\x05event\x18\x03 \x01(\v2\x16.coopr.log.v1.RunEventH\x00R\x05event\x12/\n" +
 	"\x05prune\x18\x04 \x01(\v2\x17.coopr.log.v1.PruneRunsH\x00R\x05pruneB\b\n" +
-	"\x06change\"\xea\x03\n" +
+	"\x06change\"\x89\x04\n" +
 	"\n" +
 	"PutSetting\x12-\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.coopr.log.v1.SettingKindR\x04kind\x12\x12\n" +
@@ -4012,7 +4020,9 @@ const file_log_proto_rawDesc = "" +
 	"\x06secret\x18\t \x01(\fH\x00R\x06secret\x12)\n" +
 	"\x10numbers_continue\x18\n" +
 	" \x01(\bR\x0fnumbersContinue\x12\x1b\n" +
-	"\tusable_by\x18\v \x03(\tR\busableByB\a\n" +
+	"\tusable_by\x18\v \x03(\tR\busableBy\x12\x1d\n" +
+	"\n" +
+	"keep_users\x18\f \x01(\bR\tkeepUsersB\a\n" +
 	"\x05value\"\xee\x01\n" +
 	"\bStartRun\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.coopr.record.v1.RunR\x03run\x12'\n" +

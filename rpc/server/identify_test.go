@@ -94,3 +94,28 @@ func stateless(t *testing.T, leader *world) *world {
 	a.Follow(leader.url, false, transport)
 	return serve(t, a, nil)
 }
+
+// A request that was passed on once is not passed on again, and neither is the question whom its token
+// belongs to.
+func TestForwardedOnlyOnce(t *testing.T) {
+	leader, _ := pair(t)
+	w := stateless(t, leader)
+	before := strings.Count(leader.log.String(), "\n")
+	req, err := http.NewRequest("GET", w.url+"/v1/clusters", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer guess")
+	req.Header.Set(api.HeaderForwarded, "another")
+	resp, err := w.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get(api.HeaderNotLeader) == "" {
+		t.Errorf("status %d, %v", resp.StatusCode, resp.Header)
+	}
+	if after := strings.Count(leader.log.String(), "\n"); after != before {
+		t.Error("the leader was asked")
+	}
+}

@@ -49,7 +49,7 @@ computing() {
   until [ -e "$dir/written" ]; do sleep 1; done
   stage lint make lint &&
     stage oracle make oracle &&
-    stage chaos-sim env COOPR_LOAD=6h MESH_SEEDS=100 make chaos-sim &&
+    stage chaos-sim env COOPR_LOAD=3h MESH_SEEDS=60 make chaos-sim &&
     stage tools sh -c 'cd tools && go test ./...' &&
     stage aws sh -c 'cd plugins/provider/aws && go vet ./... && go test ./...' &&
     stage fuzz make fuzz

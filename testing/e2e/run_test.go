@@ -237,7 +237,7 @@ func TestRunHidesSecrets(t *testing.T) {
 	program := m.put("peek.yaml", "steps:\n- script: |\n    echo \"it is $PHRASE.\"\n    printf %s \"$PHRASE\" | base64\n    echo \"$PHRASE\" >&2\n"+
 		"    exit 3\n  env: {PHRASE: '${secure(phrase)}'}\n")
 	bob := strings.TrimSpace(m.must("token", "create", "bob"))
-	if s := m.coopr("--token", bob, "program", "put", "peek", "-f", program); s.code == 0 || !strings.Contains(s.err, "--usable-by bob") {
+	if s := m.coopr("--token", bob, "program", "put", "peek", "-f", program); s.code == 0 || !strings.Contains(s.err, "add bob with --usable-by") {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}
 	m.must("secret", "put", "phrase", "--file", file, "--usable-by", "bob")
@@ -262,6 +262,10 @@ func TestRunHidesSecrets(t *testing.T) {
 		}
 	}
 	m.must("secret", "put", "phrase", "--file", file)
+	if out := m.must("secret", "get", "phrase"); !strings.Contains(out, "administrators and bob") {
+		t.Errorf("a new value took the users away: %s", out)
+	}
+	m.must("secret", "put", "phrase", "--file", file, "--usable-by", "")
 	if s := m.coopr("run", "--program", "peek"); s.code == 0 || !strings.Contains(s.out+s.err, `bob may not use the secret "phrase"`) {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}

@@ -94,7 +94,9 @@ func TestDevAgentsOfTwoUsers(t *testing.T) {
 		var out string
 		m.await("a token in "+file, func() error {
 			b, err := os.ReadFile(file)
-			out = strings.TrimSpace(string(b))
+			if out = strings.TrimSpace(string(b)); err == nil && out == "" {
+				err = errNotYet
+			}
 			return err
 		})
 		return out

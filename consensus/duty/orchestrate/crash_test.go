@@ -92,8 +92,7 @@ func history(t *rapid.T) (l *lab, log []*raft.Log) {
 	return l, log
 }
 
-// fewer makes a property's check play the same 25 cases each time: each case is many operations,
-// which take long under the race detector.
+// fewer makes a property's check play the same 25 cases each time: each case is many operations.
 func fewer(t *testing.T) { t.Helper(); seeded(t, "25") }
 
 // seeded makes a property's check play the same n cases each time.

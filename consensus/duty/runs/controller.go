@@ -224,7 +224,10 @@ func (c *Controller) provision(ctx context.Context, r *profile.Run, act profile.
 		return c.record(ctx, r, profile.Event{Kind: profile.CallFailed, Before: true,
 			Error: "there is no provisioner " + r.Provisioner + ": no agent offers it"})
 	}
-	values, err := v.RunProperties(r, t.Type == profile.Deprovision)
+	values, err := v.ProvisionedProperties(r), error(nil)
+	if t.Type != profile.Deprovision {
+		values, err = v.RunProperties(r)
+	}
 	first := act == profile.Create && r.Cluster.Requested == 0
 	if err == nil && first {
 		err = r.Fits(spec, profile.Values(r.Properties))

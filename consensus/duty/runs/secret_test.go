@@ -70,3 +70,33 @@ func TestSecretIsAskedForAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestSecretsAreNotRedirected lets a user set the address of a provider beside an administrator's password.
+func TestSecretsAreNotRedirected(t *testing.T) {
+	l := newLab(t)
+	field := func(name, value string, editable bool) profile.Property {
+		return profile.Property{Name: profile.PropField + name, Value: value, Editable: &editable}
+	}
+	address := profile.PropertyPrefix + profile.PropField + "auth_url"
+	for _, c := range []struct {
+		runtime  map[string]string
+		editable bool
+		refused  bool
+	}{
+		{nil, true, false},
+		{map[string]string{address: "https://evil"}, true, true},
+		{map[string]string{address: "https://evil"}, false, false}, // the profile's value stays
+		{map[string]string{profile.PropertyPrefix + "flavor": "tiny"}, true, false},
+		{map[string]string{profile.PropertyPrefix + profile.PropField + "password": "${secure(key)}"}, false, false},
+		{map[string]string{profile.PropertyPrefix + "flavor": "${secure(key)}"}, true, true},
+	} {
+		l.put("profile", "p", profile.Profile{Name: "p", Provisioner: profile.Provisioner{Name: "cloud", Properties: []profile.Property{
+			field("auth_url", "https://cloud", c.editable), field("password", "${secure(key)}", c.editable)}}})
+		l.put("secret", "key", profile.Secret{Value: model.NewSecret("value"), UsableBy: []string{}})
+		_, err := Prepare(l.m.View(), model.Caller{Tenant: "t", Actor: "me", Role: model.RoleUser},
+			Start{Inline: &profile.Program{Name: "job", Steps: []profile.Step{{Script: "true\n"}}}, Profile: "p", Runtime: c.runtime}, time.Now(), 1)
+		if refused := err != nil && strings.Contains(err.Error(), "may not use the secret"); refused != c.refused || err != nil && !refused {
+			t.Errorf("%v, editable %v: %v", c.runtime, c.editable, err)
+		}
+	}
+}

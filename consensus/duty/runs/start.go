@@ -78,8 +78,19 @@ func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uin
 	r := profile.New(profile.NewID(now.UnixMilli(), random), who.Tenant, *prog, now.UnixMilli())
 	r.Of(&p, levels)
 	r.Actor, r.Runtime, r.Arguments = who.Actor, levels[3], s.Arguments
-	if err := v.MayUseSecrets(who, r.Runtime); err != nil {
+	if err := v.MayStart(who, r); err != nil {
 		return nil, err
+	}
+	// The right to use the steps' secrets is checked before anything is made for the program.
+	for _, by := range []model.Caller{who, hostexec.Acting(v.Tokens(""), who.Tenant, r.Program.Author)} {
+		for i := range r.Program.Steps {
+			if by.Actor == who.Actor {
+				by = who
+			}
+			if err := v.MayUseSecrets(by, r.Program.Steps[i].Env); err != nil {
+				return nil, err
+			}
+		}
 	}
 	for _, spec := range v.Provisioners(who.Tenant) {
 		if spec.Name == r.Provisioner {
@@ -103,11 +114,6 @@ func program(v *state.View, who model.Caller, s Start) (*profile.Program, error)
 			return nil, fs
 		}
 		p.Author = who.Actor
-		for i := range p.Steps {
-			if err := v.MayUseSecrets(who, p.Steps[i].Env); err != nil {
-				return nil, err
-			}
-		}
 		return &p, nil
 	}
 	p, ok := v.Program(who.Tenant, s.Program, s.Version)

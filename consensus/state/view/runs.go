@@ -198,11 +198,15 @@ func vouched(tenant string) model.Caller {
 	return model.Caller{Tenant: tenant, Actor: model.Self, Role: model.RoleAdmin}
 }
 
-// StepEnv returns the variables of a step of a run's program, and the secrets in them. The program's author
-// needs to be allowed to use these.
+// StepEnv returns the variables of a step of a run's program, and the secrets in them. Both the program's
+// author, who says what is done with the secrets, and the run's user, who says where, need to be allowed to
+// use these.
 func (v RunView) StepEnv(r *profile.Run, s *profile.Step) (env map[string]string, secrets []string, err error) {
-	author := v.author(r.Tenant, r.Program.Author)
+	author, user := v.author(r.Tenant, r.Program.Author), v.author(r.Tenant, r.Actor)
 	env, err = profile.Reveal(s.Env, func(_, name string) (string, error) {
+		if _, err := v.secret(user, name); err != nil {
+			return "", err
+		}
 		value, err := v.secret(author, name)
 		secrets = append(secrets, value)
 		return value, err
@@ -213,28 +217,42 @@ func (v RunView) StepEnv(r *profile.Run, s *profile.Step) (env map[string]string
 	return env, secrets, nil
 }
 
-// RunProperties returns the properties of a run with the secrets that they refer to. Administrators write
-// profiles and preferences; for a property that the run itself sets, its user needs to be allowed to use the
-// secrets. What was provisioned is deprovisioned whether or not the user still is.
-func (v RunView) RunProperties(r *profile.Run, deprovision bool) (map[string]string, error) {
+// RunProperties returns the properties of a run with the secrets that they refer to. Only administrators
+// write profiles and preferences. The run's user needs the right to use the secrets in the properties that
+// the user determines (profile.Run.UserSets).
+func (v RunView) RunProperties(r *profile.Run) (map[string]string, error) {
 	user := v.author(r.Tenant, r.Actor)
 	return profile.Reveal(profile.Values(r.Properties), func(key, name string) (string, error) {
-		if _, own := r.Runtime[profile.PropertyPrefix+key]; own && !deprovision {
+		if r.UserSets(key) {
 			return v.secret(user, name)
 		}
 		return v.secret(vouched(r.Tenant), name)
 	})
 }
 
+// ProvisionedProperties returns the properties of a run whose cluster is to be deprovisioned. That is done
+// whether or not the user may still use the secrets; those that were deleted are empty.
+func (v RunView) ProvisionedProperties(r *profile.Run) map[string]string {
+	values, _ := profile.Reveal(profile.Values(r.Properties), func(_, name string) (string, error) {
+		value, _ := v.secret(vouched(r.Tenant), name)
+		return value, nil
+	})
+	return values
+}
+
+// MayStart returns problem.Forbidden if the properties of a run refer to secrets that its user may not use.
+func (v RunView) MayStart(who model.Caller, r *profile.Run) error {
+	values := profile.Values(r.Properties)
+	maps.DeleteFunc(values, func(name, _ string) bool { return !r.UserSets(name) })
+	return v.MayUseSecrets(who, values)
+}
+
 // MayUseSecrets returns problem.Forbidden if values that a user writes refer to a secret that the user's
-// documents may not refer to. Secrets that do not exist are no fault yet.
+// documents may not refer to. Nobody but an administrator may refer to a secret that does not exist yet.
 func (v RunView) MayUseSecrets(who model.Caller, values map[string]string) error {
 	for _, name := range profile.References(values) {
-		r := table.Get[table.SecretRow](v.txn, table.Secrets, "id", who.Tenant, name)
-		if r == nil {
-			continue
-		}
-		if err := profile.MayUse(who, name, r.UsableBy); err != nil {
+		users, _ := v.SecretUsers(who.Tenant, name)
+		if err := profile.MayUse(who, name, users); err != nil {
 			return err
 		}
 	}
@@ -382,48 +400,47 @@ func (v RunView) Usages(now int64) []ProfileUse {
 // more than once. Profiles whose provider no agent offers are skipped.
 func (v RunView) RunProviders(tenant string) []model.Provider {
 	var out []model.Provider
-	add := func(provisioner string, properties []profile.Property) {
-		values, err := profile.Reveal(profile.Values(properties), func(_, name string) (string, error) {
-			return v.secret(vouched(tenant), name)
-		})
-		if p, ok := profile.Plain(provisioner, values); ok && err == nil {
+	add := func(r *profile.Run) {
+		values, err := v.RunProperties(r)
+		if p, ok := profile.Plain(r.Provisioner, values); ok && err == nil {
 			out = append(out, p)
 		}
 	}
 	for _, r := range v.Runs(tenant) {
-		add(r.Provisioner, r.Properties)
+		add(r)
 	}
 	offered := map[string]bool{}
 	for _, t := range AgentView(v).PluginTypes() {
 		offered[t.Name] = offered[t.Name] || t.Class == "provider"
 	}
-	would := func(p *profile.Profile, l profile.Levels) {
+	would := func(p *profile.Profile, l profile.Levels, user string) {
 		if made, ok := profile.Plain(p.Provisioner.Name, nil); ok && offered[made.ProviderType] {
-			final, _ := p.Final(l)
-			add(p.Provisioner.Name, final)
+			r := &profile.Run{Tenant: tenant, Actor: user, Runtime: l[3]}
+			r.Of(p, l)
+			add(r)
 		}
 	}
 	for _, p := range v.Profiles(tenant, true) {
-		would(&p, v.Levels(tenant, ""))
+		would(&p, v.Levels(tenant, ""), "")
 	}
 	// Programs and schedules may override properties of the profile that they choose.
-	chosen := func(l profile.Levels) {
+	chosen := func(l profile.Levels, user string) {
 		if ref, err := l.Choose(); err == nil {
 			if p, ok := v.Profile(tenant, ref); ok {
-				would(&p, l)
+				would(&p, l, user)
 			}
 		}
 	}
 	table.Each(v.txn, table.Preferences, "id_prefix", func(s *profile.Settings) bool {
 		if s.Program != "" {
-			chosen(v.Levels(tenant, s.Program))
+			chosen(v.Levels(tenant, s.Program), "")
 		}
 		return true
 	}, tenant)
 	for _, s := range v.Schedules(tenant) {
 		l := v.Levels(tenant, s.Program)
 		l[3] = s.Properties
-		chosen(l)
+		chosen(l, s.Actor)
 	}
 	return out
 }

@@ -77,7 +77,7 @@ func tokenRoutes(s *rest.Server) {
 			if err != nil {
 				return out, api.Written{}, err
 			}
-			if err := mayName(before, c.Who, req.Actor); err != nil {
+			if err := mayName(before, c.Who, req.Actor, req.Role); err != nil {
 				return out, api.Written{}, err
 			}
 			secret, w, err := s.Tokens.Create(ctx, c.Who, model.Token{Actor: req.Actor, Tenant: c.Who.Tenant, Role: req.Role})
@@ -131,13 +131,16 @@ func isReserved(actor string) bool {
 
 // mayName returns why the caller cannot issue a token for an actor, or nil. A second token of the
 // same actor is fine, so that a token can be replaced. But records must not show two people as
-// one. So no name differs only in case from one of the tenant or of a superadmin. An administrator
+// one. So no name differs only in case from one of the tenant or of a superadmin, and no superadmin has
+// the name of a user of another tenant. An administrator
 // issues no token in the name of another administrator of the tenant, or of a superadmin.
-func mayName(v rest.View, who model.Caller, actor string) error {
+func mayName(v rest.View, who model.Caller, actor string, role model.Role) error {
 	for _, t := range v.Tokens("") {
 		here, super := t.Tenant == who.Tenant, t.Role == model.RoleSuperadmin
 		switch {
-		case !strings.EqualFold(t.Actor, actor) || !here && !super:
+		case !strings.EqualFold(t.Actor, actor) || !here && !super && role != model.RoleSuperadmin:
+		case !here && !super:
+			return problem.New(problem.Conflict, "tenant %s has a user %s: a superadmin needs another name", t.Tenant, t.Actor)
 		case t.Actor != actor:
 			return problem.New(problem.Conflict, "a token of %s exists already, and %s differs from that name only in case", t.Actor, actor)
 		case actor != who.Actor && rest.AtLeast(t.Role, who.Role) && who.Role != model.RoleSuperadmin:

@@ -21,8 +21,8 @@ import (
 )
 
 // enter runs before every handler. It decides which agent answers, and authenticates and
-// authorises the caller. Before that it reads nothing of the body and takes no place of a watch, so
-// a caller without a token costs no more than a connection.
+// authorises the caller. Before it knows the caller, it reads nothing of the body and counts the
+// request among no readers that wait.
 func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	op := hctx.Operation()
 	ru := op.Metadata[ruleKey].(Rule)
@@ -46,6 +46,13 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		refuse(err)
 		return
 	}
+	stale := !ru.Local && r.Method == http.MethodGet && api.Consistency(query.Get("consistency")) == api.Stale
+	if !ru.Local && r.Header.Get(api.HeaderForwarded) != "" && !s.Router.Serves(stale) {
+		// Even the question whom the token belongs to would be passed on once more.
+		w.Header().Set(api.HeaderNotLeader, s.name)
+		refuse(problem.New(problem.NoLeader, "agent %s is not the leader", s.name))
+		return
+	}
 	who, err := s.identify(r.Context(), n.until, tokenOf(r))
 	if err != nil {
 		refuse(err)
@@ -56,16 +63,17 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		refuse(err)
 		return
 	}
-	stale := !ru.Local && r.Method == http.MethodGet && api.Consistency(query.Get("consistency")) == api.Stale
-	if !ru.Local && !s.Router.Serves(stale) {
-		if r.Header.Get(api.HeaderForwarded) != "" {
-			w.Header().Set(api.HeaderNotLeader, s.name)
-			refuse(problem.New(problem.NoLeader, "agent %s is not the leader", s.name))
+	waits := waits(ru, query)
+	if waits {
+		leave, err := s.watch()
+		if err != nil {
+			refuse(err)
 			return
 		}
-		if s.forward(w, r, stale, ru) {
-			return
-		}
+		defer leave()
+	}
+	if !ru.Local && !s.Router.Serves(stale) && s.forward(w, r, stale, ru) {
+		return
 	}
 	c := &Call{Who: who, note: n}
 	if faults := c.parse(op, query); len(faults) > 0 {
@@ -80,13 +88,7 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		w.Header().Set(api.HeaderRequest, c.Who.Request)
 	}
 	ctx := r.Context()
-	if waits(ru, query) {
-		leave, err := s.watch()
-		if err != nil {
-			refuse(err)
-			return
-		}
-		defer leave()
+	if waits {
 		held, release := s.hold(r, c)
 		defer release()
 		ctx = held

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -25,8 +26,9 @@ func (s *Server) identify(ctx context.Context, until time.Time, token string) (m
 	if token == "" {
 		return model.Caller{}, problem.New(problem.Unauthorized, "send a token, as \"Authorization: Bearer TOKEN\"")
 	}
+	leads := s.Router.Serves(false) // asked first: the leader's copy has every token
 	who, err := s.Tokens.Authenticate(ctx, token)
-	if err == nil || !errors.Is(err, problem.Unauthorized) || s.Router.Serves(false) {
+	if err == nil || !errors.Is(err, problem.Unauthorized) || leads {
 		return who, err
 	}
 	if who, ok := s.callers.get(token); ok {
@@ -37,8 +39,13 @@ func (s *Server) identify(ctx context.Context, until time.Time, token string) (m
 			s.callers.put(token, who)
 			return who, nil
 		}
-		if errors.Is(err, problem.Unauthorized) || time.Until(until) < pause || ctx.Err() != nil {
+		if errors.Is(err, problem.Unauthorized) {
 			return model.Caller{}, err
+		}
+		if time.Until(until) < pause || ctx.Err() != nil {
+			// The cause names addresses, which are not for everybody.
+			s.log.Debug("no leader has checked a token", "error", err)
+			return model.Caller{}, NewProblem(problem.NoLeader, fmt.Sprintf(noLeaderFound, s.name))
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -60,7 +67,10 @@ func (s *Server) askLeader(ctx context.Context, until time.Time, token string) (
 	if err != nil {
 		return model.Caller{}, problem.Wrap(problem.NoLeader, err)
 	}
-	defer body.Close()
+	defer func() {
+		_, _ = io.Copy(io.Discard, io.LimitReader(body, 4096)) // so that the connection is used again
+		body.Close()
+	}()
 	var self api.Self
 	switch {
 	case status == http.StatusUnauthorized:

@@ -37,8 +37,8 @@ func SecretCommand(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-	get := &cobra.Command{Use: "get NAME", Short: "Show who may refer to a secret", Args: cli.Args("NAME"), Example: "  coopr secret get cloud-token",
-		ValidArgsFunction: names}
+	get := &cobra.Command{Use: "get NAME", Short: "Show who may refer to a secret", Args: cli.Args("NAME"),
+		Example: "  coopr secret get cloud-token", ValidArgsFunction: names}
 	cli.FormFlag(get, output.FormTable, output.FormJSON, output.FormYAML)
 	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		s, _, err := c.Secret(ctx, args[0], client.Read{})
@@ -64,9 +64,11 @@ to it as ${secure(NAME)}. Only the plugins and jobs that use the secret receive 
 value; it is never shown. A newline at the end is not part of the secret.
 
 Administrators may refer to the secret in what they write, and so may the users
-that --usable-by names. A job can print the secrets that it uses.`,
+that --usable-by names. Without the flag, the users of a secret stay as they are.
+A job can print the secrets that it uses.`,
 		Example: "  pass show cloud/token | coopr secret put cloud-token\n  coopr secret put key --file key.pem --usable-by alice,bob"}
-	put.Flags().StringSliceVar(&usableBy, "usable-by", nil, "users whose programs and runs may refer to the secret; '*': all of the tenant")
+	put.Flags().StringSliceVar(&usableBy, "usable-by", nil,
+		"all users whose programs and runs may refer to the secret; '*': all of the tenant; '': none")
 	put.Flags().StringVarP(&file, "file", "f", "-", "file with the value; -: standard input")
 	put.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		value, err := cli.ReadFile(app, file)
@@ -77,7 +79,11 @@ that --usable-by names. A job can print the secrets that it uses.`,
 		if text == "" {
 			return errors.New("the secret is empty and was not stored")
 		}
-		if err := c.PutSecret(ctx, args[0], api.SecretBody{Value: text, UsableBy: usableBy}); err != nil {
+		body := api.SecretBody{Value: text}
+		if put.Flags().Changed("usable-by") {
+			body.UsableBy = append([]string{}, usableBy...)
+		}
+		if err := c.PutSecret(ctx, args[0], body); err != nil {
 			return err
 		}
 		out.Printf("Secret %s was stored. To refer to it: ${secure(%s)}\n", args[0], args[0])
