@@ -185,13 +185,13 @@ func (a *Agent) openMesh() (err error) {
 		ID: a.id, Self: a.self(), Agents: gossip.Expect, Bind: gossip.Addr, Advertise: advertise,
 		Transport: a.cfg.Gossip, Join: a.cfg.Join, Logger: a.log,
 	}
-	switch {
-	case !a.cfg.Secret.IsZero():
+	if !a.cfg.Secret.IsZero() {
 		c.GossipKey = a.cfg.Secret.GossipKey()
-	case a.cfg.DataDir != "":
-		c.GossipKey = identity.DevGossipKey(a.cfg.Token)
 	}
 	if a.cfg.DataDir != "" {
+		if c.GossipKey == nil {
+			c.GossipKey = identity.DevGossipKey(a.cfg.Token)
+		}
 		c.KeyringFile = filepath.Join(a.cfg.DataDir, "gossip-keys.json")
 		c.PeersFile = filepath.Join(a.cfg.DataDir, "known-agents.json")
 	}

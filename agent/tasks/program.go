@@ -26,8 +26,7 @@ type program struct {
 	nodes     []*model.Node
 	run       *profile.Run
 	version   uint64              // of the cluster
-	secrets   map[string][]string // in the variables of each step
-	reveals   bool                // a step has secrets
+	secrets   map[string][]string // in the variables of the steps that have some
 }
 
 // prepareProgram returns the program of the run that an operation belongs to.
@@ -36,7 +35,7 @@ func (b *Builder) prepareProgram(v *state.View, op *model.Operation, cl *model.C
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// A step's secrets are looked up when it begins: they or the right to use them may have changed.
-	if p := b.program; p != nil && p.operation == op.ID && p.version == cl.Version && !p.reveals {
+	if p := b.program; p != nil && p.operation == op.ID && p.version == cl.Version && len(p.secrets) == 0 {
 		return p, nil
 	}
 	r, ok := v.RunOf(op.Tenant, op.Cluster)
@@ -48,14 +47,16 @@ func (b *Builder) prepareProgram(v *state.View, op *model.Operation, cl *model.C
 	if with.Definitions == nil {
 		with.Definitions = map[string]model.Service{}
 	}
-	hidden, reveals := map[string][]string{}, false
+	hidden := map[string][]string{}
 	for i := range r.Program.Steps {
 		s := &r.Program.Steps[i]
 		env, secrets, err := v.StepEnv(r, s)
 		if err != nil {
 			return nil, err
 		}
-		hidden[s.Name], reveals = secrets, reveals || len(secrets) > 0
+		if len(secrets) > 0 {
+			hidden[s.Name] = secrets
+		}
 		limit := unlimited
 		if s.Timeout > 0 {
 			limit = time.Duration(s.Timeout) * time.Millisecond
@@ -69,7 +70,7 @@ func (b *Builder) prepareProgram(v *state.View, op *model.Operation, cl *model.C
 	}
 	nodes := v.Nodes(op.Tenant, op.Cluster)
 	b.program = &program{operation: op.ID, source: operation.NewSource(&with, nodes), nodes: nodes, run: r, version: cl.Version,
-		secrets: hidden, reveals: reveals}
+		secrets: hidden}
 	return b.program, nil
 }
 

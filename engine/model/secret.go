@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+
+	"github.com/coopr/coopr/internal/mask"
 )
 
 // Redacted is printed in place of every secret.
-const Redacted = "[redacted]"
+const Redacted = mask.Mark
 
 // Secret is a text that never prints: every way to format, log or encode it results in
 // Redacted. It decodes from JSON and YAML like any text. Only Reveal returns it.

@@ -3,9 +3,7 @@ package plan_test
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"slices"
-	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -86,37 +84,4 @@ func bySort(in []plan.Revoked) []plan.Revoked {
 	return slices.SortedFunc(slices.Values(in), func(a, b plan.Revoked) int {
 		return cmp.Or(cmp.Compare(a.Vertex, b.Vertex), cmp.Compare(a.Fence, b.Fence))
 	})
-}
-
-// A reader's state does not change while the plan continues; the race detector checks this.
-func TestReadersDuringEdits(t *testing.T) {
-	s := plan.NewState(bigPlan(7 * 50))
-	var readers sync.WaitGroup
-	for range 40 {
-		had := s
-		readers.Go(func() {
-			if b := had.Encode(); !bytes.Equal(b, had.Encode()) {
-				t.Error("a published state has changed")
-			}
-		})
-		e := s.Edit()
-		for i, v := range s.Leasable() {
-			if err := e.Lease(v, 1, plan.Holder{Session: fmt.Sprint(i % 20)}, 1); err != nil {
-				t.Fatal(err)
-			}
-			if err := e.Succeed(v, 1, plan.End{Adopted: i%3 == 0}, 2); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if len(e.Ready()) == 0 {
-			if err := e.Stop(plan.Whole(), plan.Order{}); err != nil {
-				t.Fatal(err)
-			}
-			if err := e.Release(plan.Whole(), plan.GateInterrupt); err != nil {
-				t.Fatal(err)
-			}
-		}
-		s = e.Done()
-	}
-	readers.Wait()
 }

@@ -16,7 +16,7 @@ import (
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	last := uint64(4)
-	if testing.Short() || raced {
+	if testing.Short() {
 		last = 1
 	}
 	for seed := range last {

@@ -207,7 +207,7 @@ func seeds(t *testing.T, n uint64) (uint64, uint64) {
 	if one := number("SOLVER_SEED", 0); one > 0 {
 		return one, one + 1
 	}
-	if os.Getenv("SOLVER_FROM") == "" || raced || testing.Short() {
+	if os.Getenv("SOLVER_FROM") == "" || testing.Short() {
 		n /= 20
 	}
 	from := number("SOLVER_FROM", 1)

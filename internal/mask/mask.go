@@ -87,9 +87,11 @@ func formsOf(s string) []string {
 			from, to := (before*8+5)/6, (before+len(s))*8/6
 			part := text[from:to]
 			forms = append(forms, part)
-			for _, width := range []int{76, 64} {
-				for rest := part; before == 0 && len(part) > width && len(rest) >= short; rest = rest[min(width, len(rest)):] {
-					forms = append(forms, rest[:min(width, len(rest))])
+		}
+		for _, width := range []int{76, 64} { // of the lines of base64 and of PEM
+			for line := range slices.Chunk([]byte(encoding.EncodeToString([]byte(s))), width) {
+				if len(line) >= short {
+					forms = append(forms, string(line))
 				}
 			}
 		}

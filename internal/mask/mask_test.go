@@ -44,7 +44,7 @@ func FuzzForms(f *testing.F) {
 	f.Fuzz(func(t *testing.T, secret, before, after string) {
 		if len(secret) < 12 || strings.ContainsAny(secret, "\r\n") || strings.TrimSpace(secret) != secret || !json.Valid([]byte(fmt.Sprintf("%q", secret))) ||
 			strings.ToValidUTF8(secret, "") != secret || strings.Contains(before+after, secret) || strings.Contains(Mark, secret) {
-			t.Skip()
+			return // none that a mask has to find
 		}
 		m := New(secret)
 		whole := before + secret + after

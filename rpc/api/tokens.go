@@ -4,7 +4,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Self tells whom the token of a request belongs to.
+// Self is the caller that the token of a request belongs to.
 type Self struct {
 	Actor  string     `json:"actor" doc:"The name of the token's user in logs and records"`
 	Tenant string     `json:"tenant" doc:"The tenant that the request acts in"`

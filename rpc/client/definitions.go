@@ -119,7 +119,7 @@ func (c *Client) Tokens(ctx context.Context, read Read) ([]model.Token, Meta, er
 	return out, m, err
 }
 
-// Self tells whom the client's token belongs to, and in which tenant its requests act.
+// Self returns the caller that the client's token belongs to, with the tenant in which its requests act.
 func (c *Client) Self(ctx context.Context) (api.Self, error) {
 	var out api.Self
 	_, err := c.get(ctx, "/v1/self", Read{}, nil, &out)

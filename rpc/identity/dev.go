@@ -2,9 +2,7 @@ package identity
 
 import (
 	"cmp"
-	"crypto/hkdf"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -93,10 +91,4 @@ func createDevToken(dir, name string) bool {
 
 // DevGossipKey derives the key of a dev mesh's gossip from its token, so that agents of other users stay
 // apart.
-func DevGossipKey(token string) []byte {
-	key, err := hkdf.Key(sha256.New, []byte(token), nil, "coopr dev gossip key", 32)
-	if err != nil {
-		panic(err) // only for a length that is too large
-	}
-	return key
-}
+func DevGossipKey(token string) []byte { return derive([]byte(token), "coopr dev gossip key", 32) }

@@ -106,7 +106,11 @@ func (s Secret) IsZero() bool { return s == Secret{} }
 // derive returns key material for one purpose. Labels never change, because another label results
 // in another key.
 func (s Secret) derive(label string, size int) []byte {
-	key, err := hkdf.Key(sha256.New, s.bytes[:], nil, "coopr mesh 1 "+label, size)
+	return derive(s.bytes[:], "coopr mesh 1 "+label, size)
+}
+
+func derive(secret []byte, label string, size int) []byte {
+	key, err := hkdf.Key(sha256.New, secret, nil, label, size)
 	if err != nil {
 		panic(err) // only for sizes over 255 hashes
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // These packages start no goroutine, nor do their tests. So testing/ci/tests.sh runs them without the race
-// detector. engine/plan starts none itself, but its tests do, and the detector watches them.
+// detector.
 var sequential = []string{"engine", "consensus/duty/orchestrate", "consensus/logformat"}
 
 func TestSequentialPackagesStartNoGoroutine(t *testing.T) {
@@ -14,7 +14,7 @@ func TestSequentialPackagesStartNoGoroutine(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range sources() {
 		for _, folder := range sequential {
-			if !within(s.folder(), folder) || s.folder() == "engine/plan" && s.test {
+			if !within(s.folder(), folder) {
 				continue
 			}
 			seen[folder] = true

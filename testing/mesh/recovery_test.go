@@ -1,3 +1,5 @@
+//go:build !race
+
 package mesh_test
 
 import (
@@ -16,9 +18,6 @@ import (
 // was made twice, and there were no more recoveries than needed, apart from those that a fault
 // disturbed.
 func TestRecoveryOutlivesLeaders(t *testing.T) {
-	if raced {
-		t.Skip("costs two minutes under the race detector; make chaos-sim runs it")
-	}
 	for seed := range uint64(min(3, max(1, *seeds/50))) { // each costs 20 seconds
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { recoverAll(t, 100+seed) })

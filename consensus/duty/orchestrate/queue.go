@@ -7,7 +7,6 @@ import (
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
-	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
@@ -78,7 +77,7 @@ func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
 	}
 	next := waiting[0].Operation
 	req := *waiting[0].Request
-	who := hostexec.Acting(v.Tokens(""), next.Tenant, next.Actor)
+	who := v.Acting(next.Tenant, next.Actor)
 	who.Request = "turn of " + next.ID
 	req.Queue = false
 	_, _, err := o.operate(ctx, who, cl.ID, req, next.ID)

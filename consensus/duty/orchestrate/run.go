@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
@@ -38,7 +37,7 @@ func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run stri
 			return nil, err
 		}
 		// The run may have waited, or be a schedule's: its user has the rights that count now.
-		if err := o.permit(hostexec.Acting(v.Tokens(""), who.Tenant, who.Actor), p); err != nil {
+		if err := o.permit(v.Acting(who.Tenant, who.Actor), p); err != nil {
 			return nil, err
 		}
 		p.Named(ProvisionPlan(run))

@@ -224,8 +224,11 @@ func (c *Controller) provision(ctx context.Context, r *profile.Run, act profile.
 		return c.record(ctx, r, profile.Event{Kind: profile.CallFailed, Before: true,
 			Error: "there is no provisioner " + r.Provisioner + ": no agent offers it"})
 	}
-	values, err := v.ProvisionedProperties(r), error(nil)
-	if t.Type != profile.Deprovision {
+	var values map[string]string
+	var err error
+	if t.Type == profile.Deprovision {
+		values = v.ProvisionedProperties(r)
+	} else {
 		values, err = v.RunProperties(r)
 	}
 	first := act == profile.Create && r.Cluster.Requested == 0

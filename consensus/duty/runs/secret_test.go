@@ -1,12 +1,14 @@
 package runs
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -95,7 +97,7 @@ func TestSecretsAreNotRedirected(t *testing.T) {
 		l.put("secret", "key", profile.Secret{Value: model.NewSecret("value"), UsableBy: []string{}})
 		_, err := Prepare(l.m.View(), model.Caller{Tenant: "t", Actor: "me", Role: model.RoleUser},
 			Start{Inline: &profile.Program{Name: "job", Steps: []profile.Step{{Script: "true\n"}}}, Profile: "p", Runtime: c.runtime}, time.Now(), 1)
-		if refused := err != nil && strings.Contains(err.Error(), "may not use the secret"); refused != c.refused || err != nil && !refused {
+		if refused := errors.Is(err, problem.Forbidden); refused != c.refused || err != nil && !refused {
 			t.Errorf("%v, editable %v: %v", c.runtime, c.editable, err)
 		}
 	}

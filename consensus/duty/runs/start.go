@@ -10,7 +10,6 @@ import (
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
-	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
@@ -80,17 +79,6 @@ func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uin
 	r.Actor, r.Runtime, r.Arguments = who.Actor, levels[3], s.Arguments
 	if err := v.MayStart(who, r); err != nil {
 		return nil, err
-	}
-	// The right to use the steps' secrets is checked before anything is made for the program.
-	for _, by := range []model.Caller{who, hostexec.Acting(v.Tokens(""), who.Tenant, r.Program.Author)} {
-		for i := range r.Program.Steps {
-			if by.Actor == who.Actor {
-				by = who
-			}
-			if err := v.MayUseSecrets(by, r.Program.Steps[i].Env); err != nil {
-				return nil, err
-			}
-		}
 	}
 	for _, spec := range v.Provisioners(who.Tenant) {
 		if spec.Name == r.Provisioner {
@@ -209,7 +197,7 @@ func (c *Controller) fireOne(ctx context.Context, s profile.Schedule, start []in
 				next.Message = fmt.Sprintf("the run of %s was left out: run %s goes on", stamp(at), running[0].ID)
 			}
 		}
-		who := hostexec.Acting(v.Tokens(""), s.Tenant, have.Actor)
+		who := v.Acting(s.Tenant, have.Actor)
 		if next.Waits == 0 && next.Message == "" {
 			var err error
 			p, err = Prepare(v, who, Start{Program: have.Program, Runtime: have.Properties, Arguments: have.Arguments}, time.Now(), c.cfg.Random())

@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/coopr/coopr/consensus/state/table"
-	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
@@ -188,11 +187,6 @@ func (v RunView) secret(author model.Caller, name string) (string, error) {
 	return r.Value, nil
 }
 
-// author returns the caller for a document that a user wrote, with the role that the user has now.
-func (v RunView) author(tenant, actor string) model.Caller {
-	return hostexec.Acting(TenantView(v).Tokens(""), tenant, actor)
-}
-
 // vouched is the author of settings that only administrators write.
 func vouched(tenant string) model.Caller {
 	return model.Caller{Tenant: tenant, Actor: model.Self, Role: model.RoleAdmin}
@@ -202,7 +196,7 @@ func vouched(tenant string) model.Caller {
 // author, who says what is done with the secrets, and the run's user, who says where, need to be allowed to
 // use these.
 func (v RunView) StepEnv(r *profile.Run, s *profile.Step) (env map[string]string, secrets []string, err error) {
-	author, user := v.author(r.Tenant, r.Program.Author), v.author(r.Tenant, r.Actor)
+	author, user := TenantView(v).Acting(r.Tenant, r.Program.Author), TenantView(v).Acting(r.Tenant, r.Actor)
 	env, err = profile.Reveal(s.Env, func(_, name string) (string, error) {
 		if _, err := v.secret(user, name); err != nil {
 			return "", err
@@ -221,7 +215,7 @@ func (v RunView) StepEnv(r *profile.Run, s *profile.Step) (env map[string]string
 // write profiles and preferences. The run's user needs the right to use the secrets in the properties that
 // the user determines (profile.Run.UserSets).
 func (v RunView) RunProperties(r *profile.Run) (map[string]string, error) {
-	user := v.author(r.Tenant, r.Actor)
+	user := TenantView(v).Acting(r.Tenant, r.Actor)
 	return profile.Reveal(profile.Values(r.Properties), func(key, name string) (string, error) {
 		if r.UserSets(key) {
 			return v.secret(user, name)
@@ -240,11 +234,26 @@ func (v RunView) ProvisionedProperties(r *profile.Run) map[string]string {
 	return values
 }
 
-// MayStart returns problem.Forbidden if the properties of a run refer to secrets that its user may not use.
+// MayStart returns problem.Forbidden if a run refers to secrets that its user or the author of its program may
+// not use, so that nothing is made for it. StepEnv and RunProperties check this again.
 func (v RunView) MayStart(who model.Caller, r *profile.Run) error {
 	values := profile.Values(r.Properties)
 	maps.DeleteFunc(values, func(name, _ string) bool { return !r.UserSets(name) })
-	return v.MayUseSecrets(who, values)
+	if err := v.MayUseSecrets(who, values); err != nil {
+		return err
+	}
+	author := who
+	if r.Program.Author != who.Actor {
+		author = TenantView(v).Acting(r.Tenant, r.Program.Author)
+	}
+	for i := range r.Program.Steps {
+		for _, by := range []model.Caller{who, author} {
+			if err := v.MayUseSecrets(by, r.Program.Steps[i].Env); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // MayUseSecrets returns problem.Forbidden if values that a user writes refer to a secret that the user's

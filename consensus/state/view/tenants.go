@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -23,6 +24,12 @@ func (v TenantView) Tenants() []model.Tenant {
 // Tenant finds a tenant by name.
 func (v TenantView) Tenant(name string) (model.Tenant, bool) {
 	return table.Found[model.Tenant](v.txn, table.Tenants, name)
+}
+
+// Acting returns the caller for what the mesh does later in a user's name, with the role that the user has in
+// this state.
+func (v TenantView) Acting(tenant, actor string) model.Caller {
+	return hostexec.Acting(v.Tokens(""), tenant, actor)
 }
 
 // Tokens returns a tenant's tokens, or all tokens if tenant is "".

@@ -103,9 +103,6 @@ func TestFigure1(t *testing.T) {
 // takes minutes and gigabytes.
 func TestFaults(t *testing.T) {
 	faults := []Config{{Losses: 2, Doubles: 1}, {Failures: 1, Losses: 1}, {Deaths: 1}}
-	if race {
-		faults = faults[:1]
-	}
 	for i, c := range faults {
 		c.Site = compiled(t, pair, false)
 		sound(t, fmt.Sprintf("pair, faults %d", i), c)
@@ -208,9 +205,6 @@ func TestAcceptedSitesComeToRest(t *testing.T) {
 		times = v
 	}
 	sites := uint64(600 * times)
-	if race {
-		sites /= 6
-	}
 	accepted, refused := 0, 0
 	for seed := range sites {
 		rng := rand.New(rand.NewPCG(seed, 2))

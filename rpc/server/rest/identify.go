@@ -16,7 +16,7 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// SelfPath is the path of the route that tells whom a token belongs to.
+// SelfPath is the path of the route getSelf, which returns the caller that a token belongs to.
 const SelfPath = "/v1/self"
 
 // identify returns the caller that a token belongs to. An agent that has no state asks the leader, and so

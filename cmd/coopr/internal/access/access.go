@@ -160,17 +160,10 @@ func WhoamiCommand(app cli.App) *cobra.Command {
 		Example: "  coopr whoami\n  coopr whoami -o json",
 	}
 	cli.FormFlag(c, output.FormTable, output.FormJSON, output.FormYAML)
-	c.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
-		self, err := c.Self(ctx)
-		if err != nil {
-			return err
-		}
-		if out.Structured() {
-			return out.Encode(self)
-		}
-		out.Printf("%s, with the role %s in tenant %s\n", self.Actor, self.Role, self.Tenant)
-		return nil
-	})
+	c.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, _ []string) (api.Self, error) { return c.Self(ctx) },
+		func(self api.Self) {
+			out.Printf("%s, with the role %s in tenant %s\n", self.Actor, self.Role, self.Tenant)
+		})
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
@@ -40,20 +41,15 @@ func SecretCommand(app cli.App) *cobra.Command {
 	get := &cobra.Command{Use: "get NAME", Short: "Show who may refer to a secret", Args: cli.Args("NAME"),
 		Example: "  coopr secret get cloud-token", ValidArgsFunction: names}
 	cli.FormFlag(get, output.FormTable, output.FormJSON, output.FormYAML)
-	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.Secret, error) {
 		s, _, err := c.Secret(ctx, args[0], client.Read{})
-		if err != nil {
-			return err
-		}
-		if out.Structured() {
-			return out.Encode(s)
-		}
+		return s, err
+	}, func(s api.Secret) {
 		users := append([]string{"administrators"}, s.UsableBy...)
-		if slices.Contains(s.UsableBy, "*") {
+		if slices.Contains(s.UsableBy, profile.Everybody) {
 			users = []string{"all users of the tenant"}
 		}
 		out.Printf("Programs and runs of %s may refer to the secret %s.\n", words.And(users), s.Name)
-		return nil
 	})
 	var file string
 	var usableBy []string
