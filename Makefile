@@ -55,12 +55,12 @@ demo-run: build ## Watch a job run on three nodes of its own, which are torn dow
 ##@ Test
 
 .PHONY: test
-test: ## Run every test.
-	testing/ci/tests.sh all
+test: ## Run every test that needs no light machines.
+	testing/ci/tests.sh quick
 	cd tools && go test ./...
 
 .PHONY: test-busy
-test-busy: ## Run every test three times in a fresh clone, beside eight busy loops (hours; BUSY_RUNS, BUSY_LOOPS, BUSY_PACKAGES).
+test-busy: ## Run `make test` three times in a fresh clone, beside eight busy loops (hours; BUSY_RUNS, BUSY_LOOPS, BUSY_PACKAGES).
 	testing/ci/busy.sh
 
 .PHONY: race
@@ -68,7 +68,7 @@ race: ## Run the tests of all packages that start goroutines under the race dete
 	testing/ci/tests.sh race
 
 .PHONY: plain
-plain: ## Run the other tests, without the race detector.
+plain: ## Run the other tests, those of light machines too, without the race detector.
 	testing/ci/tests.sh plain
 
 .PHONY: check
@@ -93,7 +93,7 @@ fuzz: ## Run every fuzz target for a moment (FUZZTIME).
 	testing/ci/fuzz.sh $(FUZZTIME)
 
 .PHONY: oracle
-oracle: ## Compare the solver with plain enumeration on tens of thousands of random instances (SOLVER_FROM).
+oracle: ## Compare the solver with plain enumeration on tens of thousands of random instances (SOLVER_FROM; SOLVER_PART=5 for a fifth of them).
 	@from=$${SOLVER_FROM:-$$(date +%s)}; echo "the solver's oracle: seeds from $$from on (set SOLVER_FROM=$$from to repeat them)"; \
 	SOLVER_FROM=$$from go test -count=1 -timeout 1h -run 'Oracle|Minimal|Order' ./engine/solver
 
@@ -115,6 +115,10 @@ soak: ## Create and delete clusters for an hour, and fail if an agent grows (SOA
 .PHONY: lab-image
 lab-image: ## Build the Debian image of the light machines that tests use (once, under a minute).
 	go run ./testing/lab/labimage -install
+
+.PHONY: test-machines
+test-machines: lab-image ## Run the tests of light machines (ten minutes).
+	testing/ci/tests.sh machines
 
 .PHONY: test-examples
 test-examples: lab-image ## Run every example that is for real machines, on light machines and on Docker (half an hour).

@@ -27,6 +27,9 @@ import (
 // COOPR_CHAOS_SEEDS sets how many lives are lived, COOPR_CHAOS_SEED one of them.
 func TestChaos(t *testing.T) {
 	seeds := 6
+	if testing.Short() {
+		seeds = 2
+	}
 	if n, err := strconv.Atoi(os.Getenv("COOPR_CHAOS_SEEDS")); err == nil {
 		seeds = n
 	}

@@ -104,6 +104,9 @@ func (s *starved) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, a
 func TestNoFalseElection(t *testing.T) {
 	t.Parallel()
 	lasts := time.Hour
+	if testing.Short() {
+		lasts = 15 * time.Minute
+	}
 	if d, err := time.ParseDuration(os.Getenv("COOPR_LOAD")); err == nil {
 		lasts = d
 	}

@@ -189,7 +189,7 @@ func randomInput(r *rand.Rand) solver.Input {
 
 // seeds returns the range of seeds of a random test, and logs it. SOLVER_SEED runs a single seed,
 // for example one that failed. SOLVER_FROM sets the first seed, so that CI tests other instances
-// each time and more of them (make oracle). Elsewhere there are few seeds, which keeps `make test`
+// each time and more of them (make oracle), divided by SOLVER_PART. Elsewhere there are few seeds, which keeps `make test`
 // short.
 func seeds(t *testing.T, n uint64) (uint64, uint64) {
 	t.Helper()
@@ -210,6 +210,7 @@ func seeds(t *testing.T, n uint64) (uint64, uint64) {
 	if os.Getenv("SOLVER_FROM") == "" || testing.Short() {
 		n /= 20
 	}
+	n /= number("SOLVER_PART", 1)
 	from := number("SOLVER_FROM", 1)
 	t.Logf("seeds %d to %d: SOLVER_SEED=N runs one of them alone", from, from+n-1)
 	return from, from + n

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/programs"
 )
 
 // built holds the binaries that the tests run.
@@ -43,16 +44,15 @@ func (b builder) Run() int {
 	built.dir = dir
 	built.chaos, built.chaos2 = filepath.Join(dir, "v1", "coopr-plugin-chaos"), filepath.Join(dir, "v2", "coopr-plugin-chaos")
 	for path, flags := range map[string]string{built.chaos: "", built.chaos2: "-X main.version=2.0.0"} {
-		out, err := exec.Command("go", "build", "-ldflags", flags, "-o", path, "github.com/coopr/coopr/testing/plugins/chaos").CombinedOutput()
+		out, err := exec.Command("go", "build", "-ldflags", flags, "-o", path, "github.com/coopr/coopr/testing/plugins/coopr-plugin-chaos").CombinedOutput()
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "build the chaos plugin: %v\n%s", err, out)
 			return 1
 		}
 	}
 	built.bin = filepath.Join(dir, "bin")
-	out, err := exec.Command("go", "build", "-o", built.bin+"/", "github.com/coopr/coopr/plugins/...").CombinedOutput()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "build the plugins: %v\n%s", err, out)
+	if err := programs.Put(built.bin, "./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-local", "./plugins/provider/coopr-node"); err != nil {
+		fmt.Fprintf(os.Stderr, "build the plugins: %v\n", err)
 		return 1
 	}
 	return b.m.Run()

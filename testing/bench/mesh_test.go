@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,29 +20,30 @@ import (
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/testing/programs"
 )
 
-// bin has the plugins, built once.
-var bin string
-
-func TestMain(m *testing.M) {
+// bin has the plugins and the agent. They are built when a benchmark needs them.
+var bin = sync.OnceValue(func() string {
 	dir, err := os.MkdirTemp("", "coopr-bench-")
 	if err == nil {
-		bin = filepath.Join(dir, "bin")
-		out, berr := exec.Command("go", "build", "-o", bin+"/", "../../plugins/...", "../../cmd/coopr-agent").CombinedOutput()
-		if berr == nil {
-			out, berr = exec.Command("go", "build", "-o", bin+"/coopr-plugin-chaos", "../plugins/chaos").CombinedOutput()
-		}
-		if err = berr; err != nil {
-			err = fmt.Errorf("%w: %s", err, out)
-		}
+		err = programs.Put(dir, "./plugins/...", "./cmd/coopr-agent", "./testing/plugins/coopr-plugin-chaos")
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+		panic(err)
 	}
+	built = dir
+	return dir
+})
+
+// built is the folder to remove, once bin was called.
+var built string
+
+func TestMain(m *testing.M) {
 	code := m.Run()
-	os.RemoveAll(dir)
+	if built != "" {
+		os.RemoveAll(built)
+	}
 	os.Exit(code)
 }
 
@@ -104,7 +104,7 @@ func newMesh(b *testing.B, store string, slots, count int, change ...func(*agent
 		c := config.Default(true)
 		c.Name, c.DataDir = fmt.Sprintf("a%d", i), filepath.Join(b.TempDir(), fmt.Sprint(i))
 		c.HTTP.Addr, c.Peer.Addr, c.Gossip.Addr = freePort(b), freePort(b), freePort(b)
-		c.BootstrapExpect, c.PluginDir, c.Worker.Slots, c.Raft.Store = count, bin, slots, store
+		c.BootstrapExpect, c.PluginDir, c.Worker.Slots, c.Raft.Store = count, bin(), slots, store
 		join = append(join, c.Gossip.Addr)
 		m.configs = append(m.configs, agent.Config{Config: c, Build: "bench", Logger: log, Token: "bench-token-bench-token", Drain: time.Second})
 	}

@@ -34,7 +34,7 @@ func startAgentBy(b *testing.B, by []string, args ...string) *agentProcess {
 	if err := os.WriteFile(filepath.Join(p.dir, "dev-token"), []byte(devToken+"\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	command := append(by, filepath.Join(bin, "coopr-agent"), "--dev", "--http-addr", p.api, "--plugin-dir", bin, "--data-dir", p.dir,
+	command := append(by, filepath.Join(bin(), "coopr-agent"), "--dev", "--http-addr", p.api, "--plugin-dir", bin(), "--data-dir", p.dir,
 		"--peer-addr", freePort(b))
 	p.cmd = exec.Command(command[0], append(command[1:], args...)...)
 	if os.Getenv("BENCH_LOG") != "" {

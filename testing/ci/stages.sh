@@ -48,11 +48,11 @@ computing() {
   stage build-lint go tool -modfile=tools/lint/go.mod golangci-lint version
   until [ -e "$dir/written" ]; do sleep 1; done
   stage lint make lint &&
-    stage oracle make oracle &&
-    stage chaos-sim env COOPR_LOAD=3h MESH_SEEDS=60 make chaos-sim &&
+    stage oracle env SOLVER_PART=5 make oracle &&
+    stage chaos-sim env COOPR_LOAD=3h MESH_SEEDS=50 make chaos-sim &&
     stage tools sh -c 'cd tools && go test ./...' &&
     stage aws sh -c 'cd plugins/provider/aws && go vet ./... && go test ./...' &&
-    stage fuzz make fuzz
+    stage fuzz make fuzz FUZZTIME=1s
 }
 
 # Programs and machines, which mostly wait for each other.
@@ -64,12 +64,14 @@ machines() {
 computing &
 lanes+=($!)
 stage files make files
+export COOPR_TEST_BIN=$dir/bin
+stage programs testing/ci/programs.sh "$COOPR_TEST_BIN"
 touch "$dir/written"
 machines &
 lanes+=($!)
 stage race make race
 wait
-if [ ! -e "$dir/failed" ] && [ "$(grep -c 'exit status 0$' "$dir/times")" != 11 ]; then
+if [ ! -e "$dir/failed" ] && [ "$(grep -c 'exit status 0$' "$dir/times")" != 12 ]; then
   echo "a lane ended before all of its stages had run" | tee "$dir/lanes.log"
   echo lanes >>"$dir/failed"
 fi

@@ -1,41 +1,69 @@
 #!/usr/bin/env bash
-# tests.sh all|race|plain [FLAG...]
+# tests.sh quick|machines|race|plain [FLAG...]
 #
-# Runs tests by `go test` with the flags, and repeats in short at the end what failed. The tests are all,
-# those that run under the race detector, or the others. The packages in `plain` start no goroutines
-# (testing/house checks the engine's), or their tests run programs that are built without the detector.
+# Runs tests by `go test` with the flags, and repeats in short at the end what failed.
+#
+# quick     what needs no light machines: all packages but those of `machines`
+# machines  tests of light machines
+# race      under the race detector, all but `plain`; those of `long` with -short
+# plain     without the race detector: packages that start no goroutines (testing/house checks the
+#           engine's), those whose tests run programs that are built without the detector, and
+#           those of `long` once more, in full
+#
+# `make ci` runs race and plain; the full length of testing/mesh is its stage chaos-sim.
 #
 # Packages whose tests mostly wait for real machines and processes begin first, and one more
 # package runs at a time than there are processors, so that other tests use the processors
-# meanwhile. The test programs have no debugging information, which takes long to link, and
-# `make check` or `make lint` has vetted them.
+# meanwhile. The programs that tests run are built once. The test programs have no debugging
+# information, which takes long to link, and `make check` or `make lint` has vetted them.
 set -uo pipefail
 which=$1
 shift
-plain=(./testing/{examples,e2e,hosts,faults,house,conformance,bench} ./consensus/{logformat,duty/orchestrate} ./engine/...)
-waiting=(./agent/objects/act ./plugins/automator/puppet ./testing/mesh)
+machines=(./testing/{examples,hosts,faults})
+plain=("${machines[@]}" ./testing/{e2e,house,conformance,bench} ./consensus/{logformat,duty/orchestrate} ./engine/...)
+long=(./consensus/{duty/dispatch,state} ./agent/mesh)
+short=(./testing/mesh ./consensus/raftgroup "${long[@]}")
+waiting=(./agent/objects/act ./plugins/automator/puppet)
+
+# without FROM... -- SOME... prints the packages of FROM that are not among SOME.
+without() {
+  local from=()
+  while [ "$1" != -- ]; do from+=("$1"); shift; done
+  shift
+  comm -23 <(go list "${from[@]}" | sort) <(go list "$@" | sort)
+}
+
+log=$(mktemp)
+trap 'rm -rf "$log" "$log.bin"' EXIT
+if [ -z "${COOPR_TEST_BIN:-}" ]; then
+  export COOPR_TEST_BIN=$log.bin
+  testing/ci/programs.sh "$COOPR_TEST_BIN" || exit
+fi
+failed=0
+run() {
+  go test "$@" -vet=off -ldflags=-w -p $(($(nproc) + 1)) -timeout 40m 2>&1 | tee -a "$log" || failed=1
+}
 case $which in
-all) packages=(./testing/{examples,e2e,hosts,faults} "${waiting[@]}" ./...) ;;
-plain) packages=("${plain[@]}") ;;
+quick)
+  mapfile -t rest < <(without ./... -- "${machines[@]}")
+  run "$@" ./testing/e2e "${waiting[@]}" "${rest[@]}"
+  ;;
+machines) run "$@" "${machines[@]}" ;;
+plain) run "$@" "${plain[@]}" "${long[@]}" ;;
 race)
-  every=$(go list ./... | sort) && without=$(go list "${plain[@]}" | sort) || exit
-  mapfile -t packages < <(comm -23 <(echo "$every") <(echo "$without"))
-  packages=("${waiting[@]}" "${packages[@]}")
-  set -- -race "$@"
+  mapfile -t rest < <(without ./... -- "${plain[@]}" "${short[@]}")
+  run -race "$@" "${waiting[@]}" "${rest[@]}"
+  run -race -short "$@" "${short[@]}"
   ;;
 *)
-  echo "tests.sh: $which is not all, race or plain" >&2
+  echo "tests.sh: $which is not quick, machines, race or plain" >&2
   exit 2
   ;;
 esac
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-go test "$@" -vet=off -ldflags=-w -p $(($(nproc) + 1)) -timeout 40m "${packages[@]}" 2>&1 | tee "$log"
-status=${PIPESTATUS[0]}
-if [ "$status" -ne 0 ]; then
+if [ $failed != 0 ]; then
   echo
   echo "What failed, in short:"
   grep -E '^[[:space:]]*(--- FAIL|[A-Za-z0-9_]+_test\.go:[0-9]+: |panic: |WARNING: DATA RACE|goleak: )|^FAIL|^# |^[^ ]+\.go:[0-9]+:[0-9]+: ' "$log" |
     grep -v -- '---- the log of agent' | cut -c1-600 | head -n 60
 fi
-exit "$status"
+exit $failed

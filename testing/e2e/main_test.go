@@ -1,13 +1,15 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/coopr/coopr/testing/programs"
 )
 
 // bin is the folder of the programs under test.
@@ -35,17 +37,9 @@ func TestMain(m *testing.M) {
 // build builds the programs: the plugins in the folder of the agent, where it finds them in dev
 // mode, and the test's own plugins elsewhere, since only some tests use them.
 func build(bin string) error {
-	for _, args := range [][]string{
-		{"-o", bin + "/", "./cmd/...", "./examples/shop/cmd/shop",
+	return errors.Join(
+		programs.Put(bin, "./cmd/...", "./examples/shop/cmd/shop",
 			// Each plugin is started once by every agent: no more than are used here.
-			"./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-local", "./plugins/provider/coopr-node"},
-		{"-o", filepath.Join(bin, "more", "coopr-plugin-chaos"), "./testing/plugins/chaos"},
-	} {
-		cmd := exec.Command("go", append([]string{"build", "-buildvcs=false"}, args...)...)
-		cmd.Dir, cmd.Stderr = filepath.Join("..", ".."), os.Stderr
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("go build %v: %w", args, err)
-		}
-	}
-	return nil
+			"./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-local", "./plugins/provider/coopr-node"),
+		programs.Put(filepath.Join(bin, "more"), "./testing/plugins/coopr-plugin-chaos"))
 }

@@ -15,7 +15,7 @@ import (
 // work; a dead voter is replaced automatically.
 func TestFiftyAgents(t *testing.T) {
 	agents := 50
-	if testing.Short() || raced {
+	if testing.Short() {
 		agents = 15
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,3 @@
-//go:build !race
-
 package mesh_test
 
 import (
@@ -18,7 +16,10 @@ import (
 // was made twice, and there were no more recoveries than needed, apart from those that a fault
 // disturbed.
 func TestRecoveryOutlivesLeaders(t *testing.T) {
-	for seed := range uint64(min(3, max(1, *seeds/50))) { // each costs 20 seconds
+	if testing.Short() {
+		t.Skip("each seed costs 20 seconds: left out with -short")
+	}
+	for seed := range uint64(min(3, max(1, *seeds/50))) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { recoverAll(t, 100+seed) })
 		})

@@ -103,7 +103,7 @@ func killLeader(m *mesh.Mesh) {
 // result, no machine was made twice, and none is left.
 func TestRunsOutliveLeaders(t *testing.T) {
 	for i, f := range failures() {
-		if raced && i != 8 {
+		if testing.Short() && i != 8 {
 			continue // each costs ten seconds
 		}
 		t.Run(f.name, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestStateErased(t *testing.T) {
 				r = m.Run(id)
 				return r != nil && (r.Over() || !erased[where(r)])
 			})
-			if r.Over() || raced && len(erased) == 3 {
+			if r.Over() || testing.Short() && len(erased) == 3 {
 				break
 			}
 			erased[where(r)] = true
@@ -215,7 +215,7 @@ func TestStateErased(t *testing.T) {
 				t.Fatalf("run %s was not erased", id)
 			}
 		}
-		if n, wrong := m.World.Machines(), m.World.Violations(); n > 0 && !raced || len(wrong) > 0 || len(erased) < 7 && !raced {
+		if n, wrong := m.World.Machines(), m.World.Violations(); len(wrong) > 0 || !testing.Short() && (n > 0 || len(erased) < 7) {
 			t.Errorf("erased in %v: %d machines are left; %v", erased, n, wrong)
 		}
 	})

@@ -27,9 +27,6 @@ func seedsFromEnv() int {
 	if n, err := strconv.Atoi(os.Getenv("MESH_SEEDS")); err == nil {
 		return n
 	}
-	if raced {
-		return 8
-	}
 	return 50
 }
 
@@ -40,7 +37,7 @@ func TestSeeds(t *testing.T) {
 	if *oneSeed != 0 {
 		from, n = *oneSeed, 1
 	} else if testing.Short() {
-		n = min(n, 20)
+		n = min(n, 4)
 	}
 	for seed := from; seed < from+uint64(n); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

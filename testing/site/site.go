@@ -21,7 +21,7 @@ import (
 
 // Patience is how long a test waits for anything before it gives up. It guards against waiting for
 // ever and does not check speed.
-const Patience = 5 * time.Minute
+const Patience = 20 * time.Minute
 
 // address is the agent's; the arena is ours alone.
 const address = "127.0.0.1:55054"

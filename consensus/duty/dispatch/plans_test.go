@@ -111,8 +111,11 @@ func TestCrashAtEveryEntry(t *testing.T) {
 // the same nodes in opposite orders: a node has one task of all of them at a time, and all of
 // them end.
 func TestPlansShareNodes(t *testing.T) {
-	succeeded := 0
-	for seed := range 40 {
+	succeeded, seeds := 0, 40
+	if testing.Short() {
+		seeds = 6
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPlay(t, uint64(1000+seed))
 			nodes := slices.Clone(p.base.Nodes)
@@ -178,7 +181,7 @@ func TestPlansShareNodes(t *testing.T) {
 			leave()
 		})
 	}
-	if succeeded < 100 {
-		t.Errorf("only %d of 120 plans succeeded", succeeded)
+	if succeeded*6 < seeds*3*5 {
+		t.Errorf("only %d of %d plans succeeded", succeeded, seeds*3)
 	}
 }

@@ -1,5 +1,0 @@
-//go:build !race
-
-package mesh_test
-
-const raced = false
