@@ -24,7 +24,7 @@ const (
 // maxChain is the most principals that act for each other.
 const maxChain = 3
 
-// Decision is the answer to a request.
+// Decision is the answer to a request. Decisions share their slices, which must not be changed.
 type Decision struct {
 	Allowed bool
 	Because Because
@@ -58,7 +58,12 @@ func (s *Set) Decide(r *Request) Decision {
 		if depth == maxChain {
 			return Decision{Because: ByChain}
 		}
-		d := s.one(p, r, true)
+		d := s.remembered(p, r)
+		if d.Because == ByNothing {
+			if d.Grants = s.granted(p, r); len(d.Grants) > 0 {
+				d.Allowed, d.Because = true, ByGrant
+			}
+		}
 		if !d.Allowed {
 			d.Maker = depth > 0
 			return d
@@ -71,8 +76,8 @@ func (s *Set) Decide(r *Request) Decision {
 	return first
 }
 
-// one decides for a principal without its makers.
-func (s *Set) one(p *Principal, r *Request, grants bool) Decision {
+// one decides for a principal without its makers, and without grants.
+func (s *Set) one(p *Principal, r *Request) Decision {
 	if p.Root {
 		return Decision{Allowed: true, Because: ByRoot}
 	}
@@ -94,11 +99,6 @@ func (s *Set) one(p *Principal, r *Request, grants bool) Decision {
 		return d
 	}
 	d.Because = ByNothing
-	if grants {
-		if d.Grants = s.granted(p, r); len(d.Grants) > 0 {
-			d.Allowed, d.Because = true, ByGrant
-		}
-	}
 	return d
 }
 
@@ -168,7 +168,7 @@ func (s *Set) ask(d *Decision, e *env, rules []*rule) (applies bool) {
 func (s *Set) granted(p *Principal, r *Request) []string {
 	var out []string
 	for _, g := range s.shared(&r.Resource) {
-		if g.isFor(p, r) && s.one(g.Granter, r, false).Allowed {
+		if g.isFor(p, r) && s.remembered(g.Granter, r).Allowed {
 			out = append(out, g.ID)
 		}
 	}

@@ -24,7 +24,7 @@ type Filter struct {
 	fit    bool
 	rules  []*rule
 	reads  reads
-	known  map[string]bool
+	known  map[string]Decision
 	key    []byte
 	// granters decide for those whose grants were asked about.
 	granters map[*Principal]*Filter
@@ -84,15 +84,16 @@ func (f *Filter) one(x *Resource) bool {
 	if !f.fit || f.tenant != x.Tenant {
 		f.cut(x.Tenant)
 	}
-	if f.decided(x) {
+	d := f.decided(x)
+	if d.Allowed {
 		return true
 	}
-	if !f.grants || len(f.set.grants) == 0 {
-		return false
+	if d.Because != ByNothing || !f.grants || len(f.set.grants) == 0 {
+		return false // no grant changes what a forbid policy denies
 	}
 	f.request.Resource = *x
 	for _, g := range f.set.shared(x) {
-		if g.isFor(p, &f.request) && f.granter(g.Granter).one(x) && !f.denied(x) {
+		if g.isFor(p, &f.request) && f.granter(g.Granter).one(x) {
 			return true
 		}
 	}
@@ -102,7 +103,7 @@ func (f *Filter) one(x *Resource) bool {
 // cut selects the policies that can affect decisions about resources of a tenant.
 func (f *Filter) cut(tenant string) {
 	f.fit, f.tenant, f.rules, f.reads = true, tenant, nil, reads{}
-	f.known = map[string]bool{}
+	f.known = map[string]Decision{}
 	take := func(tenant string, heeded bool) {
 		for _, r := range f.set.cuts[cut{tenant, f.request.Action, f.request.Resource.Type}] {
 			if r.fits(f.request.Principal) && (heeded || !r.forbid) {
@@ -118,28 +119,21 @@ func (f *Filter) cut(tenant string) {
 }
 
 // decided returns the decision without grants, if possible the remembered one.
-func (f *Filter) decided(x *Resource) bool {
+func (f *Filter) decided(x *Resource) Decision {
 	f.request.Resource = *x
 	if f.reads.itself || f.reads.allTags || uid(x.Ref) == f.request.Principal.uid() {
-		return f.set.one(f.request.Principal, &f.request, false).Allowed
+		return f.set.one(f.request.Principal, &f.request)
 	}
 	f.note(x)
-	allowed, ok := f.known[string(f.key)]
+	d, ok := f.known[string(f.key)]
 	if !ok {
-		allowed = f.set.one(f.request.Principal, &f.request, false).Allowed
+		d = f.set.one(f.request.Principal, &f.request)
 		if len(f.known) == maxKinds {
 			clear(f.known)
 		}
-		f.known[string(f.key)] = allowed
+		f.known[string(f.key)] = d
 	}
-	return allowed
-}
-
-// denied reports whether a forbid policy denies the request, which no grant changes. The decision
-// without grants is the same for a request that nothing allows.
-func (f *Filter) denied(x *Resource) bool {
-	f.request.Resource = *x
-	return f.set.one(f.request.Principal, &f.request, false).Because != ByNothing
+	return d
 }
 
 // note makes the key of a resource: all that the policies read of it, and which scopes it is in.

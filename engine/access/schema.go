@@ -14,7 +14,7 @@ import (
 //go:embed schema.cedarschema
 var schemaText []byte
 
-// vocabulary is the schema, with its names in order.
+// vocabulary is the schema, with sorted lists of its names.
 type vocabulary struct {
 	*resolved.Schema
 	validator *validate.Validator

@@ -26,6 +26,7 @@ type Set struct {
 	rules  map[string]*rule // by the tenant and the id
 	cuts   map[cut][]*rule
 	grants map[Ref][]*Grant // by the resource
+	memory memory
 }
 
 // cut selects the policies that can affect a decision: those of the mesh or of one tenant, about
