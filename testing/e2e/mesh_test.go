@@ -305,10 +305,8 @@ func (m *mesh) api(agents ...*agent) *client.Client {
 // await repeats a function until it returns no error, for conditions without a blocking read.
 func (m *mesh) await(what string, ask func() error) {
 	m.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	over := time.After(patience)
-	for {
+	for pause := 20 * time.Millisecond; ; pause = min(pause*3/2, 250*time.Millisecond) {
 		err := ask()
 		if err == nil {
 			return
@@ -316,7 +314,7 @@ func (m *mesh) await(what string, ask func() error) {
 		select {
 		case <-over:
 			m.t.Fatalf("waited for %s: %v", what, err)
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }

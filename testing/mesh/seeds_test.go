@@ -27,7 +27,7 @@ func seedsFromEnv() int {
 	if n, err := strconv.Atoi(os.Getenv("MESH_SEEDS")); err == nil {
 		return n
 	}
-	return 50
+	return 12
 }
 
 // TestSeeds causes random faults of agents, disks, plugins and network while a cluster is created

@@ -121,8 +121,9 @@ func (c *Cloud) setUp(ctx context.Context, ready string) {
 	}
 }
 
-// systemd returns nil once systemd accepts commands. It does not wait for the whole boot, because
-// services that are not set up yet fail and restart.
+// systemd returns an error if systemd has not reached basic.target yet. From then on systemd accepts
+// commands. The end of the boot is not required, because services that are not set up yet fail and
+// restart.
 func (c *Cloud) systemd(ctx context.Context) error {
 	_, err := c.machine.Run(ctx, "systemctl", "is-active", "basic.target")
 	return err

@@ -41,7 +41,7 @@ func (f *Fleet) Boot(_ context.Context, s Server) error {
 		}
 	}
 	if err != nil || len(user.Keys) != 1 {
-		return fmt.Errorf("user data without a key: %q %v", s.UserData, err)
+		return fmt.Errorf("the user data of server %s must be YAML that gives its last user one SSH key: %q (%v)", s.ID, s.UserData, err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

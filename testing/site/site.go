@@ -191,10 +191,8 @@ func Await(t testing.TB, what string, ask func() error) {
 
 func await(t testing.TB, what string, ask func() error, ended <-chan struct{}) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	over := time.After(Patience)
-	for {
+	for pause := 20 * time.Millisecond; ; pause = min(pause*3/2, 250*time.Millisecond) {
 		err := ask()
 		if err == nil {
 			return
@@ -204,7 +202,7 @@ func await(t testing.TB, what string, ask func() error, ended <-chan struct{}) {
 			t.Fatalf("waited for %s: %v", what, err)
 		case <-ended:
 			t.Fatalf("waited for %s: the agent has ended", what)
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }
