@@ -18,8 +18,8 @@ type Config struct {
 	Logger  *slog.Logger
 }
 
-// Listen binds the port of the API. It uses TLS except on loopback in dev mode and
-// behind a proxy that the configuration names.
+// Listen binds the port of the API. It uses TLS, except in dev mode (which is limited to
+// loopback) and with the setting insecure_plaintext (for a proxy that terminates TLS).
 func Listen(cfg Config) (net.Listener, error) {
 	settings := cfg.Settings()
 	inner, err := net.Listen("tcp", settings.HTTP.Addr)

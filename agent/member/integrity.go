@@ -102,7 +102,7 @@ func (m *Member) quarantine(index uint64, tables []string) error {
 		return fmt.Errorf("this agent no longer has its state at entry %d", index)
 	}
 	m.distrusted.Store(true)
-	m.fault(fmt.Errorf("%w: the state at entry %d is not that of a majority of the voters; tables that differ: %s",
+	m.fault(fmt.Errorf("%w: the state at entry %d differs from that of a majority of the voters; tables that differ: %s",
 		logstore.ErrDamaged, index, strings.Join(tables, ", ")))
 	return nil
 }

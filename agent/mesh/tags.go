@@ -54,7 +54,8 @@ func encodeTags(self Self, epoch uint64) map[string]string {
 	return tags
 }
 
-// decodeTags ignores values that it cannot parse: an agent of another version is a member too.
+// decodeTags returns what an agent announces in its tags, and the agent's epoch. Values that cannot be
+// parsed are left zero, because an agent of another version is a member too.
 func decodeTags(tags map[string]string) (Self, uint64) {
 	level, _ := strconv.ParseUint(tags[tagFeatureLevel], 10, 32)
 	expect, _ := strconv.Atoi(tags[tagBootstrapExpect])

@@ -242,10 +242,12 @@ func (m *Mesh) Member(id string) (Member, bool) { return m.view.member(id) }
 // returned function ends the subscription; it does not close the channel.
 func (m *Mesh) Subscribe() (<-chan struct{}, func()) { return m.view.subscribe() }
 
-// Repair replaces the agent registry in the view: all agents as Members with ID, Self, Addr, Epoch and Status, preferably
-// ordered by id. Repair keeps the slice. The owner calls it whenever the registry has changed. When Repair returns, the
-// view has every failure in the registry. If the registry has this agent itself as failed or left, the agent contradicts
-// by gossip, with a higher epoch.
+// Repair replaces the agent registry in the view. The records are all agents of the registry, with ID, Self, Addr,
+// Epoch and Status, preferably ordered by id. Repair keeps the slice, so the caller must not change it. The owner calls
+// Repair whenever the registry has changed. When Repair returns, the view has every failure in the registry.
+//
+// A record of this agent itself is wrong if it says failed, leaving or left, or has a higher epoch. The agent refutes
+// a wrong record by gossip, with a still higher epoch, unless it is leaving.
 func (m *Mesh) Repair(records []Member) {
 	changed := m.view.recorded(records)
 	for _, r := range records {

@@ -33,8 +33,8 @@ type Job struct {
 	Content uint64
 	// Generation is the generation that Object belongs to.
 	Generation uint64
-	// Node is how the object's host is reached; nil if the host is not a node of a
-	// cluster.
+	// Node is how the object's host is reached. It is nil if the host is not a node of a
+	// cluster, or if the node's machine does not exist or is not confirmed yet.
 	Node *site.Access
 	// Held is how long the object's host has been assigned to this agent without a break.
 	Held time.Duration

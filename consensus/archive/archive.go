@@ -289,13 +289,13 @@ func (r *reader) end(zip *gzip.Reader, raw *bufio.Reader) error {
 		return fmt.Errorf("%w: at its end: %w", ErrDamaged, err)
 	}
 	if len(rest) > maxPadding || len(bytes.Trim(rest, "\x00")) > 0 {
-		return fmt.Errorf("%w: something follows the last file", ErrDamaged)
+		return fmt.Errorf("%w: unexpected data after the last file", ErrDamaged)
 	}
 	if _, err := raw.ReadByte(); !errors.Is(err, io.EOF) {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: something follows the archive", ErrDamaged)
+		return fmt.Errorf("%w: unexpected data after the archive", ErrDamaged)
 	}
 	return nil
 }

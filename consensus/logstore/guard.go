@@ -313,7 +313,7 @@ func (g *Guard) sickLocked(err error) {
 		return
 	}
 	g.sick = fmt.Errorf("%w: %w", ErrSick, err)
-	g.logger.Error("the Raft store is sick; its Raft must stop", "error", g.sick)
+	g.logger.Error("the Raft store can no longer be used; the Raft member must be restarted", "error", g.sick)
 	for _, f := range g.onSick {
 		go f(g.sick)
 	}

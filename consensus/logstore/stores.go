@@ -240,7 +240,7 @@ func checkOrder(w *wal.WAL) error {
 		return err
 	}
 	if last > 0 && last < first {
-		return fmt.Errorf("%w: it begins at entry %d and ends at entry %d", ErrDamaged, first, last)
+		return fmt.Errorf("%w: its last entry, %d, is before its first entry, %d", ErrDamaged, last, first)
 	}
 	return nil
 }

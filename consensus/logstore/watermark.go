@@ -105,7 +105,10 @@ func (t *watermark) writeLocked(sync bool) {
 		err = t.file.Sync()
 	}
 	if err != nil && !t.failed {
-		t.logger.Warn("the log's mark cannot be written; a later loss of the log may stay unnoticed", "error", explain(err))
+		t.logger.Warn(
+			"cannot write the file that shows at the next start whether the Raft log has lost entries; check the disk of data_dir",
+			"error", explain(err),
+		)
 	}
 	t.failed = err != nil
 }

@@ -247,7 +247,7 @@ func (g *Group) sick(err error) {
 		if g.pending.closed() {
 			return
 		}
-		g.log.Error("the Raft member must stop", "error", err)
+		g.log.Error("the Raft member can no longer work; it must be restarted", "error", err)
 		if g.cfg.OnSick != nil {
 			go g.cfg.OnSick(err)
 		}

@@ -241,8 +241,9 @@ func (w *watchedTransport) promisedSince(now time.Time, term uint64, self string
 	return asked[len(asked)/2]
 }
 
-// Close closes the transport below, if it can be closed. The library's network
-// transport leaves its pooled connections open unless CloseStreams is called.
+// Close closes the wrapped transport. It calls CloseStreams first if the transport has it, because Close
+// of the library's network transport leaves the pooled connections open. A transport without a Close
+// method stays as it is.
 func (w *watchedTransport) Close() error {
 	if c, ok := w.Transport.(interface{ CloseStreams() }); ok {
 		c.CloseStreams()

@@ -66,7 +66,7 @@ func parseRecoverFile(raw []byte) ([]Server, error) {
 		return nil, fmt.Errorf(`not a list of {"id", "address", "non_voter"}: %w`, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the list")
+		return nil, errors.New("unexpected data after the list of members")
 	}
 	servers := make([]Server, len(entries))
 	for i, e := range entries {
@@ -130,7 +130,7 @@ func recoverFromFile(cfg Config, conf *raft.Config, fsm raft.FSM, snapshots raft
 		return nil
 	}
 	if servers != nil && !slices.ContainsFunc(servers, func(s Server) bool { return s.ID == cfg.ID }) {
-		err = errors.Join(err, fmt.Errorf("this agent, %s, is not in the list", cfg.ID))
+		err = errors.Join(err, fmt.Errorf("this agent, %s, is not among the members in %s", cfg.ID, path))
 	}
 	if err != nil {
 		return fmt.Errorf("recovery: %w; correct the file or remove it", err)

@@ -184,11 +184,11 @@ func TestRecoveryFileFaults(t *testing.T) {
 		"no JSON":       {"a b c", []string{"not a list"}},
 		"old format":    {`["10.0.0.1:8300"]`, []string{"not a list"}},
 		"unknown field": {`[{"id":"a","address":"h:1","nonvoter":true}]`, []string{"nonvoter"}},
-		"two lists":     {`[{"id":"a","address":"h:1"}] []`, []string{"follows"}},
-		"empty":         {`[]`, []string{"no voter", "a, is not in the list"}},
+		"two lists":     {`[{"id":"a","address":"h:1"}] []`, []string{"after the list"}},
+		"empty":         {`[]`, []string{"no voter", "a, is not among the members"}},
 		"all at once": {`[{"id":"","address":"h:1"},{"id":"b","address":"h:1"},{"id":"b","address":"nowhere"},{"id":"d","address":""}]`,
 			[]string{"[0].id: is empty", "[1].address: h:1 is that of [0]", "[2].id: b is that of [1]", `"nowhere" is not host:port`,
-				"[3].address: is empty", "a, is not in the list"}},
+				"[3].address: is empty", "a, is not among the members"}},
 		"no voter": {`[{"id":"a","address":"h:1","non_voter":true}]`, []string{"no voter"}},
 	}
 	for name, x := range cases {

@@ -16,7 +16,8 @@ import (
 // agents changes the agent registry and the sessions of agents.
 type agents struct{ *writer }
 
-// record writes an agent's record, and the plugin types that it offers, as the agent sent them.
+// record writes an agent's record and the plugin types that the agent offers. The record is the one
+// that the agent sent, with the session and its fields (Epoch, Alive, Since) of the stored record.
 func (a agents) record(s *pb.OpenSession) (*model.Agent, error) {
 	n, err := logformat.DecodeAgent(s.Record)
 	if err != nil {

@@ -63,8 +63,8 @@ func (c *checkpoints) forget() {
 	c.list = nil
 }
 
-// Checkpoint returns the checkpoint of an entry, or nil if it is not one of the latest that this
-// machine has applied.
+// Checkpoint returns the state as the entry at this index left it. It returns nil if the entry is not one
+// of the last keepCheckpoints checkpoints that this machine has applied.
 func (m *Machine) Checkpoint(index uint64) *Checkpoint {
 	m.checkpoints.mu.Lock()
 	defer m.checkpoints.mu.Unlock()

@@ -107,8 +107,9 @@ func (e *Events) after(index uint64) ([]group, uint64, <-chan struct{}, error) {
 	return out, e.index, e.changed, nil
 }
 
-// Follow calls fn with the events of a tenant after an index, in order, until ctx ends or fn fails.
-// The end of ctx is not an error. Tenant "" means all tenants. Index 0 means from now on.
+// Follow calls fn with the events after an index, in order: those of the tenant, and those that belong to
+// no tenant. Tenant "" means all tenants. Index 0 means from now on. Follow returns nil when ctx ends, the
+// error of fn if fn fails, and a Conflict if some of these events are no longer kept.
 func (m *Machine) Follow(ctx context.Context, tenant string, after uint64, fn func([]model.Event) error) error {
 	if after == 0 {
 		after, _ = m.events.wait()

@@ -40,7 +40,8 @@ func (t *terms) note(l *raft.Log) {
 	t.last = l.Term
 }
 
-// forget drops all terms. It is called after a restore, as the snapshot may come from another machine.
+// forget drops the recorded beginnings of all Raft terms. It is called after a restore, because the
+// snapshot may come from another machine.
 func (t *terms) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -32,7 +32,7 @@ func decodeJSON(text []byte) (any, error) {
 		return nil, err
 	}
 	if d.More() {
-		return nil, fmt.Errorf("something follows the JSON value")
+		return nil, fmt.Errorf("unexpected data after the JSON value")
 	}
 	return v, nil
 }

@@ -209,7 +209,7 @@ func strict(line []byte, into any) error {
 		return err
 	}
 	if d.More() {
-		return errors.New("something follows the JSON value")
+		return errors.New("unexpected data after the JSON value")
 	}
 	return nil
 }

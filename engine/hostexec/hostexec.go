@@ -1,7 +1,7 @@
 // Package hostexec decides what may run on an agent's own machine for a tenant (docs/security.md,
-// "Control hosts"). Two conditions apply: the caller needs the right host:exec, which is checked
-// with the request, and the agent needs the setting host_exec, which is checked before the work
-// begins.
+// "Control hosts"). Two conditions apply. The caller must have the right named "host:exec", which is
+// checked with the request. The agent must have the setting host_exec, which is checked before the
+// work begins.
 package hostexec
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// May reports whether a caller has the right host:exec. No other function decides this.
+// May reports whether a caller has the right named "host:exec". No other function decides this.
 func May(who model.Caller) bool { return who.Role == model.RoleSuperadmin || who.Follows }
 
 // Acting returns the caller for what the mesh does later in a user's name, such as a queued

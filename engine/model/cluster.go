@@ -163,7 +163,8 @@ type Snapshot struct {
 	// the operation failed.
 	Operation string `json:"operation"`
 	Moment    string `json:"moment"`
-	// State and Nodes are the records at that moment. They must not be changed.
+	// State is the record of the cluster, and Nodes are those of its nodes, when the snapshot was
+	// taken. Readers must not change them.
 	State *Cluster `json:"state"`
 	Nodes []*Node  `json:"nodes"`
 }

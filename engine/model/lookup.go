@@ -39,7 +39,7 @@ func (s Set) Definition(kind Kind, name string) (Definition, bool) {
 	return d, ok
 }
 
-// Names returns the names of a kind in order.
+// Names returns the names of the definitions of a kind, sorted.
 func (s Set) Names(kind Kind) []string { return slices.Sorted(maps.Keys(s[kind])) }
 
 // Over returns a Lookup that asks top first and then below, which may be nil. It shows the

@@ -32,7 +32,8 @@ type PlanPhase struct {
 	Strategy string `json:"strategy,omitempty"`
 	// Batch is the number of nodes worked on at once: "3", or "25%" of them.
 	Batch string `json:"batch,omitempty"`
-	// MaxFailures is how many nodes may fail before a batch stops the phase.
+	// MaxFailures is how many nodes may fail while the others go on. If one more fails, no further
+	// batch of the phase begins.
 	MaxFailures int `json:"max_failures,omitempty"`
 	// Timeout is the longest duration of the phase; 0: no limit.
 	Timeout Millis `json:"timeout,omitempty"`

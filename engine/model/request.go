@@ -47,7 +47,7 @@ type Rollout struct {
 	// Strategy is "serial", "parallel", "canary" (or "serial-canary"), "parallel-canary",
 	// "batch=N" or "batch=N%"; "" is the default of the operation.
 	Strategy string `json:"strategy,omitempty"`
-	// MaxFailures is how many nodes may fail before the others stop.
+	// MaxFailures is how many nodes may fail while the others go on.
 	MaxFailures Int `json:"maxFailures,omitempty"`
 	// Staged makes all nodes wait for each other at barriers, stage by stage.
 	Staged bool `json:"staged,omitempty"`
@@ -81,8 +81,9 @@ type DeleteCluster struct {
 	ProviderFields map[string]any `json:"providerFields,omitempty"`
 }
 
-// ChangeCluster is a request for another layout, newer definitions or an earlier state of a
-// cluster. The operation decides which of its fields count.
+// ChangeCluster is the body of a request that changes the layout or the definitions of a cluster,
+// rolls the cluster back, or recovers, restarts, pauses or resumes nodes. The operation decides
+// which of its fields count.
 type ChangeCluster struct {
 	Rollout
 	// Nodes is the number of nodes to add (grow, add-services) or to remove (shrink).

@@ -77,8 +77,8 @@ type TaskAction struct {
 	Fields map[string]any `json:"fields,omitempty"`
 }
 
-// TaskProvider is the provider of the node. Provisioner holds the values of its admin and user
-// fields; only the tasks of providers have it.
+// TaskProvider is the provider of the node. Provisioner holds the values of the provider's admin and
+// user fields. It is nil in the tasks of automators, so that only providers see these values.
 type TaskProvider struct {
 	Name         string         `json:"name,omitempty"`
 	Description  string         `json:"description,omitempty"`

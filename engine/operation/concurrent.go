@@ -23,7 +23,7 @@ type Unit struct {
 func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input, id string) (*Prepared, error) {
 	cl := at.Cluster
 	if !op.Concurrent() {
-		return nil, fmt.Errorf("operation %q does not run beside others", op)
+		return nil, fmt.Errorf("operations of type %q never run concurrently with other operations of their cluster", op)
 	}
 	if cl.Status == model.ClusterTerminated {
 		return nil, fmt.Errorf("%w: cluster %s is %s", ErrState, cl.Name, cl.Status)

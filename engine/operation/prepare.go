@@ -301,7 +301,7 @@ func allowed(req Request, cl *model.Cluster) error {
 	case model.OpConfigure, model.OpStart, model.OpStop, model.OpRestart, model.OpGrow, model.OpAddServices, model.OpRemoveServices,
 		model.OpUpgrade, model.OpSyncTemplate:
 	default:
-		return fmt.Errorf("operation %q is not known", op)
+		return fmt.Errorf("there is no operation type %q", op)
 	}
 	if !ok {
 		return fmt.Errorf("%w: cluster %s is %s, so operation %s is refused", ErrState, cl.Name, cl.Status, op)

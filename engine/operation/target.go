@@ -19,7 +19,8 @@ func (p *Prepared) moveOn(at Input, c change) {
 	}
 	switch {
 	case c.back != nil:
-		// Services that were at earlier targets in the snapshot return to those.
+		// A service that was at an earlier target (older definitions, an older configuration)
+		// in the snapshot returns to that target.
 		then := c.back.State
 		for _, t := range then.Earlier {
 			if !slices.ContainsFunc(p.Cluster.Earlier, func(o model.Target) bool { return o.Number == t.Number }) {

@@ -9,11 +9,11 @@ type Gate uint8
 
 // The gates.
 const (
-	// GateInterrupt is set by an operator or for a canary. The part shows WAITING
-	// (docs/spec/plans.md §1).
+	// GateInterrupt is set by an operator or for a canary. A plan, phase or step with this gate
+	// is shown as WAITING (docs/spec/plans.md §1).
 	GateInterrupt Gate = 1 << iota
 	// GateCanary holds back the steps behind canaries that have not all been released
-	// (docs/spec/plans.md §3). The part shows PENDING.
+	// (docs/spec/plans.md §3). A step with this gate is shown as PENDING.
 	GateCanary
 
 	allGates = GateInterrupt | GateCanary

@@ -81,9 +81,9 @@ func newRelations(names []string, services map[string]model.Service, p providers
 }
 
 // nearest returns the services that must carry out an action before a service does. It follows the
-// dependencies (or, if reversed, the users) through services without the action, and leaves out a
-// service that waits before another one of the result anyway (docs/spec/coopr.md 5.3 rules 4 and
-// 5).
+// dependencies (or, if reversed, the users) through services without the action. It leaves out a
+// service if another service of the result already waits for it (docs/spec/coopr.md 5.3 rules 4
+// and 5).
 func (r *relations) nearest(service int, reversed bool, has func(int) bool) []int {
 	next := r.deps
 	if reversed {

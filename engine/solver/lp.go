@@ -318,7 +318,8 @@ func (l *lp) rising() bool {
 		if l.upper[v] || l.cols[l.raise].lo >= l.cols[l.raise].hi {
 			return false
 		}
-		// The column is not basic: y stays zero, and entering picks the column itself.
+		// The column to maximize is not in the basis and can rise. No prices are needed, because entering
+		// chooses this column without them.
 		return true
 	}
 	for k, b := range l.binv[int(p)*l.m : int(p+1)*l.m] {

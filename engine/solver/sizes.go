@@ -96,7 +96,8 @@ func Sizes(ctx context.Context, in Input, from, to int) (*SizeTable, error) {
 	return t, nil
 }
 
-// size returns the result for the size of this world, as a range of one size.
+// size solves the cluster for this world's number of nodes. It returns the layout or the conflict,
+// as a range of one size.
 func (w *world) size() SizeRange {
 	r := SizeRange{From: int(w.nodes), To: int(w.nodes)}
 	s, v := w.solution(w.all())

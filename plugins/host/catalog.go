@@ -275,7 +275,7 @@ func (h *Host) ask(f *file) ([]cachedType, error) {
 			err = CheckDescriptor(kind, &t.Descriptor).Err()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read its descriptor for %s: %w", kind, err)
+			return nil, fmt.Errorf("it returned no valid descriptor for %s: %w", kind, err)
 		}
 		types = append(types, t)
 	}

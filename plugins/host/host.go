@@ -261,7 +261,7 @@ func (h *Host) Execute(ctx context.Context, t *proto.Task, sink Sink) *proto.Res
 func (h *Host) Validate(ctx context.Context, kind model.Kind, name, scope string, fields map[string]any) (model.Faults, error) {
 	raw, err := json.Marshal(fields)
 	if err != nil {
-		return nil, fmt.Errorf("validate fields of %s: %w", name, err)
+		return nil, fmt.Errorf("ask plugin type %s to check fields: %w", name, err)
 	}
 	var faults model.Faults
 	err = h.with(ctx, typeKey{kind == model.KindAutomatorType, name}, func(p *plug, proc *process) error {
@@ -282,7 +282,7 @@ func (h *Host) Validate(ctx context.Context, kind model.Kind, name, scope string
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("validate fields of %s: %w", name, err)
+		return nil, fmt.Errorf("ask plugin type %s to check fields: %w", name, err)
 	}
 	return faults, nil
 }

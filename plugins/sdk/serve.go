@@ -79,7 +79,7 @@ func (p *served) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
 }
 
 func (p *served) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
-	return nil, fmt.Errorf("this is the plugin's side of the connection")
+	return nil, fmt.Errorf("a plugin cannot be the client of its own connection: only the agent can")
 }
 
 // watchParent ends the process when its agent is gone, even if the agent was killed. Each of three

@@ -30,7 +30,7 @@ const (
 // The faults of a join token. Errors of ParseToken wrap one of them.
 var (
 	ErrTokenMalformed = errors.New("not a join token")
-	ErrTokenVersion   = errors.New("join token of another version")
+	ErrTokenVersion   = errors.New("join token of another format version")
 	ErrTokenTruncated = errors.New("join token is cut short")
 	ErrTokenChecksum  = errors.New("join token has a wrong character")
 )
@@ -78,7 +78,8 @@ func ParseToken(text string) (Secret, error) {
 		if _, err := strconv.ParseUint(version, 10, 16); err != nil { // it may be a part of a secret
 			version = "unknown"
 		}
-		return Secret{}, fmt.Errorf("%w: %s, this build reads %s", ErrTokenVersion, version, tokenVersion)
+		return Secret{}, fmt.Errorf("%w: %s, this build reads %s: use a coopr-agent of the mesh's version", ErrTokenVersion,
+			version, tokenVersion)
 	}
 	want := tokenEncoding.EncodedLen(secretSize + checksumSize)
 	switch {

@@ -47,7 +47,8 @@ func NewPool(dial func(ctx context.Context, addr string) (net.Conn, error)) *Poo
 // errClosed is the error of a closed pool.
 var errClosed = errors.New("peer: the pool is closed")
 
-// Client returns a client of the agent at a peer address. The first call dials.
+// Client returns a client of the agent at a peer address. The client's first request dials, unless the pool has a
+// conn to that address.
 func (p *Pool) Client(addr string) (pb.PeerClient, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +79,7 @@ func (p *Pool) Client(addr string) (pb.PeerClient, error) {
 	return pb.NewPeerClient(c), nil
 }
 
-// Drop closes the conn to an address, so that the next client of that address dials again.
+// Drop closes the conn to an address, so that the first request of the next client of that address dials again.
 func (p *Pool) Drop(addr string) {
 	p.mu.Lock()
 	c := p.conns[addr]

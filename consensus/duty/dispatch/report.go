@@ -190,11 +190,11 @@ func (d *Dispatcher) Save(ctx context.Context, session string, saves []*pb.SaveS
 	commit := func() error {
 		answers, err := d.cfg.Propose(ctx, commands...)
 		if err != nil {
-			return fmt.Errorf("values of a plugin were not stored: %w", err)
+			return fmt.Errorf("the values that plugins saved for their tasks were not stored: %w", err)
 		}
 		for _, a := range answers {
 			if a.Err != nil {
-				d.cfg.Logger.Warn("a value of a plugin was refused", "error", a.Err)
+				d.cfg.Logger.Warn("a value that a plugin saved for its task was refused", "error", a.Err)
 			}
 		}
 		commands, size = nil, 0

@@ -46,7 +46,8 @@ func (v Verdict) Of(member string) string {
 // auditHead names the end of the audit log's chain among the tables that differ.
 const auditHead = "audit head"
 
-// different returns the names of the tables in which two states differ, in order.
+// different returns the names of the tables in which two states differ, sorted. If the ends of their audit
+// chains differ, auditHead is the last element.
 func different(a, b state.Sums) []string {
 	names := maps.Clone(a.Tables)
 	maps.Copy(names, b.Tables)

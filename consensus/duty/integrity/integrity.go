@@ -25,7 +25,7 @@ type Config struct {
 	// Sums asks a member for the digests of its state at a checkpoint. It waits until the member has
 	// applied the checkpoint.
 	Sums func(ctx context.Context, member string, index uint64) (Answer, error)
-	// Quarantine informs a member that its state is not that of a majority. The member then gets
+	// Quarantine informs a member that its state differs from that of a majority. The member then gets
 	// the state from the others.
 	Quarantine func(ctx context.Context, member string, index uint64, tables []string) error
 	Logger     *slog.Logger
@@ -165,7 +165,8 @@ func (c *Controller) act(ctx context.Context, v Verdict) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(v.Odd)) {
 		tables := v.Odd[id]
-		c.cfg.Logger.Error("a member's state is not that of a majority of the voters", "member", id, "index", v.Index, "different", tables)
+		c.cfg.Logger.Error("a member's state differs from that of a majority of the voters (docs/operations.md)",
+			"member", id, "index", v.Index, "different", tables)
 		c.reported[id] = true
 		switch now := time.Now(); {
 		case !before[id]:

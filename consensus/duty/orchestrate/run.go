@@ -19,9 +19,9 @@ func ProgramPlan(run string) string { return "program:" + run }
 // DeprovisionPlan returns the name of the plan that deletes the cluster of a run.
 func DeprovisionPlan(run string) string { return "deprovision:" + run }
 
-// Provision creates the cluster of a run. The definitions in own take precedence over
-// the tenant's. It fails with problem.Conflict if a cluster that is not terminated has
-// the name already.
+// Provision creates the cluster on which a run of a program works (profile.Run); run is the
+// run's id. The definitions in own take precedence over the tenant's. It fails with
+// problem.Conflict if a cluster that is not terminated has the name already.
 func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run string, req model.CreateCluster,
 	own model.Set) (*operation.Prepared, error) {
 	for try := 1; ; try++ {

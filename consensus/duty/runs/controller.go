@@ -195,7 +195,7 @@ func (c *Controller) act(ctx context.Context, r *profile.Run, act profile.Act) t
 }
 
 // record proposes an event of a run. The state refuses the event if the record has
-// changed since; that change adds the run again.
+// changed since; that change adds the run again. The result is that of act.
 func (c *Controller) record(ctx context.Context, r *profile.Run, e profile.Event) time.Duration {
 	change, err := logformat.RunEvent(r.ID, r.Version, e)
 	if err != nil {
@@ -215,7 +215,8 @@ func (c *Controller) record(ctx context.Context, r *profile.Run, e profile.Event
 	return 0
 }
 
-// provision makes one call to a run's provisioner and records the outcome.
+// provision makes one call to a run's provisioner and records the outcome. The result is that of
+// act.
 func (c *Controller) provision(ctx context.Context, r *profile.Run, act profile.Act) time.Duration {
 	v := c.cfg.Machine.View()
 	p, spec, ok := c.cfg.Provisioner(v, r)
@@ -288,7 +289,8 @@ func (c *Controller) begin(ctx context.Context, r *profile.Run) time.Duration {
 	return c.record(ctx, r, profile.Event{Kind: profile.ProgramIs, Status: profile.Failed, Message: "it could not be begun: " + err.Error()})
 }
 
-// follow records the status of a run's program, or aborts the program.
+// follow records the status of a run's program. If abort is true and the program has not ended, it
+// aborts the program instead. The result is that of act.
 func (c *Controller) follow(ctx context.Context, r *profile.Run, abort bool) time.Duration {
 	v := c.cfg.Machine.View()
 	s, why, ok := c.cfg.Programs.Status(v, r)

@@ -12,7 +12,7 @@ import (
 // Provisioner creates and deletes clusters for runs (docs/spec/profiles.md §1). Another
 // leader may make the same call again at any time, so that each call must first find out
 // what exists. An error marked by Again means that the call may be tried again, ErrLater
-// that it has to wait for something that is under way. Every other error is final.
+// that it has to wait for the end of an operation on the cluster. Every other error is final.
 type Provisioner interface {
 	// Create begins to create the cluster of the run's name. The cluster need not be up on
 	// return.
@@ -45,8 +45,8 @@ type Made struct {
 	ID, Operation string
 }
 
-// ErrLater means that a call has to wait for something that is under way.
-var ErrLater = errors.New("something else has to end first")
+// ErrLater means that a call has to wait for the end of an operation on the cluster.
+var ErrLater = errors.New("an operation on the cluster has to end first")
 
 type again struct{ error }
 

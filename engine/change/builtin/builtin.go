@@ -50,8 +50,9 @@ type Service struct {
 	Command []string          `json:"command,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
 	Dir     string            `json:"dir,omitempty"`
-	// Ready is a script that exits with 0 once the service can be used. The start action waits
-	// for it.
+	// Ready is a script that exits with 0 once the service can be used. The start action runs it
+	// again and again until it exits with 0 or the action's time is over. A check that finds
+	// another exit status reports the service as down.
 	Ready   string       `json:"ready,omitempty"`
 	Timeout model.Millis `json:"timeout,omitempty"`
 	Version any          `json:"version,omitempty"`

@@ -66,7 +66,7 @@ func Decode(def *Def, b []byte) (*Object, []byte, error) {
 	few.failures, few.drifts, few.until = uint16(r.uint()), uint16(r.uint()), int64(r.uint())
 	o.keep(few)
 	if n := r.uint(); n != uint64(len(def.Out)) || o.phase > Backoff {
-		return nil, nil, fmt.Errorf("%w: it is not one of %s of this generation", errRecord, def.Name)
+		return nil, nil, fmt.Errorf("%w: it does not fit the definition of object %s in this generation", errRecord, def.Name)
 	}
 	o.out = make([]Out, len(def.Out))
 	for i := range o.out {
@@ -98,14 +98,15 @@ func Decode(def *Def, b []byte) (*Object, []byte, error) {
 	}
 	for i := range def.In {
 		if findDependent(o.in, def.In[i].ID) < 0 {
-			return nil, nil, fmt.Errorf("%w: it is not one of %s of this generation", errRecord, def.Name)
+			return nil, nil, fmt.Errorf("%w: it does not fit the definition of object %s in this generation", errRecord, def.Name)
 		}
 	}
 	o.count()
 	return o, r.b, nil
 }
 
-// recordReader reads an encoding. After the first fault all values are zero.
+// recordReader reads an encoding. The field err has the last fault. The caller checks it at the end:
+// values that are read after a fault mean nothing.
 type recordReader struct {
 	b   []byte
 	err error

@@ -43,8 +43,8 @@ func (o *Object) receive(m *Message, fx *Effects) error {
 	return fmt.Errorf("change object %s: no such message: %d", o.def.Name, m.Kind)
 }
 
-// deny answers an object of another generation that asks which of its locks this object holds:
-// in this generation it holds none.
+// deny answers a provider of another generation that asks which of the provider's locks this object
+// holds. The answer is none, because in this generation the object does not depend on it.
 func (o *Object) deny(m *Message, fx *Effects) {
 	if a, ok := Denial(m); ok {
 		a.FromInc = o.inc

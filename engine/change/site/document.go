@@ -20,7 +20,7 @@ type Object struct {
 	Name string `json:"name"`
 	// Host is where the object acts: "agent:NAME" or "node:CLUSTER/NODE".
 	Host string `json:"host"`
-	// Type is "script", "service", "filetree" or "ha-resource".
+	// Type is "script", "service", "filetree", "ha-resource" or "automator:NAME".
 	Type string `json:"type"`
 	// Preferred is the state in which the object is kept; default: that of the type.
 	Preferred string `json:"preferred,omitempty"`

@@ -74,8 +74,10 @@ const (
 	gapWide, gapHigh = 40, 70
 )
 
-// SVG returns the graph as a picture. Green objects are at rest, yellow ones are changing, and
-// dashed lines are locks that must be held.
+// SVG returns the graph as a picture. An object is green if its state and its target are its preferred
+// state, yellow if they are not, and grey if its state is not part of the graph. A solid line is a lock
+// that a transition needs, and a dashed line is a lock that must be held as long as an object grants a
+// state.
 func (g *Graph) SVG() string {
 	layers := g.layers()
 	slices.Reverse(layers)

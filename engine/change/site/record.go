@@ -15,8 +15,9 @@ import (
 // ErrOnItsWay means that a generation is still being rolled out. The next one has to wait.
 var ErrOnItsWay = errors.New("a generation is still being rolled out")
 
-// ErrHeld means that another agent's lease on a host has not ended.
-var ErrHeld = errors.New("another agent holds the lease of the host")
+// ErrHeld means that a host cannot be given to an agent now: the session of its present agent has not
+// ended, or the new agent has no session.
+var ErrHeld = errors.New("the host cannot be given to another agent now")
 
 // Generation is one version of a site's document.
 type Generation struct {
@@ -240,9 +241,9 @@ func (r *Record) Assign(hosts []Host, alive func(agent string) bool) error {
 		case now.Agent == h.Agent && now.Process == h.Process:
 			continue
 		case now.Agent != "" && now.Agent != h.Agent && alive(now.Agent):
-			return fmt.Errorf("%w: site %s: %s is at agent %s, whose session has not ended", ErrHeld, r.Name, h.Name, now.Agent)
+			return fmt.Errorf("%w: site %s: host %s belongs to agent %s, whose session has not ended", ErrHeld, r.Name, h.Name, now.Agent)
 		case !alive(h.Agent):
-			return fmt.Errorf("%w: site %s: agent %s, which should have %s, has no session", ErrHeld, r.Name, h.Agent, h.Name)
+			return fmt.Errorf("%w: site %s: agent %s, which should get host %s, has no session", ErrHeld, r.Name, h.Agent, h.Name)
 		}
 		*now = h
 		bumped[int32(at)] = true
@@ -325,7 +326,7 @@ type Orders struct {
 	// Agents has the agent of each host of the slice.
 	Mine, Turned []string
 	Agents       map[string]string
-	// Nodes has, for each host in Mine that is a node of a cluster, how to reach it.
+	// Nodes has, for each host in Mine that is a node with a confirmed machine, how to reach it.
 	Nodes map[string]Access
 	// Paused is true if no object may act now, because a plan is working on the cluster that
 	// the site belongs to.

@@ -215,7 +215,7 @@ func (j *judge) service(s *model.Service) {
 	j.links(s.Links)
 }
 
-// providersOf returns the services that provide a name, in order.
+// providersOf returns the names of the services that provide a name, sorted.
 func (j *judge) providersOf(name string) []string {
 	var by []string
 	for _, n := range j.all.Names(model.KindService) {

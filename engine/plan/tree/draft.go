@@ -98,8 +98,9 @@ func partsOf(g *plan.Graph, which func(v uint32) bool) parts {
 			p.made = append(p.made, uint32(v))
 		}
 	}
-	// A service starts after its dependencies, but parts of a dependency may stop earlier on
-	// other nodes.
+	// Until here p.order follows the services' first tasks. A first task can be a stop, and stops do
+	// not show the order of starts: parts of a dependency may stop early on other nodes. So the
+	// services are sorted by the first task that brings each of them up (rises).
 	slices.SortStableFunc(p.order, func(a, b int) int { return cmp.Compare(rises(g, p.services[a]), rises(g, p.services[b])) })
 	return p
 }

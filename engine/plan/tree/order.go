@@ -157,7 +157,9 @@ func (v *View) find(name string) []int {
 	return out
 }
 
-// findStep returns the step with this name or id, or -1 if there is none, or several.
+// findStep searches phases, which are indexes into v.Phases, for the step with this name or id. It returns
+// the index of the step's phase in v.Phases and the index of the step in that phase. Both are -1 if no
+// step matches or several do.
 func (v *View) findStep(phases []int, name string) (phase, step int) {
 	phase, step = -1, -1
 	id := isID(name)
@@ -181,7 +183,8 @@ func (v *View) stepName(step uint32) string {
 	return fmt.Sprint(step)
 }
 
-// give computes the effect of an order for the whole plan. It returns false if the order changes nothing.
+// give adds the effects of an operator's order on the whole plan to r. It returns false if the order changes
+// nothing.
 func (v *View) give(command string, r *Result) bool {
 	status := v.Status()
 	hold := func(shut bool) {
@@ -237,8 +240,8 @@ func (v *View) begun() bool {
 	return slices.ContainsFunc(v.Steps, func(c Child) bool { return c.Status != Pending && c.Status != Waiting })
 }
 
-// givePhases computes an order for all phases with the same name. It changes nothing if it
-// would change none of them.
+// givePhases adds the effects of an operator's order on phases to r. The phases are all those with the name
+// in the order. It returns false, and leaves r as it is, if the order changes nothing in any of them.
 func (v *View) givePhases(command string, phases []int, r *Result) bool {
 	all := func(is func(c Child) bool) bool {
 		return !slices.ContainsFunc(phases, func(p int) bool { return !is(v.child(p)) })
@@ -283,7 +286,8 @@ func (v *View) givePhases(command string, phases []int, r *Result) bool {
 	return true
 }
 
-// giveStep computes an order for one step of a phase.
+// giveStep adds the effects of an operator's order on one step of a phase to r. It returns false if the order
+// changes nothing.
 func (v *View) giveStep(command string, phase, step int, r *Result) bool {
 	c := v.steps(phase)[step]
 	part := plan.Step(v.Phases[phase].First + uint32(step))

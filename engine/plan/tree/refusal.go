@@ -2,8 +2,8 @@ package tree
 
 import "github.com/coopr/coopr/engine/problem"
 
-// Refusal is the error for an order about a plan that changes nothing: the plan has no such
-// part, the order was given already, or the plan does not allow it.
+// Refusal is the error for an operator's order that changes nothing in a plan: the plan has no
+// such part, the order was given already, or the plan does not allow it.
 type Refusal struct {
 	// Code is the HTTP status that the DC/OS SDK answers with, such as CodeAlready.
 	Code int

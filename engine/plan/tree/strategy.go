@@ -34,7 +34,8 @@ type Strategy struct {
 	// For Batch.
 	Size    int  `json:"size,omitempty"`
 	Percent bool `json:"percent,omitempty"`
-	// MaxFailures is how many steps may fail before the next batch does not start.
+	// MaxFailures is how many steps may fail while the others go on. If one more fails, no further
+	// batch begins.
 	MaxFailures int `json:"max_failures,omitempty"`
 }
 

@@ -25,12 +25,14 @@ type Config struct {
 // Document makes the site: for each server
 //
 //	1 network, 1 BMC, 1 time, 4 kernel modules, 6 files of configuration,
-//	1 array, 8 volumes on it, 3 parts of the cluster stack (which begin on both
-//	servers of a pair before the pair's first resource), 1 fence device,
+//	1 array, 8 volumes on it, 3 parts of the cluster stack (messaging,
+//	pacemaker and quorum), 1 fence device,
 //	8 targets, 8 high-availability resources, 8 monitors
 //
-// All that serves metadata in a unit is up before any of its object targets: the
-// quorum of an object server waits for it.
+// The cluster stack is up on both servers of a pair before the pair's first
+// resource. The resources of a unit's metadata servers are up before any target
+// of its object servers: a target requires the object "quorum" of its server, and
+// that one requires the metadata resources.
 func Document(cfg Config) *site.Document {
 	if cfg.Unit == 0 {
 		cfg.Unit = 32

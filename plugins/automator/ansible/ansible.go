@@ -43,7 +43,7 @@ func ParseConfig(text string) (*Config, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(c); err != nil {
-		return nil, fmt.Errorf("want {playbooks: [folder, …], keys: [folder, …], program: path}: %w", err)
+		return nil, fmt.Errorf("must have the form {playbooks: [folder, …], keys: [folder, …], program: path}: %w", err)
 	}
 	var faults []error
 	for name, dirs := range map[string][]string{"keys": c.Keys, "playbooks": c.Playbooks} {

@@ -39,7 +39,7 @@ func ParseConfig(text string) (*Config, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(c); err != nil {
-		return nil, fmt.Errorf("want {cookbooks: [folder, …], data_bags: […], roles: […], keys: […]}: %w", err)
+		return nil, fmt.Errorf("must have the form {cookbooks: [folder, …], data_bags: […], roles: […], keys: […]}: %w", err)
 	}
 	var faults []error
 	for name, dirs := range map[string][]string{"keys": c.Keys, "cookbooks": c.Cookbooks, "data_bags": c.DataBags, "roles": c.Roles} {

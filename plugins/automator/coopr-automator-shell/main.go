@@ -47,7 +47,7 @@ func readSettings(text string) (*settings, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(s); err != nil {
-		return nil, fmt.Errorf("want {scripts: [folder, …], keys: [folder, …]}: %w", err)
+		return nil, fmt.Errorf("must have the form {scripts: [folder, …], keys: [folder, …]}: %w", err)
 	}
 	var faults []error
 	for name, dirs := range map[string][]string{"scripts": s.Scripts, "keys": s.Keys} {

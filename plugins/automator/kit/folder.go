@@ -59,7 +59,8 @@ func Folder(ctx context.Context, t *sdk.Task, in *model.TaskInput, node remote.N
 	return there, Succeeded("unpacking files on the node", exit)
 }
 
-// packInto packs folders into a file and returns its SHA-256, in hexadecimal.
+// packInto writes the archive of folders to a new file. It returns the archive's SHA-256 in
+// hexadecimal.
 func packInto(file string, folders map[string][]string) (string, error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -70,8 +71,10 @@ func packInto(file string, folders map[string][]string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// archive packs folders, each merged from several folders of this machine. The archives of equal
-// contents are equal, whatever their times and owners.
+// archive writes a tar.gz archive of folders. The keys are the names of the folders in the archive.
+// A value lists the folders of this machine that are merged into one; of two entries with the same
+// name the first one counts. The archives of equal contents are equal, whatever their times and
+// owners.
 func archive(out io.Writer, folders map[string][]string) error {
 	z := gzip.NewWriter(out)
 	w := tar.NewWriter(z)

@@ -268,7 +268,8 @@ func (s *settings) output(c *container.InspectResponse, r *ssh.Results) (*sdk.Ou
 	if s.publish.IsValid() {
 		ports := c.NetworkSettings.Ports[network.MustParsePort("22/tcp")]
 		if len(ports) == 0 {
-			return nil, fmt.Errorf("container %s publishes no SSH port", c.Name)
+			return nil, fmt.Errorf("container %s publishes no SSH port: it is not running, or was created before the field "+
+				"publish was set", c.Name)
 		}
 		r.Address = s.publish.String()
 		if r.Port, err = strconv.Atoi(ports[0].HostPort); err != nil {

@@ -342,7 +342,8 @@ func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 		return nil, err
 	}
 	if c == nil || !c.of(t) {
-		return nil, sdk.Fatal(fmt.Errorf("machine %s is no longer claimed for node %s", m.Name, t.Node))
+		return nil, sdk.Fatal(fmt.Errorf("machine %s is no longer claimed for node %s: its file %s/claim.json is gone or names "+
+			"another node; delete the node", m.Name, t.Node, h.dir))
 	}
 	return s.output(m, keys), nil
 }

@@ -71,7 +71,7 @@ func (p *Provider) access(a *at, t *sdk.Task) (*access, error) {
 	}
 	s, err := ssh.ParseKey([]byte(private))
 	if err != nil {
-		return nil, fmt.Errorf("read the node's own private key: %w", err)
+		return nil, fmt.Errorf("the SSH key that was made for node %s cannot be read: %w", t.Node, err)
 	}
 	return &access{private: private, signer: s}, nil
 }

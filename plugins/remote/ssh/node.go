@@ -171,8 +171,9 @@ func (n *Node) small(ctx context.Context, what string, program func(mark string)
 	return "", fmt.Errorf("%s on %s: %w", what, n.target.Address, err)
 }
 
-// Ask runs a short script without a guard and returns its output. The error of a script that fails
-// has its error output; remote.ErrLost means that it is unknown whether the script ran.
+// Ask runs a short script and returns its output. No guard process on the node ends the script if the
+// connection is lost. If the script fails, the error has its error output. The error remote.ErrLost
+// means that it is unknown whether the script ran.
 func (n *Node) Ask(ctx context.Context, what, script string, args ...string) (string, error) {
 	return n.small(ctx, what, func(mark string) string { return askProgram(mark, script, args) })
 }

@@ -24,7 +24,8 @@ func (s *Store) Happen(run string, events ...profile.Event) {
 	}
 }
 
-// Lost are the events when the deletion of a run's cluster fails, which becomes an orphan.
+// Lost are the events of a run whose cluster could not be deleted. They put the run on the list of
+// orphans.
 var Lost = []profile.Event{{Kind: profile.Requested}, {Kind: profile.Saw, Seen: profile.SeenOrphaned}}
 
 // Ended returns the event of a program's end.

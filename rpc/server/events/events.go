@@ -75,7 +75,8 @@ func eventRoutes(s *rest.Server) {
 }
 
 // events writes the stream. Only the last event of an index has an id. A reader that is cut off
-// between two events of one index therefore gets both again, and misses none.
+// between two events of one index therefore continues at the first event of that index. It reads that
+// event twice, and misses none.
 func events(_ context.Context, s *rest.Server, c *rest.Call, in *eventFilter, w http.ResponseWriter, r *http.Request) error {
 	after := in.Index
 	if in.LastEventID != "" {

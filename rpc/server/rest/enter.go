@@ -21,8 +21,8 @@ import (
 )
 
 // enter runs before every handler. It decides which agent answers, and authenticates and
-// authorises the caller. Before it knows the caller, it reads nothing of the body and counts the
-// request among no readers that wait.
+// authorises the caller. Until the caller is known, the request costs little: nothing of its body is
+// read, and it takes none of the places for requests that wait (watch).
 func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	op := hctx.Operation()
 	ru := op.Metadata[ruleKey].(Rule)

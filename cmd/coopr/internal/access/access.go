@@ -175,7 +175,8 @@ func unlimited(n int) string {
 	return strconv.Itoa(n)
 }
 
-// tenantOrNew returns a tenant, or a new one if there is none of this name.
+// tenantOrNew returns the tenant with this name. If there is none, it returns a tenant that has only the
+// name, and created is true: the caller stores it.
 func tenantOrNew(ctx context.Context, c *client.Client, name string) (t model.Tenant, created bool, err error) {
 	t, _, err = c.TenantByName(ctx, name, client.Read{})
 	if errors.Is(err, client.ErrNotFound) {

@@ -293,7 +293,8 @@ give it later with --known: the log must still contain it.`,
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
 			if len(places) > 0 {
-				// Only the records themselves show whether the log contains a head.
+				// The mesh's own verification takes no heads (--known). The exported records
+				// show whether the log contains them.
 				r, err := c.AuditExport(ctx, audit.Filter{}, 0)
 				if err != nil {
 					return err

@@ -26,7 +26,8 @@ type Starter struct {
 type Request struct {
 	// Title is the heading of the plan.
 	Title string
-	// Creates is true if the operation creates its cluster. Then the plan is always shown.
+	// Creates is true if the operation creates its cluster. Then the plan is shown before the
+	// start even if nothing is asked. JSON and YAML output never has this preview.
 	Creates bool
 	// Question is asked on a terminal before the operation starts, unless the Starter has one.
 	Question string

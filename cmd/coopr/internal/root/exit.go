@@ -83,9 +83,9 @@ func (a *app) exit(err error) int {
 	}
 	if errors.Is(err, client.ErrUnauthorized) {
 		if a.token != "" || a.cfg.Env("COOPR_TOKEN") != "" {
-			out.Error("the mesh does not accept the token: it is unknown or was revoked")
+			out.Error("the mesh does not accept the API token: it is unknown or was revoked")
 		} else {
-			out.Error("the mesh requires a token")
+			out.Error("the mesh requires an API token")
 		}
 		out.Noteln("Give a token with --token or COOPR_TOKEN. To show the root token, run on a control host: coopr-agent token --data-dir " +
 			"DIR. A dev agent prints its token when it starts.")
