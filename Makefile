@@ -55,8 +55,13 @@ demo-run: build ## Watch a job run on three nodes of its own, which are torn dow
 ##@ Test
 
 .PHONY: test
-test: ## Run every test that needs no light machines.
+test: ## Run the tests that need no root, the long ones shortened or left out (some minutes).
 	testing/ci/tests.sh quick
+	cd tools && go test ./...
+
+.PHONY: test-all
+test-all: ## Run every test in full, those of light machines where they are possible (make ci-deps; root).
+	testing/ci/tests.sh all
 	cd tools && go test ./...
 
 .PHONY: test-busy
@@ -115,10 +120,6 @@ soak: ## Create and delete clusters for an hour, and fail if an agent grows (SOA
 .PHONY: lab-image
 lab-image: ## Build the Debian image of the light machines that tests use (once, under a minute).
 	go run ./testing/lab/labimage -install
-
-.PHONY: test-machines
-test-machines: lab-image ## Run the tests of light machines (ten minutes).
-	testing/ci/tests.sh machines
 
 .PHONY: test-examples
 test-examples: lab-image ## Run every example that is for real machines, on light machines and on Docker (half an hour).

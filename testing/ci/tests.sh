@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# tests.sh quick|machines|race|plain [FLAG...]
+# tests.sh quick|all|race|plain [FLAG...]
 #
 # Runs tests by `go test` with the flags, and repeats in short at the end what failed.
 #
-# quick     what needs no light machines: all packages but those of `machines`
-# machines  tests of light machines
-# race      under the race detector, all but `plain`; those of `long` with -short
-# plain     without the race detector: packages that start no goroutines (testing/house checks the
-#           engine's), those whose tests run programs that are built without the detector, and
-#           those of `long` once more, in full
+# quick  with -short, and without light machines
+# all    every test in full
+# race   under the race detector, all but `plain`; those of `short` with -short
+# plain  without the race detector: packages that start no goroutines (testing/house checks the
+#        engine's), those whose tests run programs that are built without the detector, and
+#        those of `long` once more, in full
 #
 # `make ci` runs race and plain; the full length of testing/mesh is its stage chaos-sim.
 #
@@ -45,10 +45,10 @@ run() {
 }
 case $which in
 quick)
-  mapfile -t rest < <(without ./... -- "${machines[@]}")
-  run "$@" ./testing/e2e "${waiting[@]}" "${rest[@]}"
+  export COOPR_TEST_QUICK=1
+  run -short "$@" ./testing/e2e ./...
   ;;
-machines) run "$@" "${machines[@]}" ;;
+all) run "$@" "${machines[@]}" ./testing/e2e "${waiting[@]}" ./... ;;
 plain) run "$@" "${plain[@]}" "${long[@]}" ;;
 race)
   mapfile -t rest < <(without ./... -- "${plain[@]}" "${short[@]}")
@@ -56,7 +56,7 @@ race)
   run -race -short "$@" "${short[@]}"
   ;;
 *)
-  echo "tests.sh: $which is not quick, machines, race or plain" >&2
+  echo "tests.sh: $which is not quick, all, race or plain" >&2
   exit 2
   ;;
 esac

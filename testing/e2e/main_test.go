@@ -43,3 +43,11 @@ func build(bin string) error {
 			"./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-local", "./plugins/provider/coopr-node"),
 		programs.Put(filepath.Join(bin, "more"), "./testing/plugins/coopr-plugin-chaos"))
 }
+
+// long leaves a test out with -short.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out with -short: make test-all runs it")
+	}
+}
