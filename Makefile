@@ -55,14 +55,14 @@ demo-run: build ## Watch a job run on three nodes of its own, which are torn dow
 ##@ Test
 
 .PHONY: test
-test: ## Run the tests that need no root, the long ones shortened or left out (some minutes).
-	testing/ci/tests.sh quick
-	cd tools && go test ./...
+test: ## Run the tests that need no root, the long ones shortened or left out (TESTFLAGS).
+	testing/ci/tests.sh quick $(TESTFLAGS)
+	cd tools && go test $(TESTFLAGS) ./...
 
 .PHONY: test-all
 test-all: ## Run every test in full, those of light machines where they are possible (make ci-deps; root).
-	testing/ci/tests.sh all
-	cd tools && go test ./...
+	testing/ci/tests.sh all $(TESTFLAGS)
+	cd tools && go test $(TESTFLAGS) ./...
 
 .PHONY: test-busy
 test-busy: ## Run `make test` three times in a fresh clone, beside eight busy loops (hours; BUSY_RUNS, BUSY_LOOPS, BUSY_PACKAGES).

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -43,16 +44,19 @@ func (b builder) Run() int {
 	defer os.RemoveAll(dir)
 	built.dir = dir
 	built.chaos, built.chaos2 = filepath.Join(dir, "v1", "coopr-plugin-chaos"), filepath.Join(dir, "v2", "coopr-plugin-chaos")
-	for path, flags := range map[string]string{built.chaos: "", built.chaos2: "-X main.version=2.0.0"} {
-		out, err := exec.Command("go", "build", "-ldflags", flags, "-o", path, "github.com/coopr/coopr/testing/plugins/coopr-plugin-chaos").CombinedOutput()
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "build the chaos plugin: %v\n%s", err, out)
-			return 1
-		}
-	}
 	built.bin = filepath.Join(dir, "bin")
-	if err := programs.Put(built.bin, "./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-local", "./plugins/provider/coopr-node"); err != nil {
+	err = errors.Join(
+		programs.Put(filepath.Dir(built.chaos), "./testing/plugins/coopr-plugin-chaos"),
+		programs.Put(built.bin, "./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-local",
+			"./plugins/provider/coopr-node"))
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "build the plugins: %v\n", err)
+		return 1
+	}
+	out, err := exec.Command("go", "build", "-ldflags", "-w -X main.version=2.0.0", "-o", built.chaos2,
+		"github.com/coopr/coopr/testing/plugins/coopr-plugin-chaos").CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "build the second version of the chaos plugin: %v\n%s", err, out)
 		return 1
 	}
 	return b.m.Run()

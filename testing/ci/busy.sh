@@ -27,12 +27,11 @@ cd "$clone"
 for ((i = 1; i <= runs; i++)); do
   from=$SECONDS
   # The go command would not run again what passed before.
-  flags='-buildvcs=false -count=1'
   if [ -n "${BUSY_PACKAGES:-}" ]; then
     # shellcheck disable=SC2086 # a list
-    GOFLAGS=$flags go test $BUSY_PACKAGES || status=$?
+    go test -count=1 $BUSY_PACKAGES || status=$?
   else
-    make test GOFLAGS="$flags" || status=$?
+    make test TESTFLAGS=-count=1 || status=$?
   fi
   for loop in "${loops[@]}"; do kill -0 "$loop" || { echo "busy: a busy loop has ended by itself" >&2; exit 1; }; done
   if [ "${status:-0}" != 0 ]; then

@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
-# programs.sh FOLDER: builds every program that tests run into the folder. Tests find them there if
-# COOPR_TEST_BIN names it (testing/programs).
+# programs.sh FOLDER: builds the programs that tests run into the folder. Tests find them there if
+# COOPR_TEST_BIN names it (testing/programs). With COOPR_TEST_QUICK, those that only tests of light
+# machines and benchmarks need are left out.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-go build -buildvcs=false -ldflags=-w -o "$1/" ./cmd/... ./plugins/... ./examples/shop/cmd/shop ./testing/plugins/...
+plugins=(./plugins/...)
+if [ -n "${COOPR_TEST_QUICK:-}" ]; then
+  plugins=(./plugins/automator/coopr-automator-shell ./plugins/provider/{coopr-provider-local,coopr-node})
+fi
+go build -buildvcs=false -ldflags=-w -o "$1/" ./cmd/... "${plugins[@]}" ./examples/shop/cmd/shop ./testing/plugins/...

@@ -35,6 +35,7 @@ without() {
 
 log=$(mktemp)
 trap 'rm -rf "$log" "$log.bin"' EXIT
+[ "$which" != quick ] || export COOPR_TEST_QUICK=1
 if [ -z "${COOPR_TEST_BIN:-}" ]; then
   export COOPR_TEST_BIN=$log.bin
   testing/ci/programs.sh "$COOPR_TEST_BIN" || exit
@@ -44,10 +45,7 @@ run() {
   go test "$@" -vet=off -ldflags=-w -p $(($(nproc) + 1)) -timeout 40m 2>&1 | tee -a "$log" || failed=1
 }
 case $which in
-quick)
-  export COOPR_TEST_QUICK=1
-  run -short "$@" ./testing/e2e ./...
-  ;;
+quick) run -short "$@" ./testing/e2e ./... ;;
 all) run "$@" "${machines[@]}" ./testing/e2e "${waiting[@]}" ./... ;;
 plain) run "$@" "${plain[@]}" "${long[@]}" ;;
 race)
