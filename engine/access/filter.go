@@ -6,7 +6,7 @@ import (
 )
 
 // maxKinds bounds the decisions that a filter remembers.
-const maxKinds = 4096
+const maxKinds = 1024
 
 // Filter decides one action of one principal on many resources of one type, as lists and streams of
 // events need it. Resources that are alike in all that the policies read share a decision. A filter is

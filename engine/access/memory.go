@@ -6,7 +6,7 @@ import (
 )
 
 // maxFilters bounds the filters that a set keeps.
-const maxFilters = 1024
+const maxFilters = 256
 
 // memory holds what a set has decided. Callers ask the same again and again, and evaluating some
 // thirty conditions takes ten times as long as comparing what they read. It ends with its set, when

@@ -38,7 +38,7 @@ type Config struct {
 	ScanEvery    time.Duration // interval between scans for new and changed files; default 2 s
 	IdleTimeout  time.Duration // how long an unused process is kept; default 30 s
 	StartTimeout time.Duration // from the start of a process to its first reply; default 15 s
-	CancelGrace  time.Duration // from a task's cancellation to killing its process; default 30 s
+	CancelGrace  time.Duration // from a task's cancellation to killing its process; default 10 s
 	// HealthEvery is how long a process with tasks may be silent before it is probed. A process
 	// that misses two probes, each of which waits as long, is killed. Default 10 s.
 	HealthEvery time.Duration
@@ -87,7 +87,7 @@ func (c *Config) fill() error {
 	def(&c.ScanEvery, 2*time.Second)
 	def(&c.IdleTimeout, 30*time.Second)
 	def(&c.StartTimeout, 15*time.Second)
-	def(&c.CancelGrace, 30*time.Second)
+	def(&c.CancelGrace, 10*time.Second)
 	def(&c.HealthEvery, 10*time.Second)
 	def(&c.Backoff, 100*time.Millisecond)
 	def(&c.BackoffMax, 30*time.Second)

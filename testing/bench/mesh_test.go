@@ -26,17 +26,17 @@ import (
 // bin has the plugins and the agent. They are built when a benchmark needs them.
 var bin = sync.OnceValue(func() string {
 	dir, err := os.MkdirTemp("", "coopr-bench-")
+	built = dir
 	if err == nil {
 		err = programs.Put(dir, "./plugins/...", "./cmd/coopr-agent", "./testing/plugins/coopr-plugin-chaos")
 	}
 	if err != nil {
 		panic(err)
 	}
-	built = dir
 	return dir
 })
 
-// built is the folder to remove, once bin was called.
+// built is the folder of bin, to be removed.
 var built string
 
 func TestMain(m *testing.M) {

@@ -19,6 +19,13 @@
 set -uo pipefail
 which=$1
 shift
+case $which in
+quick | all | race | plain) ;;
+*)
+  echo "tests.sh: $which is not quick, all, race or plain" >&2
+  exit 2
+  ;;
+esac
 machines=(./testing/{examples,hosts,faults})
 plain=("${machines[@]}" ./testing/{e2e,house,conformance,bench} ./consensus/{logformat,duty/orchestrate} ./engine/...)
 long=(./consensus/{duty/dispatch,state} ./agent/mesh)
@@ -27,10 +34,11 @@ waiting=(./agent/objects/act ./plugins/automator/puppet)
 
 # without FROM... -- SOME... prints the packages of FROM that are not among SOME.
 without() {
-  local from=()
+  local from=() all some
   while [ "$1" != -- ]; do from+=("$1"); shift; done
   shift
-  comm -23 <(go list "${from[@]}" | sort) <(go list "$@" | sort)
+  all=$(go list "${from[@]}") && some=$(go list "$@") || return
+  comm -23 <(sort <<<"$all") <(sort <<<"$some")
 }
 
 log=$(mktemp)
@@ -49,13 +57,10 @@ quick) run -short "$@" ./testing/e2e ./... ;;
 all) run "$@" "${machines[@]}" ./testing/e2e "${waiting[@]}" ./... ;;
 plain) run "$@" "${plain[@]}" "${long[@]}" ;;
 race)
-  mapfile -t rest < <(without ./... -- "${plain[@]}" "${short[@]}")
+  list=$(without ./... -- "${plain[@]}" "${short[@]}") || exit
+  mapfile -t rest <<<"$list"
   run -race "$@" "${waiting[@]}" "${rest[@]}"
   run -race -short "$@" "${short[@]}"
-  ;;
-*)
-  echo "tests.sh: $which is not quick, all, race or plain" >&2
-  exit 2
   ;;
 esac
 if [ $failed != 0 ]; then

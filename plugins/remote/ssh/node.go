@@ -53,8 +53,9 @@ func (n *Node) Path() string { return plainPath }
 const (
 	defaultGrace = 5 * time.Second
 	// endGrace is how long the node may take, beyond the grace of the command, to report the
-	// command's end. Together with closing it is shorter than the grace of a plugin.
-	endGrace = 3 * time.Second
+	// command's end. defaultGrace, endGrace and closing together leave more than a second of the 10 s
+	// after which the host kills the plugin, and with it the tasks of other nodes.
+	endGrace = 1500 * time.Millisecond
 )
 
 // Run runs a command on the node and streams its output. If the connection is lost meanwhile, the
