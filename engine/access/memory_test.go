@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What a set remembers for one caller does not answer another, and the number of callers is bounded.
+// TestMemory checks that no caller gets the answer that a set remembers for another, and that the number
+// of remembered callers is bounded.
 func TestMemory(t *testing.T) {
 	s := sets(t, nil, Document{Name: "own", Tenant: "acme", Text: `permit (principal, action == Action::"read", resource is Cluster)
 when { resource.owner == principal.id };`})

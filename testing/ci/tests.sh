@@ -43,10 +43,9 @@ without() {
 
 log=$(mktemp)
 trap 'rm -rf "$log" "$log.bin"' EXIT
-[ "$which" != quick ] || export COOPR_TEST_QUICK=1
 if [ -z "${COOPR_TEST_BIN:-}" ]; then
   export COOPR_TEST_BIN=$log.bin
-  testing/ci/programs.sh "$COOPR_TEST_BIN" || exit
+  testing/ci/programs.sh "$COOPR_TEST_BIN" "$which" || exit
 fi
 failed=0
 run() {

@@ -127,7 +127,6 @@ func TestChange(t *testing.T) {
 // TestKillWhileRollingBack kills the leader during the rollback of a failed operation. The rollback
 // completes, once.
 func TestKillWhileRollingBack(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t)
 	m.importShop()
@@ -179,7 +178,6 @@ func TestKillWhileRollingBack(t *testing.T) {
 
 // TestPauseAndRollback stops and rolls back a growth on an operator's order.
 func TestPauseAndRollback(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", 6)

@@ -60,7 +60,6 @@ func TestFigure1(t *testing.T) {
 // TestFigure1Killed is case C9: whichever agent is killed at whatever moment, no action runs twice
 // at a time or without its locks, and the end is the same.
 func TestFigure1Killed(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t)
 	apply := func(version int) {
@@ -99,7 +98,6 @@ func TestFigure1Killed(t *testing.T) {
 // TestChangeCases runs cases C3, C4, C6, C7, C8, C10 and C12 over three real agents. C1, C2, C5, C9
 // and C11 have tests of their own.
 func TestChangeCases(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t)
 	up := func(on string) []site.Requirement { return []site.Requirement{{To: "up", Object: on}} }

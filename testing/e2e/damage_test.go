@@ -11,7 +11,6 @@ import (
 // TestDamagedLog overwrites the log of one of three voters. The agent puts it aside by itself and gets
 // the state again, and then its vote is good for the loss of another agent.
 func TestDamagedLog(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t)
 	m.must("token", "create", "before", "--role", "admin")

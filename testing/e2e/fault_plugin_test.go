@@ -32,7 +32,6 @@ func TestKillPlugin(t *testing.T) {
 
 // TestHangPlugin: the plugin that runs one agent's scripts stops answering.
 func TestHangPlugin(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
@@ -56,7 +55,6 @@ func TestHangPlugin(t *testing.T) {
 // TestGarbagePlugin: the provider prints garbage instead of its answer, after it has made a node.
 // Other plugins in the folder print garbage, exit, or hang when they are started.
 func TestGarbagePlugin(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := newMesh(t, "a", "b", "c")
 	dir := filepath.Join(m.dir, "p")
@@ -97,7 +95,6 @@ func TestGarbagePlugin(t *testing.T) {
 // TestUnrulyPlugin has tasks that kill their plugin's process, freeze it, ignore their time-out and
 // print on its output, before they succeed.
 func TestUnrulyPlugin(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t, "--plugin-dir", filepath.Join(bin, "more"))
 	m.must("import", testdata(t, "unruly"))

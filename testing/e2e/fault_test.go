@@ -55,7 +55,6 @@ func TestKillLeader(t *testing.T) {
 
 // TestKillFollower: kill -9 of an agent that does not lead, while it has work.
 func TestKillFollower(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
@@ -72,7 +71,6 @@ func TestKillFollower(t *testing.T) {
 // TestRestartWorker: kill -9 of an agent with running tasks, which restarts at once. Its journal
 // has its tasks, so that the mesh does not wait for its leases to end.
 func TestRestartWorker(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
@@ -100,7 +98,6 @@ func (a *agent) busy() {
 // TestKillAll: kill -9 of all three agents, which leave no process behind and continue when they
 // are started again.
 func TestKillAll(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
@@ -131,7 +128,6 @@ const asleepFor = 20 * time.Second
 // TestStopLeader: SIGSTOP of the leader until the others have revoked its leases and finished its
 // work; then it continues.
 func TestStopLeader(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
@@ -170,7 +166,6 @@ func TestStopLeader(t *testing.T) {
 
 // TestFullDisk: the leader's disk is full for a while in the middle of the work.
 func TestFullDisk(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := newMesh(t, "a", "b", "c")
 	m.flags = []string{"--plugin-dir", testdata(t, "ledger/plugins")}

@@ -17,7 +17,6 @@ import (
 // at every agent. They send each request once, and ask the agents to hold it while there is no leader.
 // No client gets an error, and no running task is started again.
 func TestHandOver(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)

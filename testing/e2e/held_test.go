@@ -100,7 +100,6 @@ func machineProcesses(t *testing.T, dir, command string) (pids []string) {
 // TestStorage is case C11: a storage installation of four servers, 200 objects, over three agents,
 // with scripts and files.
 func TestStorage(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t)
 	dir := filepath.Join(m.dir, "world")
@@ -173,7 +172,6 @@ func TestStorage(t *testing.T) {
 // TestClusterHeldInShape: the change objects of services keep a cluster as described, whichever
 // agents run them.
 func TestClusterHeldInShape(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t)
 	m.must("import", testdata(t, "changes"))
@@ -234,7 +232,6 @@ func TestClusterHeldInShape(t *testing.T) {
 // TestTypesOfAutomators: objects whose actions an automator plugin carries out, on an
 // agent's machine and on a node, one after the other.
 func TestTypesOfAutomators(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t)
 	m.must("import", testdata(t, "changes"))

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,9 +16,22 @@ import (
 // bin is the folder of the programs under test.
 var bin string
 
+// long matches the tests that -short leaves out, because they take longest.
+const long = "^Test(" +
+	"KillWhileRollingBack|PauseAndRollback|Figure1Killed|ChangeCases|DamagedLog|" +
+	"HangPlugin|GarbagePlugin|UnrulyPlugin|KillFollower|RestartWorker|KillAll|StopLeader|" +
+	"FullDisk|HandOver|Storage|ClusterHeldInShape|TypesOfAutomators|Restore|LostQuorum|" +
+	"Move|Orphans|Readiness|ResourcesOfObjects|UploadKilled|RunKillLeader|WritingPlugins" +
+	")$"
+
 // TestMain builds the programs. They are built plainly: the race detector is
 // for this package's own code, and for the packages' own tests.
 func TestMain(m *testing.M) {
+	if flag.Parse(); testing.Short() {
+		if err := flag.Set("test.skip", long); err != nil {
+			panic(err)
+		}
+	}
 	dir, err := os.MkdirTemp("", "coopr-e2e-")
 	if err == nil {
 		bin = filepath.Join(dir, "bin")
@@ -42,12 +56,4 @@ func build(bin string) error {
 			// Each plugin is started once by every agent: no more than are used here.
 			"./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-local", "./plugins/provider/coopr-node"),
 		programs.Put(filepath.Join(bin, "more"), "./testing/plugins/coopr-plugin-chaos"))
-}
-
-// long leaves a test out with -short.
-func long(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("left out with -short: make test-all runs it")
-	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
+	"github.com/coopr/coopr/testing/site"
 )
 
 // patience is how long a test waits for anything before it gives up. It guards against waiting for
@@ -305,18 +306,7 @@ func (m *mesh) api(agents ...*agent) *client.Client {
 // await repeats a function until it returns no error, for conditions without a blocking read.
 func (m *mesh) await(what string, ask func() error) {
 	m.t.Helper()
-	over := time.After(patience)
-	for pause := 20 * time.Millisecond; ; pause = min(pause*3/2, 250*time.Millisecond) {
-		err := ask()
-		if err == nil {
-			return
-		}
-		select {
-		case <-over:
-			m.t.Fatalf("waited for %s: %v", what, err)
-		case <-time.After(pause):
-		}
-	}
+	site.Await(m.t, what, ask)
 }
 
 var errNotYet = errors.New("not yet")

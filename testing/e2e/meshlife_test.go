@@ -15,7 +15,6 @@ import (
 // TestRestore saves a snapshot, loses every agent, and restores the state into a new mesh, which
 // continues with the existing cluster.
 func TestRestore(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", 5)
@@ -114,7 +113,6 @@ func (m *mesh) wipe(lost ...*agent) {
 
 // TestLostQuorum loses two of three agents with their disks, and follows docs/operations.md.
 func TestLostQuorum(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", 4)
@@ -196,7 +194,6 @@ func TestLostQuorum(t *testing.T) {
 // TestMove restarts every agent, one after the other, at another address. They stay the same
 // agents, and work continues.
 func TestMove(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)

@@ -84,7 +84,6 @@ func (m *mesh) agree() {
 // provider's machines match the records. Orphans are found, reported, and removed by policy or by
 // hand.
 func TestOrphans(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t, "--orphans-every", "1s", "--orphans-delete", "--orphans-grace", "1s")
 	m.must("import", testdata(t, "orphans"))

@@ -92,7 +92,6 @@ func (m *mesh) killNode(n *model.Node) {
 // TestReadiness: a started service is STARTED until its check succeeds. Dependent services wait,
 // also across a change of leader.
 func TestReadiness(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t)
 	m.importShop()

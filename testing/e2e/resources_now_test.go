@@ -13,7 +13,6 @@ import (
 // TestResourcesOfObjects: automators use the scripts in force for change objects, also on an agent
 // without the state.
 func TestResourcesOfObjects(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := newMesh(t, "a", "b", "c", "w")
 	m.expect = 3

@@ -292,7 +292,6 @@ func (g *gated) ReadAt(p []byte, off int64) (int, error) {
 // TestUploadKilled: an upload whose agent dies leaves nothing. An upload whose leader dies exists
 // once, after a repetition, on a majority of the voters.
 func TestUploadKilled(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t)
 	k := model.ResourceKey{Kind: model.KindAutomatorType, Plugin: "shell", Type: "scripts", Name: "big"}

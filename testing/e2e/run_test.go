@@ -192,7 +192,6 @@ func (m *mesh) profiles() {
 // TestRunKillLeader kills the leader while a job runs. Another leader continues, the output is
 // complete, and nothing is left.
 func TestRunKillLeader(t *testing.T) {
-	long(t)
 	t.Parallel()
 	m := startMesh(t)
 	m.script("job.sh", "#!/bin/sh\necho begun\nwhile [ ! -e \"$1\" ]; do sleep 0.1; done\necho done\n")

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +29,7 @@ const (
 var errMissing = errors.New("lab.Enter was not called by this package's TestMain")
 
 // Enter moves the test process into an arena. It is the first call of TestMain. It returns inside
-// the arena, or outside if no arena is possible; then New skips the test.
+// the arena, or outside if no arena is possible or -short is set; then New skips the test.
 //
 // The process that go test started stays outside and ends with the exit status of the tests.
 func Enter() {
@@ -45,6 +47,10 @@ func Enter() {
 		os.Unsetenv(roleVar)
 		errMissing = nil
 	default:
+		if flag.Parse(); testing.Short() {
+			errMissing = errors.New("-short leaves light machines out: make test-all runs this test")
+			return
+		}
 		if errMissing = Possible(); errMissing == nil {
 			status, err := outside()
 			if err == nil {
@@ -61,15 +67,9 @@ func fail(err error) {
 	os.Exit(125)
 }
 
-// leaveOutVar is set by `make test`, which leaves the tests of light machines out.
-const leaveOutVar = "COOPR_TEST_QUICK"
-
 // Possible returns the reason why this machine cannot run light machines, or nil.
 // It does not look for the layers of Layer and Engine.
 func Possible() error {
-	if os.Getenv(leaveOutVar) != "" {
-		return errors.New("light machines are left out: make test-all runs this test")
-	}
 	if os.Geteuid() != 0 {
 		return errors.New("light machines need root: run the tests as root")
 	}
