@@ -46,7 +46,7 @@ type Tokens struct {
 // Authenticate returns the caller that a token belongs to.
 func (t *Tokens) Authenticate(_ context.Context, token string) (model.Caller, error) {
 	if t.Root != "" && subtle.ConstantTimeCompare([]byte(token), []byte(t.Root)) == 1 {
-		return model.Caller{Tenant: member.FirstTenant, Actor: t.RootActor, Role: model.RoleSuperadmin}, nil
+		return model.Caller{Tenant: member.FirstTenant, Actor: t.RootActor, Role: model.RoleSuperadmin, Root: true}, nil
 	}
 	if m := t.Supervisor.Member(); m != nil && token != "" {
 		sum := sha256.Sum256([]byte(token))

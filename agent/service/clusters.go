@@ -105,6 +105,11 @@ func (c *Clusters) operateConcurrently(ctx context.Context, who model.Caller, cl
 	return started(p, ans), nil
 }
 
+// Label sets and removes labels of a cluster.
+func (c *Clusters) Label(ctx context.Context, who model.Caller, cluster string, set map[string]string, remove []string) (api.Written, error) {
+	return write(ctx, c.Supervisor, who, logformat.Label(cluster, set, remove))
+}
+
 // Resolve marks a failed cluster as repaired.
 func (c *Clusters) Resolve(ctx context.Context, who model.Caller, cluster, reason string) (api.Written, error) {
 	return write(ctx, c.Supervisor, who, logformat.Control(cluster, "resolve", reason))

@@ -253,6 +253,7 @@ func (e *encoder) cluster(x model.Cluster) *record.Cluster {
 		Resources:      x.Resources,
 		NextNode:       int64(x.NextNode),
 		RecoveryPaused: optional(x.RecoveryPaused, e.recoveryPause),
+		Labels:         x.Labels,
 		Version:        x.Version,
 	}
 }
@@ -288,6 +289,7 @@ func (d *decoder) cluster(m *record.Cluster) model.Cluster {
 		Resources:      m.Resources,
 		NextNode:       int(m.NextNode),
 		RecoveryPaused: pointer(m.RecoveryPaused, d.recoveryPause),
+		Labels:         m.Labels,
 		Version:        m.Version,
 	}
 }

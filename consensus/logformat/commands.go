@@ -88,3 +88,10 @@ func Control(id, order, reason string) *pb.Command {
 		ControlOperation: &pb.ControlOperation{Operation: id, Order: OperationOrders.Number(order), Reason: reason},
 	}}
 }
+
+// Label returns the command that sets and removes labels of a cluster.
+func Label(cluster string, set map[string]string, remove []string) *pb.Command {
+	return &pb.Command{Change: &pb.Command_ControlCluster{ControlCluster: &pb.ControlCluster{
+		Cluster: cluster, Order: pb.ClusterOrder_CLUSTER_ORDER_LABEL, Labels: set, Unlabel: remove,
+	}}}
+}

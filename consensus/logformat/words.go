@@ -50,6 +50,7 @@ var ClusterOrders = Words[pb.ClusterOrder, string]{
 	pb.ClusterOrder_CLUSTER_ORDER_RESOLVE:         "resolve",
 	pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY:  "pause-recovery",
 	pb.ClusterOrder_CLUSTER_ORDER_RESUME_RECOVERY: "resume-recovery",
+	pb.ClusterOrder_CLUSTER_ORDER_LABEL:           "label",
 }
 
 // PlanOrders are the orders about a plan (engine/plan/tree).

@@ -2,6 +2,7 @@ package state
 
 import (
 	"errors"
+	"maps"
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
@@ -62,7 +63,8 @@ func (a operations) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 		have := *table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, cl.ID)
 		op.Before = a.endings().remember(&have, op, model.MomentBefore)
 		cl.Snapshots = have.Snapshots
-		cl.RecoveryPaused = have.RecoveryPaused // a separate order sets it, which planning does not see
+		// Separate orders set these, which planning does not see.
+		cl.RecoveryPaused, cl.Labels = have.RecoveryPaused, have.Labels
 	}
 	op.Resources = a.resources().currentResources(c.Tenant)
 	cl.Operation, cl.Status, cl.Version, cl.Resources = op.ID, model.ClusterPending, a.index, op.Resources
@@ -178,6 +180,8 @@ func (a operations) controlCluster(c *pb.Command, o *pb.ControlCluster) Answer {
 		return a.resolve(c, o)
 	case pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY, pb.ClusterOrder_CLUSTER_ORDER_RESUME_RECOVERY:
 		return a.pauseRecovery(c, o)
+	case pb.ClusterOrder_CLUSTER_ORDER_LABEL:
+		return a.label(c, o)
 	}
 	return refuse(problem.Unsupported, "order %d about cluster %s is unknown to this build", o.Order, o.Cluster)
 }
@@ -307,6 +311,36 @@ func (a operations) dropResource(c *pb.Command, d *pb.DropResource) Answer {
 			d.Id, d.Node, d.Cluster)
 	}
 	return Answer{Subject: d.Id}
+}
+
+// label sets and removes labels of a cluster.
+func (a operations) label(c *pb.Command, o *pb.ControlCluster) Answer {
+	have := table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, o.Cluster)
+	if have == nil {
+		return refuse(problem.NotFound, "there is no cluster %q", o.Cluster)
+	}
+	cl := *have
+	cl.Labels = maps.Clone(have.Labels)
+	for _, key := range o.Unlabel {
+		delete(cl.Labels, key)
+	}
+	if cl.Labels == nil {
+		cl.Labels = map[string]string{}
+	}
+	maps.Copy(cl.Labels, o.Labels)
+	if len(cl.Labels) > model.MaxLabels {
+		return refuse(problem.TooMany, "cluster %s would have %d labels: at most %d are allowed", cl.Name, len(cl.Labels), model.MaxLabels)
+	}
+	if maps.Equal(cl.Labels, have.Labels) {
+		return Answer{Subject: cl.ID}
+	}
+	if len(cl.Labels) == 0 {
+		cl.Labels = nil
+	}
+	a.put(table.Clusters, &cl)
+	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status),
+		Actor: c.Actor, Message: logformat.ClusterOrders.Word(o.Order)})
+	return Answer{Subject: cl.ID}
 }
 
 // pauseRecovery pauses or resumes the automatic recovery of a cluster.

@@ -19,7 +19,7 @@ import (
 type tenants struct{ *writer }
 
 func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
-	if err := a.tenant(c.Tenant); err != nil {
+	if err := a.owner(c.Tenant, p); err != nil {
 		return Answer{Err: err}
 	}
 	// All checks come before the first write, so that a refusal changes nothing.
@@ -77,6 +77,20 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		a.event(model.Event{Type: "definition.deleted", Tenant: c.Tenant, Subject: subject, Actor: c.Actor})
 	}
 	return Answer{Subject: subject}
+}
+
+// owner returns an error if there is no tenant that the definitions can belong to. The mesh itself has policies
+// and no other definitions.
+func (a tenants) owner(tenant string, p *pb.PutDefinitions) error {
+	if tenant != "" {
+		return a.tenant(tenant)
+	}
+	for _, d := range p.Definitions {
+		if d.Kind != string(model.KindPolicies) {
+			return problem.New(problem.Invalid, "%s/%s: the mesh itself has policies and no other definitions", d.Kind, d.Name)
+		}
+	}
+	return nil
 }
 
 // retire keeps the number of a deleted latest version, so that it is not used again.

@@ -51,7 +51,7 @@ var groupOf = map[model.Role]string{
 
 // OfCaller returns the principal of a caller with a role. A caller without a role is in no group.
 func OfCaller(who model.Caller) *Principal {
-	p := &Principal{Type: TypeUser, ID: who.Actor, Name: who.Actor, Tenant: who.Tenant}
+	p := &Principal{Type: TypeUser, ID: who.Actor, Name: who.Actor, Tenant: who.Tenant, Root: who.Root}
 	if g, ok := groupOf[who.Role]; ok {
 		p.Groups = []string{g}
 	}

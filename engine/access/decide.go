@@ -1,8 +1,10 @@
 package access
 
 import (
+	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 )
@@ -19,6 +21,7 @@ const (
 	ByGrant        Because = "a grant"
 	ByNothing      Because = "nothing allows it"
 	ByChain        Because = "the chain of tokens is too long"
+	ByFault        Because = "a stored policy document has faults"
 )
 
 // maxChain is the most principals that act for each other.
@@ -35,6 +38,30 @@ type Decision struct {
 	Faults []Failure
 	// Maker is set if the maker of the token was denied, and not the token.
 	Maker bool
+}
+
+// Why returns why a decision denies, as a text for people.
+func (d *Decision) Why() string {
+	var why []string
+	for _, p := range d.Policies {
+		text := "policy " + p.Policy + " forbids it"
+		if p.Message != "" {
+			text += ": " + p.Message
+		}
+		why = append(why, text)
+	}
+	for _, f := range d.Faults {
+		switch {
+		case d.Because == ByFault:
+			why = append(why, "until the policies are repaired, only superadmins may do anything: "+f.Message)
+		case f.Forbid:
+			why = append(why, fmt.Sprintf("policy %s may forbid it, but cannot be evaluated: %s", f.Policy, f.Message))
+		}
+	}
+	if d.Because == ByNothing || len(why) == 0 {
+		return "no policy allows it"
+	}
+	return strings.Join(why, "; ")
 }
 
 // Decider is a policy that decided.
@@ -66,6 +93,9 @@ func (s *Set) Decide(r *Request) Decision {
 		}
 		if !d.Allowed {
 			d.Maker = depth > 0
+			if s.fault != nil {
+				d.Because, d.Faults = ByFault, []Failure{{Message: s.fault.Error()}}
+			}
 			return d
 		}
 		if depth == 0 {

@@ -61,6 +61,24 @@ func actionUID(a Action) types.EntityUID {
 	return types.EntityUID{Type: "Action", ID: types.String(a)}
 }
 
+// Types returns the types of the schema.
+func Types() []Type {
+	var out []Type
+	for _, t := range vocab().entities {
+		out = append(out, Type(t))
+	}
+	return out
+}
+
+// Actions returns the actions of the schema.
+func Actions() []Action {
+	var out []Action
+	for _, a := range vocab().actions {
+		out = append(out, Action(a))
+	}
+	return out
+}
+
 // Applies reports whether the schema knows an action for a type of resource.
 func Applies(a Action, t Type) bool { return vocab().applies(a, t) }
 

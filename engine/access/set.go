@@ -27,6 +27,12 @@ type Set struct {
 	cuts   map[cut][]*rule
 	grants map[Ref][]*Grant // by the resource
 	memory memory
+	// fault is why the stored documents could not be read.
+	fault error
+}
+
+func emptySet() *Set {
+	return &Set{rules: map[string]*rule{}, cuts: map[cut][]*rule{}, grants: map[Ref][]*Grant{}}
 }
 
 // cut selects the policies that can affect a decision: those of the mesh or of one tenant, about
@@ -40,7 +46,7 @@ type cut struct {
 // NewSet returns a set of policies and grants, or what is wrong with their number and names. The
 // built-in policies are part of it, unless a document of the mesh with the same name replaces them.
 func NewSet(docs []*Policies, grants []Grant) (*Set, model.Faults) {
-	s := &Set{rules: map[string]*rule{}, cuts: map[cut][]*rule{}, grants: map[Ref][]*Grant{}}
+	s := emptySet()
 	var faults model.Faults
 	add := func(d Document, message string) {
 		faults = append(faults, &model.Fault{Subject: "policies/" + d.Name, Message: message})

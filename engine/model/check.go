@@ -74,6 +74,10 @@ func (d Definition) Check() Faults {
 		checkTemplate(&fs, &v.ClusterTemplate)
 	case *PluginType:
 		checkPluginType(&fs, v)
+	case *Policies:
+		if strings.TrimSpace(v.Text) == "" {
+			fs.Add("text", "is missing: give policies in Cedar")
+		}
 	}
 	return fs
 }
@@ -272,4 +276,26 @@ func CheckDNSSuffix(suffix string) string {
 		}
 	}
 	return ""
+}
+
+// The bounds on labels.
+const (
+	MaxLabels     = 64
+	MaxLabelValue = 256 // bytes
+)
+
+// CheckLabels returns the faults of labels under a path.
+func CheckLabels(path string, labels map[string]string) (fs Faults) {
+	if len(labels) > MaxLabels {
+		fs.Addf(path, "has %d labels: at most %d are allowed", len(labels), MaxLabels)
+	}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if why := CheckName(key); why != "" {
+			fs.Addf(path, "the key %q %s", words.Shorten(key), why)
+		}
+		if n := len(labels[key]); n > MaxLabelValue {
+			fs.Addf(path+"."+words.Shorten(key), "has %d bytes: at most %d are allowed", n, MaxLabelValue)
+		}
+	}
+	return fs
 }

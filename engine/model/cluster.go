@@ -63,6 +63,8 @@ type Cluster struct {
 	// ReturnTo is the number of the snapshot to which a failed cluster was to be rolled back. A
 	// rollback to it can be tried again, so it is kept. 0: none.
 	ReturnTo int `json:"returnTo,omitempty"`
+	// Labels are for people and for policies. An order of its own changes them.
+	Labels map[string]string `json:"labels,omitempty"`
 	// RecoveryPaused is set while automatic recovery is paused.
 	RecoveryPaused *RecoveryPause `json:"recoveryPaused,omitempty"`
 	// Version is the index of the log entry that last wrote the cluster.

@@ -15,11 +15,12 @@ const (
 	KindPartialTemplate Kind = "partialtemplates"
 	KindProviderType    Kind = "providertypes"
 	KindAutomatorType   Kind = "automatortypes"
+	KindPolicies        Kind = "policies"
 )
 
 // Kinds lists every kind, in the order in which an import writes them.
 var Kinds = []Kind{KindProviderType, KindAutomatorType, KindProvider, KindHardwareType, KindImageType, KindService,
-	KindPartialTemplate, KindClusterTemplate}
+	KindPartialTemplate, KindClusterTemplate, KindPolicies}
 
 // Base has the fields of every definition (docs/spec/coopr.md 3). The state sets Version on
 // every write; on input it is ignored.
@@ -169,6 +170,13 @@ type ClusterTemplate struct {
 type PartialTemplate struct {
 	ClusterTemplate
 	Immutable bool `json:"immutable,omitempty"`
+}
+
+// Policies is a document with permissions (docs/policies.md).
+type Policies struct {
+	Base
+	// Text has the policies, in Cedar.
+	Text string `json:"text"`
 }
 
 // Reference names another definition.

@@ -20,7 +20,7 @@ type Definition struct {
 	Kind Kind
 	Name string
 	// Value is a *Provider, *HardwareType, *ImageType, *Service, *ClusterTemplate,
-	// *PartialTemplate or *PluginType, and nil for a sample.
+	// *PartialTemplate, *PluginType or *Policies, and nil for a sample.
 	Value any
 	// Source is the file that it was read from, and Line its first line there.
 	Source string
@@ -63,6 +63,8 @@ func (d Definition) base() *Base {
 		return &v.Base
 	case *PluginType:
 		return &v.Base
+	case *Policies:
+		return &v.Base
 	}
 	return &Base{Name: d.Name}
 }
@@ -87,6 +89,8 @@ func NewValue(kind Kind) any {
 		return new(PartialTemplate)
 	case KindProviderType, KindAutomatorType:
 		return new(PluginType)
+	case KindPolicies:
+		return new(Policies)
 	}
 	return nil
 }

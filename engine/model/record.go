@@ -67,6 +67,8 @@ type Caller struct {
 	// Follows is set if the mesh acts by itself and in consequence of what was accepted before, such
 	// as a recovery. It is not decided again whether the actor may do it.
 	Follows bool
+	// Root is set for the root token of the mesh, which no policy restricts.
+	Root bool
 }
 
 // Task is one task of a plan as people and programs see it.

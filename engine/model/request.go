@@ -17,12 +17,13 @@ type CreateCluster struct {
 	Description     string `json:"description,omitempty"`
 	ClusterTemplate string `json:"clusterTemplate"`
 	// NumMachines may also be called "nodes", and be a text: "5".
-	NumMachines    Int            `json:"numMachines"`
-	Provider       string         `json:"provider,omitempty"`
-	ProviderFields map[string]any `json:"providerFields,omitempty"`
-	HardwareType   string         `json:"hardwaretype,omitempty"`
-	ImageType      string         `json:"imagetype,omitempty"`
-	Services       []string       `json:"services,omitempty"`
+	NumMachines    Int               `json:"numMachines"`
+	Provider       string            `json:"provider,omitempty"`
+	ProviderFields map[string]any    `json:"providerFields,omitempty"`
+	HardwareType   string            `json:"hardwaretype,omitempty"`
+	ImageType      string            `json:"imagetype,omitempty"`
+	Services       []string          `json:"services,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty"`
 	// InitialLeaseDuration is in milliseconds, 0 for ever. Nil, or -1 as the original's
 	// clients write it, means the template's.
 	InitialLeaseDuration *Millis        `json:"initialLeaseDuration,omitempty"`
@@ -154,6 +155,7 @@ func (r CreateCluster) Check() Faults {
 		fs.Add("initialLeaseDuration", "must not be negative: leave it away for the template's lease, or write 0 for no end")
 	}
 	CheckNames(&fs, "services", r.Services)
+	fs = append(fs, CheckLabels("labels", r.Labels)...)
 	if why := CheckDNSSuffix(r.DNSSuffix); why != "" {
 		fs.Add("dnsSuffix", why)
 	}

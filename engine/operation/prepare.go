@@ -101,7 +101,7 @@ func Create(ctx context.Context, who model.Caller, req model.CreateCluster, know
 		Status: model.ClusterPending, Template: tpl, Provider: provider, Services: answer.Services,
 		Definitions: map[string]model.Service{}, Config: choice.Config, DNSSuffix: choice.DNSSuffix,
 		ExpiresAt: int64(choice.Lease), // a duration until the state sets the time of creation
-		Operation: ids.Operation, Operations: 1, NextNode: model.FirstNodeNumber,
+		Operation: ids.Operation, Operations: 1, NextNode: model.FirstNodeNumber, Labels: req.Labels,
 	}
 	for _, s := range answer.Services {
 		cl.Definitions[s] = services[s]

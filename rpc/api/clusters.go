@@ -18,10 +18,17 @@ type ClusterSummary struct {
 	ExpiresAt       int64               `json:"expireTime" doc:"Unix milliseconds; 0 means never"`
 	ClusterTemplate Labelled            `json:"clusterTemplate"`
 	Provider        Labelled            `json:"provider"`
+	Labels          map[string]string   `json:"labels,omitempty"`
 	NumNodes        int                 `json:"numNodes"`
 	Services        []string            `json:"services"`
 	Operation       string              `json:"operation,omitempty" doc:"The latest operation"`
 	Progress        ClusterProgress     `json:"progress"`
+}
+
+// Labels are changes of a cluster's labels.
+type Labels struct {
+	Set    map[string]string `json:"set,omitempty" doc:"Labels to set"`
+	Remove []string          `json:"remove,omitempty" doc:"Keys of labels to remove"`
 }
 
 // Labelled is a definition as lists show it.

@@ -15,6 +15,7 @@ type Definitions struct {
 	Services         []*model.Service         `json:"services,omitempty"`
 	PartialTemplates []*model.PartialTemplate `json:"partialtemplates,omitempty"`
 	ClusterTemplates []*model.ClusterTemplate `json:"clustertemplates,omitempty"`
+	Policies         []*model.Policies        `json:"policies,omitempty"`
 }
 
 // Imported is the answer to an import.

@@ -95,6 +95,13 @@ func (c *Client) Resolve(ctx context.Context, cluster, reason string) (api.Clust
 	return out, m, err
 }
 
+// LabelCluster sets and removes labels of a cluster.
+func (c *Client) LabelCluster(ctx context.Context, cluster string, l api.Labels) (api.ClusterSummary, Meta, error) {
+	var out api.ClusterSummary
+	m, err := c.send(ctx, http.MethodPost, "/v1/clusters/"+seg(cluster)+"/labels", nil, l, &out)
+	return out, m, err
+}
+
 // PauseRecovery pauses or resumes the recovery of a cluster.
 func (c *Client) PauseRecovery(ctx context.Context, cluster string, pause bool, reason string) (model.Cluster, Meta, error) {
 	var out model.Cluster

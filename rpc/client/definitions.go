@@ -126,6 +126,59 @@ func (c *Client) Self(ctx context.Context) (api.Self, error) {
 	return out, err
 }
 
+// CanI asks whether the caller, or with as another user, may do something with a resource "TYPE/NAME".
+func (c *Client) CanI(ctx context.Context, action, resource, as string) (api.Permission, error) {
+	q := url.Values{"action": {action}, "resource": {resource}}
+	if as != "" {
+		q.Set("as", as)
+	}
+	var out api.Permission
+	_, err := c.get(ctx, "/v1/can-i", Read{}, q, &out)
+	return out, err
+}
+
+// policyPath returns the path of the policy documents of the mesh, or of a tenant.
+func policyPath(mesh bool) string {
+	if mesh {
+		return "/v1/mesh/policies"
+	}
+	return "/v1/policies"
+}
+
+// Policies returns the policy documents of the tenant, or of the mesh.
+func (c *Client) Policies(ctx context.Context, mesh bool, read Read) ([]model.Policies, Meta, error) {
+	var out []model.Policies
+	m, err := c.get(ctx, policyPath(mesh), read, nil, &out)
+	return out, m, err
+}
+
+// PolicyDocument returns a policy document of the tenant, or of the mesh.
+func (c *Client) PolicyDocument(ctx context.Context, mesh bool, name string, read Read) (model.Policies, Meta, error) {
+	var out model.Policies
+	m, err := c.get(ctx, policyPath(mesh)+"/"+seg(name), read, nil, &out)
+	return out, m, err
+}
+
+// PutPolicyDocument writes a policy document. Without force the mesh refuses policies after which nobody but root
+// could change them.
+func (c *Client) PutPolicyDocument(ctx context.Context, mesh bool, doc model.Policies, force bool) (model.Policies, Meta, error) {
+	var out model.Policies
+	m, err := c.send(ctx, http.MethodPut, policyPath(mesh)+"/"+seg(doc.Name), forceQuery(force), doc, &out)
+	return out, m, err
+}
+
+// DeletePolicyDocument deletes a policy document with all its versions.
+func (c *Client) DeletePolicyDocument(ctx context.Context, mesh bool, name string, force bool) (Meta, error) {
+	return c.send(ctx, http.MethodDelete, policyPath(mesh)+"/"+seg(name), forceQuery(force), nil, nil)
+}
+
+func forceQuery(force bool) url.Values {
+	if force {
+		return url.Values{"force": {"true"}}
+	}
+	return nil
+}
+
 // CreateToken issues a token.
 func (c *Client) CreateToken(ctx context.Context, t api.NewToken) (api.IssuedToken, Meta, error) {
 	var out api.IssuedToken

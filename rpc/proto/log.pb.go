@@ -96,6 +96,7 @@ const (
 	ClusterOrder_CLUSTER_ORDER_RESOLVE         ClusterOrder = 1 // a person has repaired what an operation left behind
 	ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY  ClusterOrder = 2
 	ClusterOrder_CLUSTER_ORDER_RESUME_RECOVERY ClusterOrder = 3
+	ClusterOrder_CLUSTER_ORDER_LABEL           ClusterOrder = 4
 )
 
 // Enum value maps for ClusterOrder.
@@ -105,12 +106,14 @@ var (
 		1: "CLUSTER_ORDER_RESOLVE",
 		2: "CLUSTER_ORDER_PAUSE_RECOVERY",
 		3: "CLUSTER_ORDER_RESUME_RECOVERY",
+		4: "CLUSTER_ORDER_LABEL",
 	}
 	ClusterOrder_value = map[string]int32{
 		"CLUSTER_ORDER_UNSPECIFIED":     0,
 		"CLUSTER_ORDER_RESOLVE":         1,
 		"CLUSTER_ORDER_PAUSE_RECOVERY":  2,
 		"CLUSTER_ORDER_RESUME_RECOVERY": 3,
+		"CLUSTER_ORDER_LABEL":           4,
 	}
 )
 
@@ -2009,6 +2012,8 @@ type ControlCluster struct {
 	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Order         ClusterOrder           `protobuf:"varint,2,opt,name=order,proto3,enum=coopr.log.v1.ClusterOrder" json:"order,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // labels to set
+	Unlabel       []string               `protobuf:"bytes,5,rep,name=unlabel,proto3" json:"unlabel,omitempty"`                                                                         // keys of labels to remove
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2062,6 +2067,20 @@ func (x *ControlCluster) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *ControlCluster) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ControlCluster) GetUnlabel() []string {
+	if x != nil {
+		return x.Unlabel
+	}
+	return nil
 }
 
 // OrderPlan is an operator's order about a part of an operation's plan.
@@ -3925,11 +3944,16 @@ const file_log_proto_rawDesc = "" +
 	"\x10ControlOperation\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x122\n" +
 	"\x05order\x18\x02 \x01(\x0e2\x1c.coopr.log.v1.OperationOrderR\x05order\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"t\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8b\x02\n" +
 	"\x0eControlCluster\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x120\n" +
 	"\x05order\x18\x02 \x01(\x0e2\x1a.coopr.log.v1.ClusterOrderR\x05order\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8a\x02\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12@\n" +
+	"\x06labels\x18\x04 \x03(\v2(.coopr.log.v1.ControlCluster.LabelsEntryR\x06labels\x12\x18\n" +
+	"\aunlabel\x18\x05 \x03(\tR\aunlabel\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8a\x02\n" +
 	"\tOrderPlan\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12-\n" +
 	"\x05order\x18\x02 \x01(\x0e2\x17.coopr.log.v1.PlanOrderR\x05order\x12\x14\n" +
@@ -4067,12 +4091,13 @@ const file_log_proto_rawDesc = "" +
 	"\x15OPERATION_ORDER_ABORT\x10\x03\x12\x1c\n" +
 	"\x18OPERATION_ORDER_ROLLBACK\x10\x04\x12\x1b\n" +
 	"\x17OPERATION_ORDER_GIVE_UP\x10\x05\x12!\n" +
-	"\x1dOPERATION_ORDER_STOP_RETRYING\x10\x06*\x8d\x01\n" +
+	"\x1dOPERATION_ORDER_STOP_RETRYING\x10\x06*\xa6\x01\n" +
 	"\fClusterOrder\x12\x1d\n" +
 	"\x19CLUSTER_ORDER_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CLUSTER_ORDER_RESOLVE\x10\x01\x12 \n" +
 	"\x1cCLUSTER_ORDER_PAUSE_RECOVERY\x10\x02\x12!\n" +
-	"\x1dCLUSTER_ORDER_RESUME_RECOVERY\x10\x03*\xbc\x01\n" +
+	"\x1dCLUSTER_ORDER_RESUME_RECOVERY\x10\x03\x12\x17\n" +
+	"\x13CLUSTER_ORDER_LABEL\x10\x04*\xbc\x01\n" +
 	"\tPlanOrder\x12\x1a\n" +
 	"\x16PLAN_ORDER_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10PLAN_ORDER_START\x10\x01\x12\x13\n" +
@@ -4119,7 +4144,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -4169,26 +4194,27 @@ var file_log_proto_goTypes = []any{
 	(*SyncResources)(nil),           // 45: coopr.log.v1.SyncResources
 	(*Checkpoint)(nil),              // 46: coopr.log.v1.Checkpoint
 	(*ReportDivergence)(nil),        // 47: coopr.log.v1.ReportDivergence
-	nil,                             // 48: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 49: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 50: coopr.record.v1.Tenant
-	(*record.Agent)(nil),            // 51: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 52: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 53: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 54: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 55: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 56: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 57: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 58: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 59: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 60: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 61: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 62: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 63: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 64: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 65: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 66: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 67: coopr.record.v1.ResourceKey
+	nil,                             // 48: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 49: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 50: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 51: coopr.record.v1.Tenant
+	(*record.Agent)(nil),            // 52: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 53: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 54: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 55: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 56: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 57: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 58: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 59: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 60: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 61: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 62: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 63: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 64: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 65: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 66: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 67: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 68: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -4211,7 +4237,7 @@ var file_log_proto_depIdxs = []int32{
 	24, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	27, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	25, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	49, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	50, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	34, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	23, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	37, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
@@ -4221,53 +4247,54 @@ var file_log_proto_depIdxs = []int32{
 	47, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	9,  // 28: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
 	10, // 29: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	50, // 30: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	51, // 31: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	52, // 32: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	53, // 33: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	54, // 34: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	55, // 35: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	51, // 30: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	52, // 31: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	53, // 32: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	54, // 33: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	55, // 34: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	56, // 35: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
 	19, // 36: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	56, // 37: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	57, // 37: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
 	10, // 38: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	57, // 39: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	58, // 39: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
 	20, // 40: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
 	0,  // 41: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
 	1,  // 42: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	2,  // 43: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	48, // 44: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	53, // 45: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	58, // 46: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 47: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	26, // 48: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	32, // 49: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	36, // 50: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	38, // 51: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	39, // 52: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	40, // 53: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	41, // 54: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 55: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 56: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	59, // 57: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	60, // 58: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	61, // 59: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	62, // 60: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	63, // 61: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	61, // 62: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	64, // 63: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	65, // 64: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	43, // 65: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	44, // 66: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	45, // 67: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	66, // 68: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 69: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	67, // 70: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 71: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	72, // [72:72] is the sub-list for method output_type
-	72, // [72:72] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	48, // 43: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,  // 44: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	49, // 45: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	54, // 46: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	59, // 47: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 48: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	26, // 49: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	32, // 50: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	36, // 51: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	38, // 52: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	39, // 53: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	40, // 54: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	41, // 55: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 56: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 57: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	60, // 58: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	61, // 59: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	62, // 60: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	63, // 61: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	64, // 62: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	62, // 63: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	65, // 64: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	66, // 65: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	43, // 66: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	44, // 67: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	45, // 68: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	67, // 69: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 70: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	68, // 71: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 72: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	73, // [73:73] is the sub-list for method output_type
+	73, // [73:73] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -4330,7 +4357,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/coopr/coopr/rpc/server/access"
 	"github.com/coopr/coopr/rpc/server/clusters"
 	"github.com/coopr/coopr/rpc/server/definitions"
@@ -54,7 +56,7 @@ func withRoutes(cfg Config) (*rest.Server, error) {
 	return s, nil
 }
 
-//go:generate go run ./writedocument ../../docs/openapi.json
+//go:generate go run ./writedocument ../../docs/openapi.json ../../docs/permissions.md
 
 // Document returns the OpenAPI 3.1 document of the API as indented JSON, generated from the
 // handlers' types. docs/openapi.json has a copy.
@@ -68,4 +70,15 @@ func Document() ([]byte, error) {
 		return nil, err
 	}
 	return append(b, '\n'), nil
+}
+
+// operations returns the names of the routes of a path.
+func operations(item *huma.PathItem) []string {
+	var out []string
+	for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete} {
+		if op != nil {
+			out = append(out, op.OperationID)
+		}
+	}
+	return out
 }

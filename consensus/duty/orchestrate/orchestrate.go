@@ -17,6 +17,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
@@ -36,6 +37,8 @@ type Config struct {
 	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func())
 	// HostExec decides which users may request work that runs on control hosts.
 	HostExec hostexec.Rules
+	// Sets are the policies by which operations are permitted.
+	Sets *access.Sets
 }
 
 // parallel is how many clusters the orchestrator plans follow-up operations for at a
@@ -54,6 +57,9 @@ type Orchestrator struct {
 
 // New returns the orchestrator of one term.
 func New(cfg Config) *Orchestrator {
+	if cfg.Sets == nil {
+		cfg.Sets = new(access.Sets)
+	}
 	o := &Orchestrator{cfg: cfg}
 	o.queue = loop.New(loop.Config[string]{Reconcile: o.reconcile, Parallel: parallel,
 		Failed: func(cluster string, err error, pause time.Duration) {
@@ -411,12 +417,6 @@ func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster st
 		return nil, err
 	}
 	return p, nil
-}
-
-// permit returns problem.Forbidden if the caller may not start an operation on its cluster, because
-// it runs on a control host.
-func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
-	return o.cfg.HostExec.Ask(who, hostexec.Cluster(&p.Cluster))
 }
 
 func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans state.Answer, err error) (*operation.Prepared,

@@ -199,6 +199,8 @@ func kindOfShape(n *node) (model.Kind, string) {
 		return model.KindClusterTemplate, ""
 	case has("dependencies", "dependson") || n.get("provisioner").get("actions") != nil:
 		return model.KindService, ""
+	case has("text"):
+		return model.KindPolicies, ""
 	case has("parameters"):
 		if strings.Contains(n.get("classname").content(), "Automator") {
 			return model.KindAutomatorType, ""

@@ -112,7 +112,7 @@ func (j *judge) missing(kind model.Kind, name, so string) string {
 var singulars = map[model.Kind]string{
 	model.KindProvider: "provider", model.KindHardwareType: "hardware type", model.KindImageType: "image type", model.KindService: "service",
 	model.KindClusterTemplate: "cluster template", model.KindPartialTemplate: "partial template", model.KindProviderType: "provider type",
-	model.KindAutomatorType: "automator type",
+	model.KindAutomatorType: "automator type", model.KindPolicies: "policy document",
 }
 
 func singular(kind model.Kind) string { return singulars[kind] }

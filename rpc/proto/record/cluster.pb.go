@@ -759,6 +759,7 @@ type Cluster struct {
 	Version        uint64                 `protobuf:"varint,25,opt,name=version,proto3" json:"version,omitempty"`
 	LacksMachines  bool                   `protobuf:"varint,26,opt,name=lacks_machines,json=lacksMachines,proto3" json:"lacks_machines,omitempty"`
 	ReturnTo       int64                  `protobuf:"varint,27,opt,name=return_to,json=returnTo,proto3" json:"return_to,omitempty"`
+	Labels         map[string]string      `protobuf:"bytes,28,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -980,6 +981,13 @@ func (x *Cluster) GetReturnTo() int64 {
 		return x.ReturnTo
 	}
 	return 0
+}
+
+func (x *Cluster) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 // Target is an earlier target of a cluster which some of its services still have.
@@ -1721,7 +1729,7 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\bstrategy\x18\x15 \x01(\tR\bstrategy\x12!\n" +
 	"\fmax_failures\x18\x16 \x01(\x03R\vmaxFailures\x12\x16\n" +
 	"\x06staged\x18\x17 \x01(\bR\x06staged\x12\x14\n" +
-	"\x05queue\x18\x18 \x01(\bR\x05queue\"\xef\x06\n" +
+	"\x05queue\x18\x18 \x01(\bR\x05queue\"\xe8\a\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -1755,7 +1763,11 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\x0frecovery_paused\x18\x18 \x01(\v2\x1e.coopr.record.v1.RecoveryPauseR\x0erecoveryPaused\x12\x18\n" +
 	"\aversion\x18\x19 \x01(\x04R\aversion\x12%\n" +
 	"\x0elacks_machines\x18\x1a \x01(\bR\rlacksMachines\x12\x1b\n" +
-	"\treturn_to\x18\x1b \x01(\x03R\breturnTo\"\xda\x01\n" +
+	"\treturn_to\x18\x1b \x01(\x03R\breturnTo\x12<\n" +
+	"\x06labels\x18\x1c \x03(\v2$.coopr.record.v1.Cluster.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xda\x01\n" +
 	"\x06Target\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12J\n" +
 	"\vdefinitions\x18\x02 \x03(\v2(.coopr.record.v1.Target.DefinitionsEntryR\vdefinitions\x12\x16\n" +
@@ -1861,7 +1873,7 @@ func file_record_cluster_proto_rawDescGZIP() []byte {
 	return file_record_cluster_proto_rawDescData
 }
 
-var file_record_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_record_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_record_cluster_proto_goTypes = []any{
 	(*Operation)(nil),        // 0: coopr.record.v1.Operation
 	(*Retry)(nil),            // 1: coopr.record.v1.Retry
@@ -1876,43 +1888,45 @@ var file_record_cluster_proto_goTypes = []any{
 	(*NodeHealth)(nil),       // 10: coopr.record.v1.NodeHealth
 	(*ServiceHealth)(nil),    // 11: coopr.record.v1.ServiceHealth
 	nil,                      // 12: coopr.record.v1.Operation.ParametersEntry
-	nil,                      // 13: coopr.record.v1.Target.DefinitionsEntry
-	nil,                      // 14: coopr.record.v1.Node.IpAddressesEntry
-	nil,                      // 15: coopr.record.v1.Node.StatesEntry
-	nil,                      // 16: coopr.record.v1.Node.MarksEntry
-	nil,                      // 17: coopr.record.v1.Node.BackEntry
-	nil,                      // 18: coopr.record.v1.NodeHealth.ServicesEntry
-	nil,                      // 19: coopr.record.v1.NodeHealth.PausedEntry
-	(*Names)(nil),            // 20: coopr.record.v1.Names
-	(*Definitions)(nil),      // 21: coopr.record.v1.Definitions
+	nil,                      // 13: coopr.record.v1.Cluster.LabelsEntry
+	nil,                      // 14: coopr.record.v1.Target.DefinitionsEntry
+	nil,                      // 15: coopr.record.v1.Node.IpAddressesEntry
+	nil,                      // 16: coopr.record.v1.Node.StatesEntry
+	nil,                      // 17: coopr.record.v1.Node.MarksEntry
+	nil,                      // 18: coopr.record.v1.Node.BackEntry
+	nil,                      // 19: coopr.record.v1.NodeHealth.ServicesEntry
+	nil,                      // 20: coopr.record.v1.NodeHealth.PausedEntry
+	(*Names)(nil),            // 21: coopr.record.v1.Names
+	(*Definitions)(nil),      // 22: coopr.record.v1.Definitions
 }
 var file_record_cluster_proto_depIdxs = []int32{
 	1,  // 0: coopr.record.v1.Operation.retry:type_name -> coopr.record.v1.Retry
 	12, // 1: coopr.record.v1.Operation.parameters:type_name -> coopr.record.v1.Operation.ParametersEntry
 	2,  // 2: coopr.record.v1.Retry.tried:type_name -> coopr.record.v1.Layout
 	3,  // 3: coopr.record.v1.Layout.groups:type_name -> coopr.record.v1.NodeGroup
-	20, // 4: coopr.record.v1.NodeGroup.services:type_name -> coopr.record.v1.Names
+	21, // 4: coopr.record.v1.NodeGroup.services:type_name -> coopr.record.v1.Names
 	2,  // 5: coopr.record.v1.OperationRequest.tried:type_name -> coopr.record.v1.Layout
-	20, // 6: coopr.record.v1.Cluster.services:type_name -> coopr.record.v1.Names
-	21, // 7: coopr.record.v1.Cluster.definitions:type_name -> coopr.record.v1.Definitions
+	21, // 6: coopr.record.v1.Cluster.services:type_name -> coopr.record.v1.Names
+	22, // 7: coopr.record.v1.Cluster.definitions:type_name -> coopr.record.v1.Definitions
 	6,  // 8: coopr.record.v1.Cluster.earlier:type_name -> coopr.record.v1.Target
 	7,  // 9: coopr.record.v1.Cluster.recovery_paused:type_name -> coopr.record.v1.RecoveryPause
-	13, // 10: coopr.record.v1.Target.definitions:type_name -> coopr.record.v1.Target.DefinitionsEntry
-	20, // 11: coopr.record.v1.Node.services:type_name -> coopr.record.v1.Names
-	14, // 12: coopr.record.v1.Node.ip_addresses:type_name -> coopr.record.v1.Node.IpAddressesEntry
-	15, // 13: coopr.record.v1.Node.states:type_name -> coopr.record.v1.Node.StatesEntry
-	16, // 14: coopr.record.v1.Node.marks:type_name -> coopr.record.v1.Node.MarksEntry
-	17, // 15: coopr.record.v1.Node.back:type_name -> coopr.record.v1.Node.BackEntry
-	18, // 16: coopr.record.v1.NodeHealth.services:type_name -> coopr.record.v1.NodeHealth.ServicesEntry
-	19, // 17: coopr.record.v1.NodeHealth.paused:type_name -> coopr.record.v1.NodeHealth.PausedEntry
-	9,  // 18: coopr.record.v1.Node.MarksEntry.value:type_name -> coopr.record.v1.Mark
-	9,  // 19: coopr.record.v1.Node.BackEntry.value:type_name -> coopr.record.v1.Mark
-	11, // 20: coopr.record.v1.NodeHealth.ServicesEntry.value:type_name -> coopr.record.v1.ServiceHealth
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	13, // 10: coopr.record.v1.Cluster.labels:type_name -> coopr.record.v1.Cluster.LabelsEntry
+	14, // 11: coopr.record.v1.Target.definitions:type_name -> coopr.record.v1.Target.DefinitionsEntry
+	21, // 12: coopr.record.v1.Node.services:type_name -> coopr.record.v1.Names
+	15, // 13: coopr.record.v1.Node.ip_addresses:type_name -> coopr.record.v1.Node.IpAddressesEntry
+	16, // 14: coopr.record.v1.Node.states:type_name -> coopr.record.v1.Node.StatesEntry
+	17, // 15: coopr.record.v1.Node.marks:type_name -> coopr.record.v1.Node.MarksEntry
+	18, // 16: coopr.record.v1.Node.back:type_name -> coopr.record.v1.Node.BackEntry
+	19, // 17: coopr.record.v1.NodeHealth.services:type_name -> coopr.record.v1.NodeHealth.ServicesEntry
+	20, // 18: coopr.record.v1.NodeHealth.paused:type_name -> coopr.record.v1.NodeHealth.PausedEntry
+	9,  // 19: coopr.record.v1.Node.MarksEntry.value:type_name -> coopr.record.v1.Mark
+	9,  // 20: coopr.record.v1.Node.BackEntry.value:type_name -> coopr.record.v1.Mark
+	11, // 21: coopr.record.v1.NodeHealth.ServicesEntry.value:type_name -> coopr.record.v1.ServiceHealth
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_record_cluster_proto_init() }
@@ -1927,7 +1941,7 @@ func file_record_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_record_cluster_proto_rawDesc), len(file_record_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,4 +1,4 @@
-// Package access has the routes of tenants and tokens.
+// Package access has the routes of tenants, tokens and permissions.
 package access
 
 import (
@@ -9,4 +9,5 @@ import (
 func Register(s *rest.Server) {
 	tenantRoutes(s)
 	tokenRoutes(s)
+	permissionRoutes(s)
 }

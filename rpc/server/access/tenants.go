@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/rest"
@@ -12,7 +13,6 @@ import (
 
 func tenantRoutes(s *rest.Server) {
 	const tag, path, one = "tenants", "/v1/tenants", "/v1/tenants/{name}"
-	super := rest.Rule{Need: model.RoleSuperadmin}
 
 	rest.Read(
 		s,
@@ -20,23 +20,16 @@ func tenantRoutes(s *rest.Server) {
 			ID:      "listTenants",
 			Path:    path,
 			Tag:     tag,
-			Rule:    rest.Rule{Need: model.RoleRead},
 			Summary: "List tenants: all for superadmins, the caller's own for others",
 		},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Tenant, error) {
-			out := []model.Tenant{}
-			for _, t := range v.Tenants() {
-				if c.Who.Role == model.RoleSuperadmin || t.Name == c.Who.Tenant {
-					out = append(out, t)
-				}
-			}
-			return out, nil
+			return rest.Listed(c, access.TypeTenant, v.Tenants(), func(t model.Tenant) string { return t.Name })
 		},
 	)
-	rest.Read(s, rest.Route{ID: "getTenant", Path: one, Tag: tag, Rule: rest.Rule{Need: model.RoleRead}, Summary: "Get a tenant"},
+	rest.Read(s, rest.Route{ID: "getTenant", Path: one, Tag: tag, Summary: "Get a tenant"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) (model.Tenant, error) {
 			t, ok := v.Tenant(in.Name)
-			if !ok || c.Who.Role != model.RoleSuperadmin && t.Name != c.Who.Tenant {
+			if !ok {
 				return t, rest.NotFound("there is no tenant %q", in.Name)
 			}
 			return t, nil
@@ -49,7 +42,6 @@ func tenantRoutes(s *rest.Server) {
 			Path:    path,
 			Status:  http.StatusCreated,
 			Tag:     tag,
-			Rule:    super,
 			Summary: "Create a tenant",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
@@ -58,7 +50,7 @@ func tenantRoutes(s *rest.Server) {
 			return putTenant(ctx, s, c, "", in.Body, true)
 		},
 	)
-	rest.Write(s, rest.Route{ID: "putTenant", Method: http.MethodPut, Path: one, Tag: tag, Rule: super, Summary: "Create or change a tenant"},
+	rest.Write(s, rest.Route{ID: "putTenant", Method: http.MethodPut, Path: one, Tag: tag, Summary: "Create or change a tenant"},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			rest.ByName
 			Body rest.Raw[model.Tenant]
@@ -72,7 +64,6 @@ func tenantRoutes(s *rest.Server) {
 			Method:  http.MethodDelete,
 			Path:    one,
 			Tag:     tag,
-			Rule:    super,
 			Summary: "Delete a tenant that has no clusters",
 		},
 		func(ctx context.Context, c *rest.Call, in *rest.ByName) (api.Deleted, api.Written, error) {

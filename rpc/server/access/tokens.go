@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
@@ -15,16 +16,15 @@ import (
 
 func tokenRoutes(s *rest.Server) {
 	const tag, path = "tokens", "/v1/tokens"
-	admin := rest.Rule{Need: model.RoleAdmin}
 
-	rest.Ask(s, rest.Route{ID: "getSelf", Method: http.MethodGet, Path: rest.SelfPath, Tag: tag, Rule: rest.Rule{Need: model.RoleRead},
+	rest.Ask(s, rest.Route{ID: "getSelf", Method: http.MethodGet, Path: rest.SelfPath, Tag: tag,
 		Summary: "Show whom the token belongs to"},
 		func(_ context.Context, c *rest.Call, _ *rest.None) (api.Self, error) {
-			return api.Self{Actor: c.Who.Actor, Tenant: c.Who.Tenant, Role: c.Who.Role}, nil
+			return api.Self{Actor: c.Who.Actor, Tenant: c.Who.Tenant, Role: c.Who.Role, Root: c.Who.Root}, nil
 		})
-	rest.Read(s, rest.Route{ID: "listTokens", Path: path, Tag: tag, Rule: admin, Summary: "List the tenant's tokens, without their secrets"},
+	rest.Read(s, rest.Route{ID: "listTokens", Path: path, Tag: tag, Summary: "List the tenant's tokens, without their secrets"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Token, error) {
-			return append([]model.Token{}, v.Tokens(c.Who.Tenant)...), nil
+			return rest.Listed(c, access.TypeToken, v.Tokens(c.Who.Tenant), func(t model.Token) string { return t.ID })
 		})
 	rest.Write(
 		s,
@@ -34,7 +34,7 @@ func tokenRoutes(s *rest.Server) {
 			Path:        path,
 			Status:      http.StatusCreated,
 			Tag:         tag,
-			Rule:        rest.Rule{Need: admin.Need, Secret: true},
+			Rule:        rest.Rule{Secret: true},
 			Summary:     "Issue a token for the tenant",
 			Description: "If the request is repeated with the same request id, no other token is issued, and the secret is not shown again.",
 		},
@@ -91,7 +91,7 @@ func tokenRoutes(s *rest.Server) {
 	)
 	rest.Write(
 		s,
-		rest.Route{ID: "deleteToken", Method: http.MethodDelete, Path: path + "/{id}", Tag: tag, Rule: admin, Summary: "Revoke a token"},
+		rest.Route{ID: "deleteToken", Method: http.MethodDelete, Path: path + "/{id}", Tag: tag, Summary: "Revoke a token"},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			ID string `path:"id" doc:"The token's id, as the list shows it"`
 		}) (api.Deleted, api.Written, error) {

@@ -70,7 +70,6 @@ func changeRoutes(s *rest.Server) {
 				Path:        one + "/" + string(ch.typ),
 				Status:      http.StatusAccepted,
 				Tag:         tag,
-				Rule:        rest.Rule{Need: model.RoleUser},
 				Optional:    ch.needs == "",
 				Summary:     ch.summary,
 				Description: "Solves, plans and starts the operation. With dryRun it only previews it.",

@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,9 +22,8 @@ type Previewing struct {
 
 func clusterRoutes(s *rest.Server) {
 	const tag, path, one = "clusters", "/v1/clusters", "/v1/clusters/{cluster}"
-	reads, writes := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleUser}
 
-	rest.Read(s, rest.Route{ID: "listClusters", Path: path, Tag: tag, Rule: reads, Summary: "List clusters"},
+	rest.Read(s, rest.Route{ID: "listClusters", Path: path, Tag: tag, Summary: "List clusters"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			Status string `query:"status" doc:"Only these statuses, separated by commas"`
 		}) ([]api.ClusterSummary, error) {
@@ -32,7 +32,7 @@ func clusterRoutes(s *rest.Server) {
 				return nil, err
 			}
 			out := []api.ClusterSummary{}
-			for _, cl := range c.Visible(v) {
+			for _, cl := range c.Clusters(v) {
 				if len(wanted) == 0 || slices.Contains(wanted, string(cl.Status)) {
 					out = append(out, summary(v, c.Who.Tenant, cl))
 				}
@@ -47,7 +47,6 @@ func clusterRoutes(s *rest.Server) {
 			Path:        path,
 			Status:      http.StatusAccepted,
 			Tag:         tag,
-			Rule:        writes,
 			Summary:     "Create a cluster",
 			Description: "Solves the layout, plans and starts the operation. With dryRun it only previews it.",
 		},
@@ -63,11 +62,18 @@ func clusterRoutes(s *rest.Server) {
 			if err != nil {
 				return api.StartedBody{}, api.Written{}, err
 			}
+			wanted := &model.Cluster{Tenant: c.Who.Tenant, Owner: c.Who.Actor, Name: req.Name, Labels: req.Labels}
+			for _, key := range slices.Sorted(maps.Keys(req.Labels)) {
+				value := req.Labels[key]
+				if err := c.MayLabel(v, wanted, key, &value); err != nil {
+					return api.StartedBody{}, api.Written{}, err
+				}
+			}
 			started, err := s.Clusters.Create(ctx, c.Who, req, in.DryRun)
 			return startedBody(v, c, started, in.DryRun, err)
 		},
 	)
-	rest.Read(s, rest.Route{ID: "getCluster", Path: one, Tag: tag, Rule: reads, Summary: "Get a cluster with its nodes, links and progress"},
+	rest.Read(s, rest.Route{ID: "getCluster", Path: one, Tag: tag, Summary: "Get a cluster with its nodes, links and progress"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByCluster) (api.ClusterDetails, error) {
 			cl, err := c.Cluster(v, in.ID)
 			if err != nil {
@@ -95,7 +101,6 @@ func clusterRoutes(s *rest.Server) {
 			Path:     one,
 			Status:   http.StatusAccepted,
 			Tag:      tag,
-			Rule:     writes,
 			Optional: true,
 			Summary:  "Delete a cluster and its machines",
 		},
@@ -138,7 +143,6 @@ func clusterRoutes(s *rest.Server) {
 				Path:     one + "/" + op.ID,
 				Status:   http.StatusAccepted,
 				Tag:      tag,
-				Rule:     writes,
 				Optional: true,
 				Summary:  op.doc + " a cluster's services",
 			},
@@ -168,7 +172,6 @@ func clusterRoutes(s *rest.Server) {
 				Path:    one + "/services/{service}/" + op.ID,
 				Status:  http.StatusAccepted,
 				Tag:     tag,
-				Rule:    writes,
 				Summary: op.doc + " one service of a cluster",
 			},
 			func(ctx context.Context, c *rest.Call, in *struct {
@@ -198,7 +201,7 @@ func clusterRoutes(s *rest.Server) {
 			ProviderFields: body.ProviderFields, Rollout: body.Rollout, DryRun: in.DryRun,
 		})
 	}
-	rest.Read(s, rest.Route{ID: "getClusterConfig", Path: one + "/config", Tag: tag, Rule: reads, Summary: "Get a cluster's configuration"},
+	rest.Read(s, rest.Route{ID: "getClusterConfig", Path: one + "/config", Tag: tag, Summary: "Get a cluster's configuration"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByCluster) (map[string]any, error) {
 			cl, err := c.Cluster(v, in.ID)
 			if err != nil {
@@ -217,7 +220,6 @@ func clusterRoutes(s *rest.Server) {
 			Path:    one + "/config",
 			Status:  http.StatusAccepted,
 			Tag:     tag,
-			Rule:    writes,
 			Summary: "Change a cluster's configuration and apply it",
 		},
 		configure,
@@ -230,13 +232,12 @@ func clusterRoutes(s *rest.Server) {
 			Path:     one + "/configure",
 			Status:   http.StatusAccepted,
 			Tag:      tag,
-			Rule:     writes,
 			Optional: true,
 			Summary:  "Apply a new configuration to a cluster, or the current one again if there is no body",
 		},
 		configure,
 	)
-	rest.Read(s, rest.Route{ID: "listClusterServices", Path: one + "/services", Tag: tag, Rule: reads, Summary: "List a cluster's services"},
+	rest.Read(s, rest.Route{ID: "listClusterServices", Path: one + "/services", Tag: tag, Summary: "List a cluster's services"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByCluster) ([]string, error) {
 			cl, err := c.Cluster(v, in.ID)
 			if err != nil {
@@ -272,7 +273,7 @@ func summaryOf(cl *model.Cluster, nodes int, p api.ClusterProgress) api.ClusterS
 		CreatedAt: cl.CreatedAt, ExpiresAt: cl.ExpiresAt,
 		ClusterTemplate: api.Labelled{Name: cl.Template.Name, Label: cl.Template.Label, Icon: cl.Template.Icon},
 		Provider:        api.Labelled{Name: cl.Provider.Name, Label: cl.Provider.Label, Icon: cl.Provider.Icon},
-		NumNodes:        nodes, Services: append([]string{}, cl.Services...),
+		Labels:          cl.Labels, NumNodes: nodes, Services: append([]string{}, cl.Services...),
 		Operation: cl.Operation, Progress: p,
 	}
 }

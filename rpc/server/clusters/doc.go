@@ -11,6 +11,7 @@ func Register(s *rest.Server) {
 	operationRoutes(s)
 	changeRoutes(s)
 	historyRoutes(s)
+	labelRoute(s)
 	taskRoutes(s)
 	nodeRoutes(s)
 	orphanRoutes(s)

@@ -3,6 +3,7 @@ package clusters
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -16,14 +17,12 @@ import (
 
 func historyRoutes(s *rest.Server) {
 	const tag, one = "clusters", "/v1/clusters/{cluster}"
-	reads := rest.Rule{Need: model.RoleRead}
 	rest.Read(
 		s,
 		rest.Route{
 			ID:      "listClusterHistory",
 			Path:    one + "/history",
 			Tag:     tag,
-			Rule:    reads,
 			Summary: "List a cluster's snapshots, the oldest first",
 		},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByCluster) ([]api.HistoryEntry, error) {
@@ -47,7 +46,7 @@ func historyRoutes(s *rest.Server) {
 	)
 	rest.Read(
 		s,
-		rest.Route{ID: "getClusterSnapshot", Path: one + "/history/{number}", Tag: tag, Rule: reads, Summary: "Get one snapshot of a cluster"},
+		rest.Route{ID: "getClusterSnapshot", Path: one + "/history/{number}", Tag: tag, Summary: "Get one snapshot of a cluster"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			rest.ByCluster
 			Number int `path:"number" minimum:"1" doc:"The snapshot's number"`
@@ -76,7 +75,6 @@ func historyRoutes(s *rest.Server) {
 			ID:      "diffCluster",
 			Path:    one + "/diff",
 			Tag:     tag,
-			Rule:    reads,
 			Summary: "Compare two snapshots of a cluster; 0 is the present state",
 		},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
@@ -103,7 +101,7 @@ func historyRoutes(s *rest.Server) {
 	)
 	rest.Write(
 		s,
-		rest.Route{ID: "resolveCluster", Method: http.MethodPost, Path: one + "/resolve", Tag: tag, Rule: rest.Rule{Need: model.RoleUser},
+		rest.Route{ID: "resolveCluster", Method: http.MethodPost, Path: one + "/resolve", Tag: tag,
 			Summary: "Mark a failed cluster as repaired"},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			rest.ByCluster
@@ -125,6 +123,63 @@ func historyRoutes(s *rest.Server) {
 				return api.ClusterSummary{}, api.Written{}, err
 			}
 			w, err := s.Clusters.Resolve(ctx, c.Who, cl.ID, body.Reason)
+			if err != nil {
+				return api.ClusterSummary{}, w, err
+			}
+			return resolved(w)
+		},
+	)
+}
+
+// labelRoute registers the order to change labels of a cluster.
+func labelRoute(s *rest.Server) {
+	rest.Write(
+		s,
+		rest.Route{ID: "labelCluster", Method: http.MethodPost, Path: "/v1/clusters/{cluster}/labels", Tag: "clusters",
+			Summary: "Set and remove labels of a cluster"},
+		func(ctx context.Context, c *rest.Call, in *struct {
+			rest.ByCluster
+			Body rest.Raw[api.Labels]
+		}) (api.ClusterSummary, api.Written, error) {
+			body, err := in.Body.Value()
+			if err != nil {
+				return api.ClusterSummary{}, api.Written{}, err
+			}
+			faults := model.CheckLabels("set", body.Set)
+			if len(body.Set) == 0 && len(body.Remove) == 0 {
+				faults.Add("set", "is missing: give labels to set, or to remove")
+			}
+			for i, key := range body.Remove {
+				if _, both := body.Set[key]; both {
+					faults.Add(fmt.Sprintf("remove[%d]", i), "is in set, too")
+				}
+			}
+			if len(faults) > 0 {
+				return api.ClusterSummary{}, api.Written{}, rest.Invalid(faults)
+			}
+			v, done, err := s.Before(ctx, c)
+			if err != nil {
+				return api.ClusterSummary{}, api.Written{}, err
+			}
+			if done != nil {
+				return resolved(*done)
+			}
+			cl, err := c.Cluster(v, in.ID)
+			if err != nil {
+				return api.ClusterSummary{}, api.Written{}, err
+			}
+			for _, key := range slices.Sorted(maps.Keys(body.Set)) {
+				value := body.Set[key]
+				if err := c.MayLabel(v, cl, key, &value); err != nil {
+					return api.ClusterSummary{}, api.Written{}, err
+				}
+			}
+			for _, key := range body.Remove {
+				if err := c.MayLabel(v, cl, key, nil); err != nil {
+					return api.ClusterSummary{}, api.Written{}, err
+				}
+			}
+			w, err := s.Clusters.Label(ctx, c.Who, cl.ID, body.Set, body.Remove)
 			if err != nil {
 				return api.ClusterSummary{}, w, err
 			}

@@ -10,9 +10,8 @@ import (
 
 func nodeRoutes(s *rest.Server) {
 	const tag = "nodes"
-	reads := rest.Rule{Need: model.RoleRead}
 
-	rest.List(s, rest.Route{ID: "listNodes", Path: "/v1/nodes", Tag: tag, Rule: reads, Summary: "List nodes"},
+	rest.List(s, rest.Route{ID: "listNodes", Path: "/v1/nodes", Tag: tag, Summary: "List nodes"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			Cluster string `query:"cluster" doc:"Only those of this cluster, by id or name"`
 			Offset  int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
@@ -26,11 +25,11 @@ func nodeRoutes(s *rest.Server) {
 				}
 				clusters = append(clusters, cl)
 			} else {
-				clusters = c.Visible(v)
+				clusters = c.Clusters(v)
 			}
 			var all []*model.Node
 			for _, cl := range clusters {
-				all = append(all, v.Nodes(c.Who.Tenant, cl.ID)...)
+				all = append(all, c.Nodes(v, cl)...)
 			}
 			var out []model.Node
 			for _, n := range rest.Page(all, in.Offset, in.Limit) {
@@ -38,7 +37,7 @@ func nodeRoutes(s *rest.Server) {
 			}
 			return out, len(all), nil
 		})
-	rest.Read(s, rest.Route{ID: "getNode", Path: "/v1/nodes/{node}", Tag: tag, Rule: reads, Summary: "Get a node"},
+	rest.Read(s, rest.Route{ID: "getNode", Path: "/v1/nodes/{node}", Tag: tag, Summary: "Get a node"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			ID string `path:"node" doc:"The node's id"`
 		}) (model.Node, error) {

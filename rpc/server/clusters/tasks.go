@@ -17,9 +17,8 @@ type ByTask struct {
 
 func taskRoutes(s *rest.Server) {
 	const tag, one = "tasks", "/v1/tasks/{task}"
-	reads := rest.Rule{Need: model.RoleRead}
 
-	rest.Read(s, rest.Route{ID: "getTask", Path: one, Tag: tag, Rule: reads, Summary: "Get a task with all its attempts"},
+	rest.Read(s, rest.Route{ID: "getTask", Path: one, Tag: tag, Summary: "Get a task with all its attempts"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *ByTask) (model.Task, error) {
 			return c.Task(v, in.ID)
 		})
@@ -30,7 +29,6 @@ func taskRoutes(s *rest.Server) {
 			Method:  http.MethodGet,
 			Path:    one + "/log",
 			Tag:     tag,
-			Rule:    reads,
 			Bare:    true,
 			Summary: "Get the log of a task from the agent that has it",
 		},

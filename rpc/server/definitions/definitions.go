@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/internal/words"
@@ -22,6 +23,20 @@ func kindRoutes(s *rest.Server) {
 	definitionRoutes[model.ImageType](s, model.KindImageType, "ImageType", "image type")
 	definitionRoutes[model.PluginType](s, model.KindProviderType, "ProviderType", "provider type")
 	definitionRoutes[model.PluginType](s, model.KindAutomatorType, "AutomatorType", "automator type")
+	policyRoutes(s, "/v1/policies", "PolicyDocument", "policy document")
+	policyRoutes(s, "/v1/mesh/policies", "MeshPolicyDocument", "policy document of the mesh")
+}
+
+// typeOf has the type that policies know a kind of definition as.
+var typeOf = map[model.Kind]access.Type{
+	model.KindClusterTemplate: access.TypeTemplate, model.KindPartialTemplate: access.TypeTemplate, model.KindService: access.TypeService,
+	model.KindProvider: access.TypeProvider, model.KindHardwareType: access.TypeHardwareType, model.KindImageType: access.TypeImageType,
+	model.KindProviderType: access.TypePluginType, model.KindAutomatorType: access.TypePluginType, model.KindPolicies: access.TypePolicy,
+}
+
+// list returns the definitions of a kind that the caller may list.
+func list(c *rest.Call, v rest.View, kind model.Kind) ([]model.StoredDefinition, error) {
+	return rest.Listed(c, typeOf[kind], v.Definitions(c.Who.Tenant, kind), func(d model.StoredDefinition) string { return d.Name })
 }
 
 type byVersion struct {
@@ -52,22 +67,30 @@ type namedDefinitionBody[T any] struct {
 // definitionRoutes registers the routes of one kind of definition.
 func definitionRoutes[T any](s *rest.Server, kind model.Kind, id, word string) {
 	path := "/v1/" + string(kind)
-	one := path + "/{name}"
-	admin := rest.Rule{Need: model.RoleAdmin}
-	user := rest.Rule{Need: model.RoleRead}
-	tag := "definitions"
+	readRoutes[T](s, kind, path, id, word)
+	writeRoutes[T](s, kind, path, id, word)
+}
 
-	rest.Read(s, rest.Route{ID: "list" + id + "s", Path: path, Tag: tag, Rule: user, Summary: "List the latest version of every " + word},
+const tag = "definitions"
+
+// readRoutes registers the routes that read one kind of definition.
+func readRoutes[T any](s *rest.Server, kind model.Kind, path, id, word string) {
+	one := path + "/{name}"
+	rest.Read(s, rest.Route{ID: "list" + id + "s", Path: path, Tag: tag, Summary: "List the latest version of every " + word},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]*T, error) {
-			return decodeAll[T](v, c.Who.Tenant, v.Definitions(c.Who.Tenant, kind))
+			listed, err := list(c, v, kind)
+			if err != nil {
+				return nil, err
+			}
+			return decodeAll[T](v, c.Who.Tenant, listed)
 		})
-	rest.Read(s, rest.Route{ID: "get" + id, Path: one, Tag: tag, Rule: user, Summary: "Get a " + word},
+	rest.Read(s, rest.Route{ID: "get" + id, Path: one, Tag: tag, Summary: "Get a " + word},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) (*T, error) {
 			return getDefinition[T](v, c.Who.Tenant, kind, word, in.Name, 0)
 		})
 	rest.Read(
 		s,
-		rest.Route{ID: "list" + id + "Versions", Path: one + "/versions", Tag: tag, Rule: user, Summary: "List all versions of a " + word},
+		rest.Route{ID: "list" + id + "Versions", Path: one + "/versions", Tag: tag, Summary: "List all versions of a " + word},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) ([]*T, error) {
 			all := v.Versions(c.Who.Tenant, kind, in.Name)
 			if len(all) == 0 {
@@ -78,11 +101,16 @@ func definitionRoutes[T any](s *rest.Server, kind model.Kind, id, word string) {
 	)
 	rest.Read(
 		s,
-		rest.Route{ID: "get" + id + "Version", Path: one + "/versions/{version}", Tag: tag, Rule: user, Summary: "Get one version of a " + word},
+		rest.Route{ID: "get" + id + "Version", Path: one + "/versions/{version}", Tag: tag, Summary: "Get one version of a " + word},
 		func(_ context.Context, c *rest.Call, v rest.View, in *byVersion) (*T, error) {
 			return getDefinition[T](v, c.Who.Tenant, kind, word, in.Name, in.Version)
 		},
 	)
+}
+
+// writeRoutes registers the routes that write one kind of definition.
+func writeRoutes[T any](s *rest.Server, kind model.Kind, path, id, word string) {
+	one := path + "/{name}"
 	rest.Write(
 		s,
 		rest.Route{
@@ -91,11 +119,10 @@ func definitionRoutes[T any](s *rest.Server, kind model.Kind, id, word string) {
 			Path:    path,
 			Status:  http.StatusCreated,
 			Tag:     tag,
-			Rule:    admin,
 			Summary: "Create a " + word + ", which must not exist yet",
 		},
 		func(ctx context.Context, c *rest.Call, in *definitionBody[T]) (*T, api.Written, error) {
-			return putDefinition[T](ctx, s, c, kind, "", in.Body.Data, true)
+			return putDefinition[T](ctx, s, c, kind, "", in.Body.Data, rest.PutOptions{CreateOnly: true})
 		},
 	)
 	rest.Write(
@@ -105,16 +132,15 @@ func definitionRoutes[T any](s *rest.Server, kind model.Kind, id, word string) {
 			Method:  http.MethodPut,
 			Path:    one,
 			Tag:     tag,
-			Rule:    admin,
 			Summary: "Write a new version of a " + word + ", or the first one",
 		},
 		func(ctx context.Context, c *rest.Call, in *namedDefinitionBody[T]) (*T, api.Written, error) {
-			return putDefinition[T](ctx, s, c, kind, in.Name, in.Body.Data, false)
+			return putDefinition[T](ctx, s, c, kind, in.Name, in.Body.Data, rest.PutOptions{})
 		},
 	)
 	rest.Write(
 		s,
-		rest.Route{ID: "delete" + id, Method: http.MethodDelete, Path: one, Tag: tag, Rule: admin, Summary: "Delete all versions of a " + word},
+		rest.Route{ID: "delete" + id, Method: http.MethodDelete, Path: one, Tag: tag, Summary: "Delete all versions of a " + word},
 		func(ctx context.Context, c *rest.Call, in *deletion) (api.Deleted, api.Written, error) {
 			w, err := s.Definitions.Delete(ctx, c.Who, kind, in.Name, 0, in.Force)
 			return api.Deleted{Kind: kind, Name: in.Name}, w, err
@@ -127,7 +153,6 @@ func definitionRoutes[T any](s *rest.Server, kind model.Kind, id, word string) {
 			Method:  http.MethodDelete,
 			Path:    one + "/versions/{version}",
 			Tag:     tag,
-			Rule:    admin,
 			Summary: "Delete one version of a " + word,
 		},
 		func(ctx context.Context, c *rest.Call, in *versionDeletion) (api.Deleted, api.Written, error) {
@@ -143,22 +168,7 @@ func restore(d model.StoredDefinition) (model.Definition, error) {
 	if err != nil {
 		return def, fmt.Errorf("%s/%s version %d: %w", d.Kind, d.Name, d.Version, err)
 	}
-	switch v := def.Value.(type) {
-	case *model.Provider:
-		v.Version = d.Version
-	case *model.HardwareType:
-		v.Version = d.Version
-	case *model.ImageType:
-		v.Version = d.Version
-	case *model.Service:
-		v.Version = d.Version
-	case *model.ClusterTemplate:
-		v.Version = d.Version
-	case *model.PartialTemplate:
-		v.Version = d.Version
-	case *model.PluginType:
-		v.Version = d.Version
-	}
+	def.SetVersion(d.Version)
 	return def, nil
 }
 
@@ -222,7 +232,7 @@ func putDefinition[T any](
 	kind model.Kind,
 	name string,
 	data []byte,
-	createOnly bool,
+	opts rest.PutOptions,
 ) (*T, api.Written, error) {
 	def, err := decode.Definition(kind, data)
 	if err != nil {
@@ -233,7 +243,7 @@ func putDefinition[T any](
 			model.Faults{{Path: "name", Message: fmt.Sprintf("is %q, but the path says %q: they must be equal", def.Name, name)}},
 		)
 	}
-	stored, w, v, err := put(ctx, s, c, []model.Definition{def}, rest.PutOptions{CreateOnly: createOnly})
+	stored, w, v, err := put(ctx, s, c, []model.Definition{def}, opts)
 	if err != nil {
 		return nil, w, err
 	}
@@ -249,10 +259,24 @@ func put(ctx context.Context, s *rest.Server, c *rest.Call, defs []model.Definit
 	if err != nil {
 		return nil, w, nil, err
 	}
+	for i := range defs {
+		a := access.Update
+		if _, old := v.Definition(c.Who.Tenant, defs[i].Kind, defs[i].Name, 0); !old || opts.CreateOnly {
+			a = access.Create
+		}
+		if err := c.MayNamed(a, typeOf[defs[i].Kind], defs[i].Name); err != nil && done == nil {
+			return nil, w, nil, err
+		}
+	}
 	// The values that a repeated request leaves to the stored definition were filled in the first
 	// time, and the answer does not show them.
 	if stored, err = store(v, c.Who.Tenant, defs, done == nil); err != nil {
 		return nil, w, nil, err
+	}
+	if done == nil {
+		if err = checkPolicies(c, v, stored, "", opts.Force); err != nil {
+			return nil, w, nil, err
+		}
 	}
 	if done != nil {
 		w = *done

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/model/decode"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/redact"
 	"github.com/coopr/coopr/rpc/server/rest"
@@ -24,7 +26,7 @@ type importInput struct {
 
 func importRoutes(s *rest.Server) {
 	rest.Write(s, rest.Route{
-		ID: "importDefinitions", Method: http.MethodPost, Path: "/v1/import", Tag: "definitions", Rule: rest.Rule{Need: model.RoleAdmin},
+		ID: "importDefinitions", Method: http.MethodPost, Path: "/v1/import", Tag: "definitions",
 		Summary: "Write many definitions at once, all or none",
 		Description: "The body is what an export returns, or a list of definitions, each with its kind under \"kind\"; JSON or YAML. " +
 			"Definitions that are not named stay as they are. With dryRun nothing is written, and the answer is that of the import.",
@@ -32,10 +34,10 @@ func importRoutes(s *rest.Server) {
 		return importDefinitions(ctx, s, c, in)
 	})
 	rest.Read(s, rest.Route{
-		ID: "exportDefinitions", Path: "/v1/export", Tag: "definitions", Rule: rest.Rule{Need: model.RoleRead},
+		ID: "exportDefinitions", Path: "/v1/export", Tag: "definitions",
 		Summary: "All definitions of the tenant", Description: "Secrets of providers are given to admins only.",
 	}, func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) (*api.Definitions, error) {
-		return export(v, c.Who)
+		return export(c, v)
 	})
 }
 
@@ -84,13 +86,18 @@ func importDefinitions(ctx context.Context, s *rest.Server, c *rest.Call, in *im
 	return done, w, nil
 }
 
-// export returns a tenant's definitions. Only admins get secrets.
-func export(v rest.View, who model.Caller) (*api.Definitions, error) {
+// export returns those of a tenant's definitions that the caller may list. It has the secrets of providers that
+// the caller may write.
+func export(c *rest.Call, v rest.View) (*api.Definitions, error) {
 	out := &api.Definitions{}
-	r := redact.For(v, who.Tenant)
+	r := redact.For(v, c.Who.Tenant)
 	var all error
 	for _, kind := range model.Kinds {
-		for _, d := range v.Definitions(who.Tenant, kind) {
+		listed, err := list(c, v, kind)
+		if err != nil && !errors.Is(err, problem.Forbidden) {
+			return nil, err
+		}
+		for _, d := range listed {
 			def, err := restore(d)
 			if err != nil {
 				all = errors.Join(all, err)
@@ -99,7 +106,7 @@ func export(v rest.View, who model.Caller) (*api.Definitions, error) {
 			switch x := def.Value.(type) {
 			case *model.Provider:
 				p := *x
-				if !rest.AtLeast(who.Role, model.RoleAdmin) {
+				if c.MayNamed(access.Update, access.TypeProvider, p.Name) != nil {
 					p = r.Provider(p)
 				}
 				out.Providers = append(out.Providers, &p)
@@ -111,6 +118,8 @@ func export(v rest.View, who model.Caller) (*api.Definitions, error) {
 				out.Services = append(out.Services, x)
 			case *model.ClusterTemplate:
 				out.ClusterTemplates = append(out.ClusterTemplates, x)
+			case *model.Policies:
+				out.Policies = append(out.Policies, x)
 			case *model.PartialTemplate:
 				out.PartialTemplates = append(out.PartialTemplates, x)
 			case *model.PluginType:

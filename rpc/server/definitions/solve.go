@@ -17,9 +17,7 @@ import (
 )
 
 func solveRoutes(s *rest.Server) {
-	const tag = "definitions"
-	reads, asks := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleUser}
-	rest.Read(s, rest.Route{ID: "lintClusterTemplate", Path: "/v1/clustertemplates/{name}/lint", Tag: tag, Rule: reads,
+	rest.Read(s, rest.Route{ID: "lintClusterTemplate", Path: "/v1/clustertemplates/{name}/lint", Tag: tag,
 		Summary: "Check a cluster template against the present definitions"},
 		func(ctx context.Context, c *rest.Call, v rest.View, in *rest.ByName) (api.Linted, error) {
 			d, ok := v.Definition(c.Who.Tenant, model.KindClusterTemplate, in.Name, 0)
@@ -32,7 +30,7 @@ func solveRoutes(s *rest.Server) {
 			}
 			return faultsOf(ctx, s, c, v, []model.Definition{def}), nil
 		})
-	rest.Write(s, rest.Route{ID: "lintDefinitions", Method: http.MethodPost, Path: "/v1/lint", Tag: tag, Rule: asks,
+	rest.Write(s, rest.Route{ID: "lintDefinitions", Method: http.MethodPost, Path: "/v1/lint", Tag: tag,
 		Summary:     "Check definitions without importing them",
 		Description: "The body is what an import takes. Nothing is written."},
 		func(ctx context.Context, c *rest.Call, in *importBody) (api.Linted, api.Written, error) {
@@ -46,7 +44,7 @@ func solveRoutes(s *rest.Server) {
 			}
 			return faultsOf(ctx, s, c, v, defs), api.Written{}, nil
 		})
-	rest.Write(s, rest.Route{ID: "solve", Method: http.MethodPost, Path: "/v1/solve", Tag: tag, Rule: asks,
+	rest.Write(s, rest.Route{ID: "solve", Method: http.MethodPost, Path: "/v1/solve", Tag: tag,
 		Summary:     "Find layouts and costs for clusters of several sizes, or the reasons why there is no layout",
 		Description: "Nothing is written."},
 		func(ctx context.Context, c *rest.Call, in *struct{ Body rest.Raw[api.SolveRequest] }) (api.Solved, api.Written, error) {

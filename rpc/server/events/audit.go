@@ -47,7 +47,7 @@ func (f *AuditFilter) filter(c *rest.Call, v rest.View) audit.Filter {
 
 func auditRoutes(s *rest.Server) {
 	const tag, path = "audit", "/v1/audit"
-	reads := rest.Rule{Need: model.RoleAdmin, AllTenants: true}
+	reads := rest.Rule{AllTenants: true}
 	rest.Read(
 		s,
 		rest.Route{ID: "listAudit", Path: path, Tag: tag, Rule: reads, Summary: "What was changed, when and by whom, the newest first",

@@ -49,7 +49,7 @@ func eventRoutes(s *rest.Server) {
 			Method:  http.MethodGet,
 			Path:    "/v1/events",
 			Tag:     "events",
-			Rule:    rest.Rule{Need: model.RoleRead, AllTenants: true, Watches: true},
+			Rule:    rest.Rule{AllTenants: true, Watches: true},
 			Bare:    true,
 			Summary: "Follow the changes of the state as server-sent events",
 			Description: "Each event's data is an Event; its id is the index after which a reader continues. " +
@@ -114,13 +114,13 @@ func events(_ context.Context, s *rest.Server, c *rest.Call, in *eventFilter, w 
 		defer beats.Done()
 		out.beat(ctx, s.Beats())
 	}()
-	owners := map[string]bool{}
+	listed := c.ClusterFilter()
 	err := s.State.Follow(ctx, tenant, after, func(batch []model.Event) error {
 		if err := c.CheckToken(ctx); err != nil {
 			return err
 		}
 		return out.batch(batch, func(e *model.Event) bool {
-			return in.wants(types, e) && seesEvent(ctx, s, c, owners, e)
+			return in.wants(types, e) && seesEvent(ctx, s, listed, e)
 		})
 	})
 	cancel()
@@ -146,26 +146,13 @@ func events(_ context.Context, s *rest.Server, c *rest.Call, in *eventFilter, w 
 	return nil
 }
 
-// seesEvent reports whether the caller may see an event. Users do not see events of other users'
-// clusters.
-func seesEvent(ctx context.Context, s *rest.Server, c *rest.Call, known map[string]bool, e *model.Event) bool {
-	if c.Who.Role != model.RoleUser || e.Cluster == "" {
+// seesEvent reports whether the caller may see an event. Events of a cluster are for those who may list it.
+func seesEvent(ctx context.Context, s *rest.Server, listed func(rest.View, string) bool, e *model.Event) bool {
+	if e.Cluster == "" {
 		return true
 	}
-	sees, ok := known[e.Cluster]
-	if !ok {
-		v, err := s.State.View(ctx, api.Stale, 0)
-		if err != nil {
-			return false
-		}
-		cl, found := v.Cluster(c.Who.Tenant, e.Cluster)
-		if !found {
-			return false // the cluster is not known yet; the next event checks again
-		}
-		sees = cl.Owner == c.Who.Actor
-		known[e.Cluster] = sees
-	}
-	return sees
+	v, err := s.State.View(ctx, api.Stale, 0)
+	return err == nil && listed(v, e.Cluster)
 }
 
 var errReaderGone = errors.New("the reader of events is gone")

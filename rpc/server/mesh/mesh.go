@@ -11,8 +11,8 @@ import (
 
 func meshRoutes(s *rest.Server) {
 	const tag = "mesh"
-	local := rest.Rule{Local: true, Need: model.RoleRead}
-	steer := rest.Rule{Local: true, Need: model.RoleSuperadmin}
+	local := rest.Rule{Local: true}
+	steer := rest.Rule{Local: true}
 
 	rest.Ask(
 		s,
@@ -48,8 +48,8 @@ func meshRoutes(s *rest.Server) {
 			Rule:    local,
 			Summary: "List the members of the mesh as the contacted agent sees them",
 		},
-		func(context.Context, *rest.Call, *rest.None) ([]api.Member, error) {
-			return append([]api.Member{}, s.Mesh.Members()...), nil
+		func(_ context.Context, c *rest.Call, _ *rest.None) ([]api.Member, error) {
+			return append([]api.Member{}, s.Mesh.Members()...), c.MayList()
 		},
 	)
 	rest.Ask(
@@ -116,9 +116,9 @@ func meshRoutes(s *rest.Server) {
 	)
 	rest.Read(
 		s,
-		rest.Route{ID: "listAgents", Path: "/v1/agents", Tag: tag, Rule: rest.Rule{Need: model.RoleRead}, Summary: "List the agents on record"},
-		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) ([]model.Agent, error) {
-			return append([]model.Agent{}, v.Agents()...), nil
+		rest.Route{ID: "listAgents", Path: "/v1/agents", Tag: tag, Summary: "List the agents on record"},
+		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Agent, error) {
+			return append([]model.Agent{}, v.Agents()...), c.MayList()
 		},
 	)
 	rest.Read(
@@ -127,7 +127,6 @@ func meshRoutes(s *rest.Server) {
 			ID:      "getAgent",
 			Path:    "/v1/agents/{agent}",
 			Tag:     tag,
-			Rule:    rest.Rule{Need: model.RoleRead},
 			Summary: "Get an agent on record, by id or name",
 		},
 		func(_ context.Context, _ *rest.Call, v rest.View, in *struct {
@@ -147,11 +146,10 @@ func meshRoutes(s *rest.Server) {
 			ID:      "listPlugins",
 			Path:    "/v1/plugins",
 			Tag:     tag,
-			Rule:    rest.Rule{Need: model.RoleRead},
 			Summary: "List the plugin types that the agents offer",
 		},
-		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) ([]model.PluginType, error) {
-			return append([]model.PluginType{}, v.PluginTypes()...), nil
+		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.PluginType, error) {
+			return append([]model.PluginType{}, v.PluginTypes()...), c.MayList()
 		},
 	)
 }

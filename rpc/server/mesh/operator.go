@@ -13,7 +13,6 @@ import (
 
 func operatorRoutes(s *rest.Server) {
 	const tag = "operator"
-	super := rest.Rule{Need: model.RoleSuperadmin}
 
 	rest.Ask(
 		s,
@@ -22,7 +21,6 @@ func operatorRoutes(s *rest.Server) {
 			Method:  http.MethodGet,
 			Path:    "/v1/operator/raft/peers",
 			Tag:     tag,
-			Rule:    super,
 			Summary: "List the members of the Raft group",
 		},
 		func(ctx context.Context, _ *rest.Call, _ *rest.None) ([]api.RaftPeer, error) {
@@ -37,7 +35,6 @@ func operatorRoutes(s *rest.Server) {
 			Method:   http.MethodPost,
 			Path:     "/v1/operator/raft/transfer",
 			Tag:      tag,
-			Rule:     super,
 			Optional: true,
 			Summary:  "Transfer the leadership to another voter",
 		},
@@ -58,7 +55,6 @@ func operatorRoutes(s *rest.Server) {
 			Method:  http.MethodDelete,
 			Path:    "/v1/operator/raft/peers/{id}",
 			Tag:     tag,
-			Rule:    super,
 			Summary: "Remove a member from the Raft group",
 		},
 		func(ctx context.Context, _ *rest.Call, in *struct {
@@ -74,7 +70,6 @@ func operatorRoutes(s *rest.Server) {
 			Method:  http.MethodGet,
 			Path:    "/v1/operator/snapshot",
 			Tag:     tag,
-			Rule:    super,
 			Bare:    true,
 			Summary: "Save a snapshot of the whole state",
 		},
@@ -89,7 +84,7 @@ func operatorRoutes(s *rest.Server) {
 		Method:  http.MethodPost,
 		Path:    "/v1/operator/snapshot",
 		Tag:     tag,
-		Rule:    rest.Rule{Need: model.RoleSuperadmin, Streamed: true},
+		Rule:    rest.Rule{Streamed: true},
 		Summary: "Replace the whole state by a snapshot",
 	}
 	rest.Stream(s, rt, "application/json", "Done, when the state is replaced",

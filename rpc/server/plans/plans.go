@@ -15,6 +15,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -92,10 +93,10 @@ func sdk[I any](
 // serviceOf returns a cluster, or a refusal as the SDK has it.
 func serviceOf(c *rest.Call, v rest.View, idOrName string) (*model.Cluster, error) {
 	cl, err := c.Cluster(v, idOrName)
-	if err != nil {
+	if errors.Is(err, problem.NotFound) {
 		return nil, &tree.Refusal{Code: http.StatusNotFound, Message: "Service " + idOrName + " not found"}
 	}
-	return cl, nil
+	return cl, err
 }
 
 // viewOf returns the state that a request asks for, and its cluster.
@@ -146,7 +147,7 @@ const alsoSDK = "Also served where the DC/OS SDK's client looks for it: " +
 
 func planRoutes(s *rest.Server) {
 	const tag, path = "plans", "/v1/clusters/{cluster}/plans"
-	reads, writes := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleUser, Once: true}
+	writes := rest.Rule{Once: true}
 	sdk(
 		s,
 		rest.Route{
@@ -154,7 +155,6 @@ func planRoutes(s *rest.Server) {
 			Method:      http.MethodGet,
 			Path:        path,
 			Tag:         tag,
-			Rule:        reads,
 			Summary:     "List the names of a cluster's plans, the one with the highest priority first",
 			Description: alsoSDK,
 		},
@@ -179,7 +179,6 @@ func planRoutes(s *rest.Server) {
 			Method:      http.MethodGet,
 			Path:        path + "/{plan}",
 			Tag:         tag,
-			Rule:        reads,
 			Summary:     "Get a plan with its phases and steps",
 			Description: alsoSDK,
 		},
@@ -303,7 +302,6 @@ func planRoutes(s *rest.Server) {
 			ID:      "explainOperation",
 			Path:    "/v1/operations/{operation}/explain",
 			Tag:     "operations",
-			Rule:    reads,
 			Summary: "Explain what each waiting step of an operation waits for",
 		},
 		func(ctx context.Context, c *rest.Call, v rest.View, in *struct {
@@ -324,7 +322,6 @@ func planRoutes(s *rest.Server) {
 			Method:      http.MethodGet,
 			Path:        "/v1/clusters/{cluster}/debug/plans",
 			Tag:         tag,
-			Rule:        reads,
 			Summary:     "Get all plans of a cluster",
 			Description: alsoSDK,
 		},
@@ -354,7 +351,6 @@ func planRoutes(s *rest.Server) {
 			Method:      http.MethodGet,
 			Path:        "/v1/clusters/{cluster}/health",
 			Tag:         tag,
-			Rule:        reads,
 			Summary:     "Get the status of a cluster's plans, as an HTTP status of the DC/OS SDK",
 			Description: alsoSDK,
 		},

@@ -84,17 +84,17 @@ func pods(cl *model.Cluster, nodes []*model.Node) tree.Pods {
 
 // podOf returns the node that a pod name stands for.
 func podOf(c *rest.Call, v rest.View, cl *model.Cluster, name string) (*model.Node, error) {
+	hidden := &tree.Refusal{Code: http.StatusNotFound, Message: "Pod " + name + " not found"}
 	for _, n := range v.Nodes(c.Who.Tenant, cl.ID) {
 		if name == podName(n) || name == n.Hostname || name == n.ID {
-			return n, nil
+			return n, c.UseNode(v, n, hidden)
 		}
 	}
-	return nil, &tree.Refusal{Code: http.StatusNotFound, Message: "Pod " + name + " not found"}
+	return nil, hidden
 }
 
 func podRoutes(s *rest.Server) {
 	const tag, path = "plans", "/v1/clusters/{cluster}/pod"
-	reads := rest.Rule{Need: model.RoleRead}
 	get := func(id, path, summary string, body reflect.Type, h func(*rest.Call, rest.View, *model.Cluster, string) (any, error)) {
 		answer := func(ctx context.Context, c *rest.Call, cluster, pod string) (int, any, uint64, error) {
 			v, err := s.View(ctx, c)
@@ -108,7 +108,7 @@ func podRoutes(s *rest.Server) {
 			out, err := h(c, v, cl, pod)
 			return http.StatusOK, out, v.Index(), err
 		}
-		r := rest.Route{ID: id, Method: http.MethodGet, Path: path, Tag: tag, Rule: reads, Summary: summary, Description: alsoSDK}
+		r := rest.Route{ID: id, Method: http.MethodGet, Path: path, Tag: tag, Summary: summary, Description: alsoSDK}
 		answers := []sdkAnswer{{http.StatusOK, "As asked for", body}}
 		if strings.Contains(path, "{pod}") {
 			sdk(s, r, answers, func(ctx context.Context, c *rest.Call, in *ByPod) (int, any, uint64, error) {
@@ -127,7 +127,7 @@ func podRoutes(s *rest.Server) {
 		reflect.TypeFor[[]string](),
 		func(c *rest.Call, v rest.View, cl *model.Cluster, _ string) (any, error) {
 			names := []string{}
-			for _, n := range v.Nodes(c.Who.Tenant, cl.ID) {
+			for _, n := range c.Nodes(v, cl) {
 				names = append(names, podName(n))
 			}
 			slices.Sort(names)
@@ -140,7 +140,7 @@ func podRoutes(s *rest.Server) {
 		"Get all nodes of a cluster, grouped by their services, with the status of each service",
 		reflect.TypeFor[tree.Pods](),
 		func(c *rest.Call, v rest.View, cl *model.Cluster, _ string) (any, error) {
-			return pods(cl, v.Nodes(c.Who.Tenant, cl.ID)), nil
+			return pods(cl, c.Nodes(v, cl)), nil
 		},
 	)
 	get(

@@ -62,7 +62,6 @@ func recoveryRoutes(s *rest.Server) {
 				Method:   http.MethodPost,
 				Path:     "/v1/clusters/{cluster}/recovery/" + o.command,
 				Tag:      "clusters",
-				Rule:     rest.Rule{Need: model.RoleUser},
 				Optional: true,
 				Summary:  o.summary,
 			},
@@ -105,7 +104,6 @@ func podOrder(command, summary string) rest.Route {
 		Method:      http.MethodPost,
 		Path:        "/v1/clusters/{cluster}/pod/{pod}/" + command,
 		Tag:         "plans",
-		Rule:        rest.Rule{Need: model.RoleUser},
 		Summary:     summary,
 		Description: alsoSDK,
 	}

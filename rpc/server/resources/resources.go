@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/rest"
@@ -42,17 +43,19 @@ func Register(s *rest.Server) {
 	const ofType = path + "/{kind}/{type}/{resourcetype}"
 	const one = ofType + "/{name}"
 	const version = one + "/versions/{version}"
-	reads, admin := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleAdmin}
 
 	list := func(c *rest.Call, status string, of func(model.ResourceVersion) bool) ([]model.ResourceVersion, error) {
 		all, _, err := s.Resources.List(c.Who.Tenant)
 		out := []model.ResourceVersion{}
+		if err != nil {
+			return nil, err
+		}
 		for _, v := range all {
 			if (status == "" || string(v.Status) == status) && of(v) {
 				out = append(out, shown(v))
 			}
 		}
-		return out, err
+		return rest.Listed(c, access.TypePluginResource, out, func(v model.ResourceVersion) string { return v.Name })
 	}
 	find := func(c *rest.Call, in *byResourceVersion) (model.ResourceVersion, error) {
 		all, _, err := s.Resources.List(c.Who.Tenant)
@@ -73,7 +76,6 @@ func Register(s *rest.Server) {
 			Method:  http.MethodGet,
 			Path:    path + "/resources",
 			Tag:     tag,
-			Rule:    reads,
 			Summary: "List every version of every plugin resource",
 		},
 		func(_ context.Context, c *rest.Call, in *ByStatus) ([]model.ResourceVersion, error) {
@@ -87,7 +89,6 @@ func Register(s *rest.Server) {
 			Method:  http.MethodGet,
 			Path:    ofType,
 			Tag:     tag,
-			Rule:    reads,
 			Summary: "List the resources of one type of a plugin",
 		},
 		func(_ context.Context, c *rest.Call, in *struct {
@@ -108,7 +109,6 @@ func Register(s *rest.Server) {
 			Method:  http.MethodGet,
 			Path:    one,
 			Tag:     tag,
-			Rule:    reads,
 			Summary: "List the versions of a plugin resource",
 		},
 		func(_ context.Context, c *rest.Call, in *struct {
@@ -125,7 +125,6 @@ func Register(s *rest.Server) {
 			Method:  http.MethodGet,
 			Path:    version,
 			Tag:     tag,
-			Rule:    reads,
 			Summary: "Get the record of one version of a plugin resource",
 		},
 		func(_ context.Context, c *rest.Call, in *byResourceVersion) (model.ResourceVersion, error) {
@@ -140,7 +139,6 @@ func Register(s *rest.Server) {
 			Method:      http.MethodGet,
 			Path:        version + "/content",
 			Tag:         tag,
-			Rule:        admin,
 			Bare:        true,
 			Summary:     "Get the content of a version",
 			Description: "The content of keys and other secrets cannot be read: 403.",
@@ -170,7 +168,7 @@ func Register(s *rest.Server) {
 	order := func(order, summary string) {
 		rest.Write(
 			s,
-			rest.Route{ID: order + "Resource", Method: http.MethodPost, Path: version + "/" + order, Tag: tag, Rule: admin, Summary: summary},
+			rest.Route{ID: order + "Resource", Method: http.MethodPost, Path: version + "/" + order, Tag: tag, Summary: summary},
 			func(ctx context.Context, c *rest.Call, in *byResourceVersion) (model.ResourceVersion, api.Written, error) {
 				w, err := s.Resources.Order(ctx, c.Who, order, in.key(), in.Version)
 				if err != nil {
@@ -194,7 +192,6 @@ func Register(s *rest.Server) {
 			Method:      http.MethodPost,
 			Path:        path + "/sync",
 			Tag:         tag,
-			Rule:        admin,
 			Summary:     "Activate all staged versions and deactivate all recalled ones",
 			Description: "New plans use the active versions. Present plans keep the versions that they were planned with.",
 		},
@@ -221,7 +218,6 @@ func Register(s *rest.Server) {
 			Method:  http.MethodDelete,
 			Path:    version,
 			Tag:     tag,
-			Rule:    admin,
 			Summary: "Delete an inactive version",
 		},
 		func(ctx context.Context, c *rest.Call, in *byResourceVersion) (api.Deleted, api.Written, error) {
@@ -235,7 +231,6 @@ func Register(s *rest.Server) {
 			Method:  http.MethodDelete,
 			Path:    one,
 			Tag:     tag,
-			Rule:    admin,
 			Summary: "Delete a resource with all its versions, which must be inactive",
 		},
 		func(ctx context.Context, c *rest.Call, in *ByResource) (api.Deleted, api.Written, error) {
@@ -251,7 +246,7 @@ func uploadRoute(s *rest.Server, tag, path string) {
 		Path:    path,
 		Tag:     tag,
 		Status:  http.StatusCreated,
-		Rule:    rest.Rule{Need: model.RoleAdmin, Streamed: true, Once: true},
+		Rule:    rest.Rule{Streamed: true, Once: true},
 		Summary: "Upload the next version of a plugin resource, as the body",
 		Description: "The version is inactive unless then is given. " +
 			"The answer comes when the content is on the disks of a majority of the voters.",

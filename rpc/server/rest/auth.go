@@ -63,6 +63,7 @@ type Call struct {
 	note  *note
 	// check returns an error once the token is not valid any more. It is nil if the call does not wait.
 	check func(context.Context) error
+	decider
 }
 
 // Fail records the error of an answer that has begun already.
@@ -86,9 +87,8 @@ func callOf(ctx context.Context) *Call {
 	return c
 }
 
-// authorize determines the tenant of a request, and checks that its caller has the role that the route
-// needs.
-func (s *Server) authorize(ctx context.Context, r *http.Request, query url.Values, ru Rule, c *Call) error {
+// authorize determines the tenant of a request, and decides whether its caller may use the route.
+func (s *Server) authorize(ctx context.Context, r *http.Request, query url.Values, route string, ru Rule, c *Call) error {
 	who := c.Who
 	if id := r.Header.Get(api.HeaderRequest); id != "" {
 		if !requestID.MatchString(id) {
@@ -126,9 +126,7 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, query url.Value
 		}
 		who.Tenant, c.note.tenant = tenant, tenant
 	}
-	if !AtLeast(who.Role, ru.Need) {
-		return Forbidden("%s has the role %s: this needs the role %s", who.Actor, who.Role, ru.Need)
-	}
+	own := c.Who.Tenant
 	c.Who = who
-	return nil
+	return s.decide(r, route, c, own)
 }

@@ -80,7 +80,7 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		refuse(Invalid(faults))
 		return
 	}
-	if err := s.authorize(r.Context(), r, query, ru, c); err != nil {
+	if err := s.authorize(r.Context(), r, query, op.OperationID, ru, c); err != nil {
 		refuse(err)
 		return
 	}

@@ -81,7 +81,7 @@ func (s *Server) askLeader(ctx context.Context, until time.Time, token string) (
 	if err := json.NewDecoder(body).Decode(&self); err != nil {
 		return model.Caller{}, problem.Wrap(problem.NoLeader, fmt.Errorf("the leader's answer about the token: %w", err))
 	}
-	return model.Caller{Tenant: self.Tenant, Actor: self.Actor, Role: self.Role}, nil
+	return model.Caller{Tenant: self.Tenant, Actor: self.Actor, Role: self.Role, Root: self.Root}, nil
 }
 
 // How long, and for how many tokens, an agent remembers what the leader answered about a token.

@@ -21,14 +21,13 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Rule determines the callers that may use a route, and the agent that answers it.
+// Rule determines how a route is answered, and by which agent. What its callers must be allowed to do is in
+// rightsTable.
 type Rule struct {
 	// Public routes need no token.
 	Public bool
 	// Local routes are answered by the agent that receives the request, whether it leads or not.
 	Local bool
-	// Need is the least role that may use the route.
-	Need model.Role
 	// Streamed bodies have no limit in size.
 	Streamed bool
 	// Watches routes last until their reader disconnects.
@@ -143,6 +142,9 @@ func register[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (
 			c = callOf(ctx)
 		}
 		reply, err := h(ctx, c, in)
+		if err == nil && c != nil && !c.done {
+			err = fmt.Errorf("the route %s was answered without a decision", r.ID)
+		}
 		if err != nil {
 			n := noteOf(ctx)
 			n.err, n.again = err, r.Rule.mayPass(err)
@@ -172,7 +174,7 @@ func Stream[I any](
 		c := callOf(ctx)
 		return &huma.StreamResponse{Body: func(hctx huma.Context) {
 			req, w := humago.Unwrap(hctx)
-			out := &lateWriter{w: w, contentType: contentType}
+			out := &lateWriter{w: w, contentType: contentType, call: c}
 			if err := h(ctx, c, in, out, req.WithContext(ctx)); err != nil {
 				c.note.err, c.note.again = err, r.Rule.mayPass(err)
 				if out.begun {
@@ -191,12 +193,16 @@ type lateWriter struct {
 	w           http.ResponseWriter
 	contentType string
 	begun       bool
+	call        *Call
 }
 
 func (l *lateWriter) Header() http.Header { return l.w.Header() }
 
 func (l *lateWriter) WriteHeader(status int) {
 	if !l.begun {
+		if status < 400 && !l.call.done {
+			panic("a stream was answered without a decision")
+		}
 		l.begun = true
 		if l.w.Header().Get("Content-Type") == "" {
 			l.w.Header().Set("Content-Type", l.contentType)
@@ -223,6 +229,9 @@ func (l *lateWriter) Flush() {
 // operation returns huma's description of a route, with the parts that all routes of its kind
 // share.
 func (s *Server) operation(r Route) huma.Operation {
+	if _, ok := RightOf(r.ID); !ok && !r.Rule.Public {
+		panic(fmt.Sprintf("the route %s has no right", r.ID))
+	}
 	if r.Status == 0 {
 		r.Status = http.StatusOK
 	}
@@ -338,6 +347,7 @@ func (s *Server) Before(ctx context.Context, c *Call) (v View, done *api.Written
 		return nil, nil, err
 	}
 	if w, ok := v.Answered(c.Who); ok {
+		c.done = true // it was decided when it was carried out
 		done = &w
 	}
 	return v, done, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/problem"
 )
 
@@ -48,6 +49,7 @@ type Server struct {
 	clock     func() time.Time
 	watches   chan struct{} // has a free slot for each further watch; nil: no limit
 	callers   callers
+	sets      access.Sets
 	mux       *http.ServeMux
 	api       huma.API
 }

@@ -91,6 +91,7 @@ type Definitions interface {
 type PutOptions struct {
 	CreateOnly bool // refuse a definition that exists
 	DryRun     bool // only check
+	Force      bool // write policies even if nobody but root can change them afterwards
 }
 
 // Clusters starts operations on clusters.
@@ -99,6 +100,8 @@ type Clusters interface {
 	Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (api.Started, error)
 	// Operate starts another operation on a cluster, or only previews it.
 	Operate(ctx context.Context, who model.Caller, cluster string, req api.Operate) (api.Started, error)
+	// Label sets and removes labels of a cluster.
+	Label(ctx context.Context, who model.Caller, cluster string, set map[string]string, remove []string) (api.Written, error)
 	// Resolve marks a failed cluster as repaired.
 	Resolve(ctx context.Context, who model.Caller, cluster, reason string) (api.Written, error)
 }

@@ -1,68 +1,163 @@
 package rest
 
 import (
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
 )
 
-// sees reports whether the caller sees a cluster and everything that belongs to it. Users see
-// their own clusters, all other roles those of the tenant (docs/spec/coopr.md 1.4).
-func sees(who model.Caller, c *model.Cluster) bool {
-	return who.Role != model.RoleUser || c.Owner == who.Actor
-}
-
-// Cluster returns a cluster that the caller sees.
+// Cluster returns a cluster that the caller may read and that it may do the route's action with.
 func (c *Call) Cluster(v View, idOrName string) (*model.Cluster, error) {
+	hidden := NotFound("there is no cluster %q in tenant %s", idOrName, c.Who.Tenant)
 	cl, ok := v.Cluster(c.Who.Tenant, idOrName)
-	if !ok || !sees(c.Who, cl) {
-		return nil, NotFound("there is no cluster %q in tenant %s", idOrName, c.Who.Tenant)
+	if !ok {
+		return nil, hidden
 	}
-	return cl, nil
+	return cl, c.use(ofCluster(v, cl), hidden)
 }
 
-// SeesID is like sees, for the id of a cluster. Only callers who see the whole tenant see the
-// remaining records of a deleted cluster.
-func (c *Call) SeesID(v View, id string) bool {
-	if c.Who.Role != model.RoleUser {
-		return true
+// clusterOf returns the cluster of a record as a resource. Of a cluster that is gone only the id is known.
+func (c *Call) clusterOf(v View, id string) access.Resource {
+	if cl, ok := v.Cluster(c.Who.Tenant, id); ok {
+		return ofCluster(v, cl)
 	}
-	cl, ok := v.Cluster(c.Who.Tenant, id)
-	return ok && sees(c.Who, cl)
+	return access.Resource{Ref: access.Ref{Type: access.TypeCluster, ID: id}, Tenant: c.Who.Tenant}
 }
 
-// Operation returns an operation that the caller sees.
+// Operation returns an operation of a cluster that the caller may read, and that it may do the route's
+// action with.
 func (c *Call) Operation(v View, id string) (*model.Operation, error) {
+	hidden := NotFound("there is no operation %q in tenant %s", id, c.Who.Tenant)
 	op, ok := v.Operation(c.Who.Tenant, id)
-	if !ok || !c.SeesID(v, op.Cluster) {
-		return nil, NotFound("there is no operation %q in tenant %s", id, c.Who.Tenant)
+	if !ok {
+		return nil, hidden
 	}
-	return op, nil
+	return op, c.use(c.clusterOf(v, op.Cluster), hidden)
 }
 
-// Task returns a task that the caller sees.
+// Task returns a task of a cluster that the caller may read.
 func (c *Call) Task(v View, id string) (model.Task, error) {
+	hidden := NotFound("there is no task %q in tenant %s", id, c.Who.Tenant)
 	t, ok := v.Task(c.Who.Tenant, id)
-	if !ok || !c.SeesID(v, t.Cluster) {
-		return model.Task{}, NotFound("there is no task %q in tenant %s", id, c.Who.Tenant)
+	if !ok {
+		return t, hidden
 	}
-	return t, nil
+	return t, c.use(c.clusterOf(v, t.Cluster), hidden)
 }
 
-// Node returns a node that the caller sees.
+// Node returns a node that the caller may read and that it may do the route's action with.
 func (c *Call) Node(v View, id string) (*model.Node, error) {
+	hidden := NotFound("there is no node %q in tenant %s", id, c.Who.Tenant)
 	n, ok := v.Node(c.Who.Tenant, id)
-	if !ok || !c.SeesID(v, n.Cluster) {
-		return nil, NotFound("there is no node %q in tenant %s", id, c.Who.Tenant)
+	if !ok {
+		return nil, hidden
 	}
-	return n, nil
+	return n, c.UseNode(v, n, hidden)
 }
 
-// Visible returns the clusters that the caller sees.
-func (c *Call) Visible(v View) []*model.Cluster {
+// UseNode returns nil if the caller may read a node and do the route's action with it. It fails with hidden
+// if the caller may not read it.
+func (c *Call) UseNode(v View, n *model.Node, hidden error) error { return c.use(ofNode(v, n), hidden) }
+
+// Run returns a run that the caller may read and that it may do the route's action with.
+func (c *Call) Run(v View, id string) (*profile.Run, error) {
+	hidden := NotFound("there is no run %q in tenant %s", id, c.Who.Tenant)
+	r, ok := v.Run(c.Who.Tenant, id)
+	if !ok {
+		return nil, hidden
+	}
+	return r, c.use(c.ofRun(r), hidden)
+}
+
+func (c *Call) ofRun(r *profile.Run) access.Resource {
+	return access.Resource{Ref: access.Ref{Type: access.TypeRun, ID: r.ID}, Tenant: c.Who.Tenant, Row: runRow{r}}
+}
+
+// Clusters returns the clusters that the caller may list.
+func (c *Call) Clusters(v View) []*model.Cluster {
+	f := c.filter(access.List, access.TypeCluster)
 	var out []*model.Cluster
 	for _, cl := range v.Clusters(c.Who.Tenant) {
-		if sees(c.Who, cl) {
+		if x := ofCluster(v, cl); f.Allows(&x) {
 			out = append(out, cl)
 		}
 	}
 	return out
+}
+
+// Nodes returns the nodes of a cluster that the caller may list.
+func (c *Call) Nodes(v View, cl *model.Cluster) []*model.Node {
+	f := c.filter(access.List, access.TypeNode)
+	var out []*model.Node
+	for _, n := range v.Nodes(c.Who.Tenant, cl.ID) {
+		if x := ofNode(v, n); f.Allows(&x) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// RunFilter returns a function that reports whether the caller may list a run.
+func (c *Call) RunFilter() func(*profile.Run) bool {
+	f := c.filter(access.List, access.TypeRun)
+	return func(r *profile.Run) bool {
+		x := c.ofRun(r)
+		return f.Allows(&x)
+	}
+}
+
+// Find returns a resource by its name. Clusters, nodes and runs must be there, and the caller must be allowed to read
+// them; with an empty name one of the caller's own is meant.
+func (c *Call) Find(v View, on access.Type, name string) (access.Resource, error) {
+	x := c.named(on, name)
+	hidden := NotFound("there is no %s in tenant %s", phrase(&x), c.Who.Tenant)
+	switch on {
+	case access.TypeCluster, access.TypeNode, access.TypeRun:
+	default:
+		return x, nil
+	}
+	ok := false
+	switch {
+	case name == "":
+		x.Row = ownRow(c.Who.Actor)
+		return x, nil
+	case on == access.TypeCluster:
+		var cl *model.Cluster
+		if cl, ok = v.Cluster(c.Who.Tenant, name); ok {
+			x = ofCluster(v, cl)
+		}
+	case on == access.TypeNode:
+		var n *model.Node
+		if n, ok = v.Node(c.Who.Tenant, name); ok {
+			x = ofNode(v, n)
+		}
+	case on == access.TypeRun:
+		var r *profile.Run
+		if r, ok = v.Run(c.Who.Tenant, name); ok {
+			x = c.ofRun(r)
+		}
+	}
+	if !ok || !c.ask(access.Read, &x).Allowed {
+		return x, hidden
+	}
+	return x, nil
+}
+
+// DecideFor decides for another caller of the same tenant.
+func (c *Call) DecideFor(who model.Caller, a access.Action, x access.Resource) access.Decision {
+	p := c.principal
+	if who.Actor != c.Who.Actor || who.Role != c.Who.Role {
+		p = access.OfCaller(who)
+	}
+	return c.set.Decide(&access.Request{Principal: p, Action: a, Resource: x, Context: c.circumstances})
+}
+
+// ClusterFilter returns a function that reports whether the caller may list what belongs to a cluster, which
+// may be gone.
+func (c *Call) ClusterFilter() func(v View, id string) bool {
+	f := c.filter(access.List, access.TypeCluster)
+	return func(v View, id string) bool {
+		x := c.clusterOf(v, id)
+		return f.Allows(&x)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
@@ -52,8 +53,6 @@ func ownProfile(c *rest.Call, name string) (profile.Ref, error) {
 		return ref, err
 	case ref == profile.NativeRef:
 		return ref, rest.NewProblem(problem.Method, fmt.Sprintf("profile %s is always there and cannot be changed", ref))
-	case ref.Scope == profile.System && c.Who.Role != model.RoleSuperadmin:
-		return ref, rest.Forbidden("profiles of the system are a superadmin's to change")
 	}
 	return ref, nil
 }
@@ -75,20 +74,19 @@ func bad(err error) error {
 
 func profileRoutes(s *rest.Server) {
 	const tag, path, one = "profiles", "/v1/profiles", "/v1/profiles/{profile}"
-	reads, writes := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleAdmin}
 
 	rest.Read(
 		s,
-		rest.Route{ID: "listProfiles", Path: path, Tag: tag, Rule: reads, Summary: "List the profiles of the tenant and those of the system"},
+		rest.Route{ID: "listProfiles", Path: path, Tag: tag, Summary: "List the profiles of the tenant and those of the system"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			System bool `query:"includeSystem" default:"true" doc:"Include the profiles of the system"`
 		}) ([]profile.Profile, error) {
-			return append([]profile.Profile{}, v.Profiles(c.Who.Tenant, in.System)...), nil
+			return rest.Listed(c, access.TypeProfile, v.Profiles(c.Who.Tenant, in.System), func(p profile.Profile) string { return p.Ref().String() })
 		},
 	)
 	rest.Read(
 		s,
-		rest.Route{ID: "getProfile", Path: one, Tag: tag, Rule: reads, Summary: "Get a profile, with what uses it and what its runs have used"},
+		rest.Route{ID: "getProfile", Path: one, Tag: tag, Summary: "Get a profile, with what uses it and what its runs have used"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *ByProfile) (api.ProfileDetails, error) {
 			p, ref, err := findProfile(c, v, in.Name)
 			if err != nil {
@@ -104,7 +102,6 @@ func profileRoutes(s *rest.Server) {
 			ID:      "getProfileStatus",
 			Path:    one + "/status",
 			Tag:     tag,
-			Rule:    reads,
 			Summary: "Get the status of a profile: enabled or disabled",
 		},
 		func(_ context.Context, c *rest.Call, v rest.View, in *ByProfile) (api.StatusBody, error) {
@@ -119,7 +116,6 @@ func profileRoutes(s *rest.Server) {
 			Method:  http.MethodPut,
 			Path:    one,
 			Tag:     tag,
-			Rule:    writes,
 			Summary: "Create or change a profile; present runs keep their settings",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
@@ -137,7 +133,6 @@ func profileRoutes(s *rest.Server) {
 			Method:  http.MethodDelete,
 			Path:    one,
 			Tag:     tag,
-			Rule:    writes,
 			Summary: "Delete a disabled profile that nothing uses",
 		},
 		func(ctx context.Context, c *rest.Call, in *ByProfile) (api.Deleted, api.Written, error) {
@@ -157,7 +152,7 @@ func profileRoutes(s *rest.Server) {
 		"enable":  "Enable a profile",
 		"disable": "Disable a profile: no further runs start with it; present runs continue",
 	} {
-		rest.Write(s, rest.Route{ID: order + "Profile", Method: http.MethodPost, Path: one + "/" + order, Tag: tag, Rule: writes, Summary: words},
+		rest.Write(s, rest.Route{ID: order + "Profile", Method: http.MethodPost, Path: one + "/" + order, Tag: tag, Summary: words},
 			func(ctx context.Context, c *rest.Call, in *ByProfile) (api.StatusBody, api.Written, error) {
 				ref, err := ownProfile(c, in.Name)
 				if err != nil {
@@ -244,21 +239,19 @@ func withoutNulls(data []byte) []byte {
 
 func provisionerRoutes(s *rest.Server) {
 	const tag, path = "profiles", "/v1/provisioners"
-	reads := rest.Rule{Need: model.RoleRead}
 	rest.Read(
 		s,
 		rest.Route{
 			ID:      "listProvisioners",
 			Path:    path,
 			Tag:     tag,
-			Rule:    reads,
 			Summary: "List the provisioners, which create the clusters of runs, with their properties",
 		},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]profile.Spec, error) {
-			return v.Provisioners(c.Who.Tenant), nil
+			return v.Provisioners(c.Who.Tenant), c.MayList()
 		},
 	)
-	rest.Read(s, rest.Route{ID: "getProvisioner", Path: path + "/{name}", Tag: tag, Rule: reads, Summary: "Get a provisioner"},
+	rest.Read(s, rest.Route{ID: "getProvisioner", Path: path + "/{name}", Tag: tag, Summary: "Get a provisioner"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) (profile.Spec, error) {
 			for _, x := range v.Provisioners(c.Who.Tenant) {
 				if x.Name == in.Name {
@@ -273,7 +266,6 @@ func provisionerRoutes(s *rest.Server) {
 			ID:      "search",
 			Path:    "/v1/search",
 			Tag:     tag,
-			Rule:    reads,
 			Summary: "Find programs and schedules whose runs would use a profile: query=profile:SYSTEM:small",
 		},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
@@ -287,7 +279,7 @@ func provisionerRoutes(s *rest.Server) {
 			if err != nil {
 				return nil, err
 			}
-			return usersOf(c, v, ref), nil
+			return usersOf(c, v, ref), c.MayList()
 		},
 	)
 }
@@ -331,10 +323,6 @@ func preferenceRoutes(s *rest.Server) {
 }
 
 func preferences[I any](s *rest.Server, tag string, at preferencesAt, program func(*I) string) {
-	writes := rest.Rule{Need: model.RoleAdmin}
-	if at.system {
-		writes.Need = model.RoleSuperadmin
-	}
 	tenant := func(c *rest.Call) string {
 		if at.system {
 			return ""
@@ -347,7 +335,6 @@ func preferences[I any](s *rest.Server, tag string, at preferencesAt, program fu
 			ID:      "get" + at.ID,
 			Path:    at.path,
 			Tag:     tag,
-			Rule:    rest.Rule{Need: model.RoleRead},
 			Summary: "Get the settings that runs start with",
 		},
 		func(_ context.Context, c *rest.Call, v rest.View, in *I) (profile.Settings, error) {
@@ -378,7 +365,6 @@ func preferences[I any](s *rest.Server, tag string, at preferencesAt, program fu
 		Method:  http.MethodPut,
 		Path:    at.path,
 		Tag:     tag,
-		Rule:    writes,
 		Summary: "Set the settings that runs start with, such as system.profile.name",
 	}
 	if strings.Contains(at.path, "{program}") {
@@ -402,7 +388,6 @@ func preferences[I any](s *rest.Server, tag string, at preferencesAt, program fu
 			Method:  http.MethodDelete,
 			Path:    at.path,
 			Tag:     tag,
-			Rule:    writes,
 			Summary: "Delete the settings, so that those of the next higher level apply",
 		},
 		func(ctx context.Context, c *rest.Call, in *I) (api.Deleted, api.Written, error) {
@@ -414,21 +399,19 @@ func preferences[I any](s *rest.Server, tag string, at preferencesAt, program fu
 
 func secretRoutes(s *rest.Server) {
 	const tag, path, one = "profiles", "/v1/secrets", "/v1/secrets/{name}"
-	writes := rest.Rule{Need: model.RoleAdmin}
 	rest.Read(
 		s,
 		rest.Route{
 			ID:      "listSecrets",
 			Path:    path,
 			Tag:     tag,
-			Rule:    rest.Rule{Need: model.RoleRead},
 			Summary: "List the names of the secrets that properties may refer to, as ${secure(NAME)}",
 		},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]string, error) {
-			return append([]string{}, v.SecretNames(c.Who.Tenant)...), nil
+			return rest.Listed(c, access.TypeSecret, v.SecretNames(c.Who.Tenant), func(name string) string { return name })
 		},
 	)
-	rest.Read(s, rest.Route{ID: "getSecret", Path: one, Tag: tag, Rule: rest.Rule{Need: model.RoleRead},
+	rest.Read(s, rest.Route{ID: "getSecret", Path: one, Tag: tag,
 		Summary: "Show who may refer to a secret; the value is never shown"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) (api.Secret, error) {
 			users, ok := v.SecretUsers(c.Who.Tenant, in.Name)
@@ -437,7 +420,7 @@ func secretRoutes(s *rest.Server) {
 			}
 			return api.Secret{Name: in.Name, UsableBy: append([]string{}, users...)}, nil
 		})
-	rest.Write(s, rest.Route{ID: "putSecret", Method: http.MethodPut, Path: one, Tag: tag, Rule: writes, Summary: "Store a secret"},
+	rest.Write(s, rest.Route{ID: "putSecret", Method: http.MethodPut, Path: one, Tag: tag, Summary: "Store a secret"},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			rest.ByName
 			Body rest.Raw[api.SecretBody]
@@ -457,7 +440,7 @@ func secretRoutes(s *rest.Server) {
 				Value: profile.Secret{Value: model.NewSecret(b.Value), UsableBy: b.UsableBy}})
 			return api.Done{Done: true}, w, err
 		})
-	rest.Write(s, rest.Route{ID: "deleteSecret", Method: http.MethodDelete, Path: one, Tag: tag, Rule: writes, Summary: "Delete a secret"},
+	rest.Write(s, rest.Route{ID: "deleteSecret", Method: http.MethodDelete, Path: one, Tag: tag, Summary: "Delete a secret"},
 		func(ctx context.Context, c *rest.Call, in *rest.ByName) (api.Deleted, api.Written, error) {
 			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "secret", Name: in.Name, Order: "delete"})
 			return api.Deleted{Name: in.Name}, w, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
@@ -18,13 +19,12 @@ type ByProgram struct {
 
 func programRoutes(s *rest.Server) {
 	const tag, path, one = "programs", "/v1/programs", "/v1/programs/{program}"
-	reads, writes := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleUser}
 
-	rest.Read(s, rest.Route{ID: "listPrograms", Path: path, Tag: tag, Rule: reads, Summary: "List the latest version of every program"},
+	rest.Read(s, rest.Route{ID: "listPrograms", Path: path, Tag: tag, Summary: "List the latest version of every program"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]profile.Program, error) {
-			return append([]profile.Program{}, v.Programs(c.Who.Tenant)...), nil
+			return rest.Listed(c, access.TypeProgram, v.Programs(c.Who.Tenant), func(p profile.Program) string { return p.Name })
 		})
-	rest.Read(s, rest.Route{ID: "getProgram", Path: one, Tag: tag, Rule: reads, Summary: "Get a program, with what its runs have used"},
+	rest.Read(s, rest.Route{ID: "getProgram", Path: one, Tag: tag, Summary: "Get a program, with what its runs have used"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			ByProgram
 			Version int `query:"version" minimum:"0" doc:"The version; 0 or absent: the latest"`
@@ -37,7 +37,7 @@ func programRoutes(s *rest.Server) {
 		})
 	rest.Write(
 		s,
-		rest.Route{ID: "putProgram", Method: http.MethodPut, Path: one, Tag: tag, Rule: writes, Summary: "Write a new version of a program"},
+		rest.Route{ID: "putProgram", Method: http.MethodPut, Path: one, Tag: tag, Summary: "Write a new version of a program"},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			ByProgram
 			Body rest.Raw[profile.Program]
@@ -81,7 +81,6 @@ func programRoutes(s *rest.Server) {
 			Method:  http.MethodDelete,
 			Path:    one,
 			Tag:     tag,
-			Rule:    writes,
 			Summary: "Delete a program with all its versions (refused while it has schedules)",
 		},
 		func(ctx context.Context, c *rest.Call, in *ByProgram) (api.Deleted, api.Written, error) {
@@ -107,17 +106,17 @@ func scheduleDetails(s *rest.Server, x profile.Schedule) api.ScheduleDetails {
 
 func scheduleRoutes(s *rest.Server) {
 	const tag, path, one = "schedules", "/v1/schedules", "/v1/schedules/{schedule}"
-	reads, writes := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleUser}
 
-	rest.Read(s, rest.Route{ID: "listSchedules", Path: path, Tag: tag, Rule: reads, Summary: "List schedules"},
+	rest.Read(s, rest.Route{ID: "listSchedules", Path: path, Tag: tag, Summary: "List schedules"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]api.ScheduleDetails, error) {
+			list, err := rest.Listed(c, access.TypeSchedule, v.Schedules(c.Who.Tenant), func(x profile.Schedule) string { return x.Name })
 			out := []api.ScheduleDetails{}
-			for _, x := range v.Schedules(c.Who.Tenant) {
+			for _, x := range list {
 				out = append(out, scheduleDetails(s, x))
 			}
-			return out, nil
+			return out, err
 		})
-	rest.Read(s, rest.Route{ID: "getSchedule", Path: one, Tag: tag, Rule: reads, Summary: "Get a schedule"},
+	rest.Read(s, rest.Route{ID: "getSchedule", Path: one, Tag: tag, Summary: "Get a schedule"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *BySchedule) (api.ScheduleDetails, error) {
 			x, ok := v.Schedule(c.Who.Tenant, in.Name)
 			if !ok {
@@ -127,7 +126,7 @@ func scheduleRoutes(s *rest.Server) {
 		})
 	rest.Write(
 		s,
-		rest.Route{ID: "putSchedule", Method: http.MethodPut, Path: one, Tag: tag, Rule: writes, Summary: "Create or change a schedule"},
+		rest.Route{ID: "putSchedule", Method: http.MethodPut, Path: one, Tag: tag, Summary: "Create or change a schedule"},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			BySchedule
 			Body rest.Raw[profile.Schedule]
@@ -164,7 +163,6 @@ func scheduleRoutes(s *rest.Server) {
 			Method:  http.MethodDelete,
 			Path:    one,
 			Tag:     tag,
-			Rule:    writes,
 			Summary: "Delete a schedule; its runs continue",
 		},
 		func(ctx context.Context, c *rest.Call, in *BySchedule) (api.Deleted, api.Written, error) {
@@ -180,7 +178,6 @@ func scheduleRoutes(s *rest.Server) {
 				Method:  http.MethodPost,
 				Path:    one + "/" + order,
 				Tag:     tag,
-				Rule:    writes,
 				Summary: "Enable or disable a schedule; runs that were due while it was disabled are not made up for",
 			},
 			func(ctx context.Context, c *rest.Call, in *BySchedule) (api.Done, api.Written, error) {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/rest"
@@ -23,7 +22,6 @@ func runLogRoute(s *rest.Server, tag, one string) {
 			Method:  http.MethodGet,
 			Path:    one + "/logs",
 			Tag:     tag,
-			Rule:    rest.Rule{Need: model.RoleRead},
 			Bare:    true,
 			Summary: "Get the output of a run's program on all its nodes",
 		},
@@ -37,7 +35,7 @@ func runLogRoute(s *rest.Server, tag, one string) {
 			if err != nil {
 				return err
 			}
-			if _, err := findRun(c, v, in.ID); err != nil {
+			if _, err := c.Run(v, in.ID); err != nil {
 				return err
 			}
 			f := &runLog{s: s, c: c, run: in.ID, follow: in.Follow, w: w, seen: map[attemptKey]bool{}}

@@ -32,18 +32,8 @@ func wrote(s *rest.Server, w api.Written) (api.RunDetails, api.Written, error) {
 	return details(s, &r), w, nil
 }
 
-// findRun returns a run that the caller sees. Users see their own runs.
-func findRun(c *rest.Call, v rest.View, id string) (*profile.Run, error) {
-	r, ok := v.Run(c.Who.Tenant, id)
-	if !ok || c.Who.Role == model.RoleUser && r.Actor != c.Who.Actor {
-		return nil, rest.NotFound("there is no run %q in tenant %s", id, c.Who.Tenant)
-	}
-	return r, nil
-}
-
 func runRoutes(s *rest.Server) {
 	const tag, path, one = "runs", "/v1/runs", "/v1/runs/{run}"
-	reads := rest.Rule{Need: model.RoleRead}
 
 	rest.List(
 		s,
@@ -51,7 +41,6 @@ func runRoutes(s *rest.Server) {
 			ID:      "listRuns",
 			Path:    path,
 			Tag:     tag,
-			Rule:    reads,
 			Summary: "List runs, the newest first; their programs come without scripts and files",
 		},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
@@ -77,9 +66,10 @@ func runRoutes(s *rest.Server) {
 				}
 				ref = r.String()
 			}
+			listed := c.RunFilter()
 			for _, r := range v.Runs(c.Who.Tenant) {
 				switch {
-				case c.Who.Role == model.RoleUser && r.Actor != c.Who.Actor,
+				case !listed(r),
 					in.Program != "" && r.Program.Name != in.Program, ref != "" && r.Profile != ref,
 					in.Schedule != "" && r.Schedule != in.Schedule, in.Orphaned && !r.Lost(),
 					len(wanted) > 0 && !slices.Contains(wanted, string(r.Status)) && !slices.Contains(wanted, string(r.Cluster.Status)):
@@ -96,9 +86,9 @@ func runRoutes(s *rest.Server) {
 	)
 	rest.Read(
 		s,
-		rest.Route{ID: "getRun", Path: one, Tag: tag, Rule: reads, Summary: "Get a run with the status of its program and its cluster"},
+		rest.Route{ID: "getRun", Path: one, Tag: tag, Summary: "Get a run with the status of its program and its cluster"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *ByRun) (api.RunDetails, error) {
-			r, err := findRun(c, v, in.ID)
+			r, err := c.Run(v, in.ID)
 			if err != nil {
 				return api.RunDetails{}, err
 			}
@@ -112,7 +102,7 @@ func runRoutes(s *rest.Server) {
 
 // startRoute registers one of the two routes that start a run.
 func startRoute(s *rest.Server, r rest.Route) {
-	r.Method, r.Status, r.Rule = http.MethodPost, http.StatusAccepted, rest.Rule{Need: model.RoleUser}
+	r.Method, r.Status = http.MethodPost, http.StatusAccepted
 	start := func(ctx context.Context, c *rest.Call, program string, body rest.Raw[api.StartRun]) (api.RunDetails, api.Written, error) {
 		req, err := body.Value()
 		if err != nil {
@@ -157,25 +147,25 @@ func startRoute(s *rest.Server, r rest.Route) {
 
 // runOrders registers the orders about runs.
 func runOrders(s *rest.Server, tag, one string) {
-	runOrder(s, tag, one, "stop", model.RoleUser, "Stop a run's program; its nodes are deleted or kept",
+	runOrder(s, tag, one, "stop", "Stop a run's program; its nodes are deleted or kept",
 		func(b api.StopBody) profile.Event {
 			return profile.Event{Kind: profile.Stop, Keep: b.KeepAlive, Reason: b.Reason}
 		})
-	runOrder(s, tag, one, "deprovision", model.RoleUser, "Delete the nodes of a run that were kept",
+	runOrder(s, tag, one, "deprovision", "Delete the nodes of a run that were kept",
 		func(api.OrderBody) profile.Event { return profile.Event{Kind: profile.TearDown} })
-	runOrder(s, tag, one, "extend", model.RoleUser, "Keep a run's nodes for longer",
+	runOrder(s, tag, one, "extend", "Keep a run's nodes for longer",
 		func(b api.ExtendBody) profile.Event { return profile.Event{Kind: profile.Extend, At: b.ExpireAt} })
-	runOrder(s, tag, one, "force", model.RoleAdmin, "Record that a run's cluster is deprovisioned, or an orphan, whatever its status",
+	runOrder(s, tag, one, "force", "Record that a run's cluster is deprovisioned, or an orphan, whatever its status",
 		func(b api.ForceBody) profile.Event {
 			return profile.Event{Kind: profile.Force, To: b.To, Reason: b.Reason}
 		})
-	runOrder(s, tag, one, "retry", model.RoleUser, "Try again to delete what is left of a run's cluster",
+	runOrder(s, tag, one, "retry", "Try again to delete what is left of a run's cluster",
 		func(api.OrderBody) profile.Event { return profile.Event{Kind: profile.Retry} })
-	runOrder(s, tag, one, "purge", model.RoleAdmin, "Remove a run from the list of orphans, because nothing is left of its cluster",
+	runOrder(s, tag, one, "purge", "Remove a run from the list of orphans, because nothing is left of its cluster",
 		func(b api.OrderBody) profile.Event { return profile.Event{Kind: profile.Purge, Reason: b.Reason} })
 }
 
-func runOrder[B any](s *rest.Server, tag, one, verb string, need model.Role, summary string, event func(B) profile.Event) {
+func runOrder[B any](s *rest.Server, tag, one, verb, summary string, event func(B) profile.Event) {
 	rest.Write(
 		s,
 		rest.Route{
@@ -183,7 +173,6 @@ func runOrder[B any](s *rest.Server, tag, one, verb string, need model.Role, sum
 			Method:   http.MethodPost,
 			Path:     one + "/" + verb,
 			Tag:      tag,
-			Rule:     rest.Rule{Need: need},
 			Optional: verb != "force" && verb != "extend",
 			Summary:  summary,
 		},
@@ -202,7 +191,7 @@ func runOrder[B any](s *rest.Server, tag, one, verb string, need model.Role, sum
 			if done != nil {
 				return wrote(s, *done)
 			}
-			if _, err := findRun(c, v, in.ID); err != nil {
+			if _, err := c.Run(v, in.ID); err != nil {
 				return api.RunDetails{}, api.Written{}, err
 			}
 			w, err := s.Runs.Order(ctx, c.Who, in.ID, event(b))

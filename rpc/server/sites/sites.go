@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
@@ -22,15 +23,18 @@ const longestCheck = time.Minute
 // Register adds the routes.
 func Register(s *rest.Server) {
 	const tag, one = "sites", "/v1/sites/{site}"
-	see, use := rest.Rule{Need: model.RoleRead}, rest.Rule{Need: model.RoleUser}
 	get := func(id, path, summary string) rest.Route {
-		return rest.Route{ID: id, Method: http.MethodGet, Path: path, Tag: tag, Rule: see, Summary: summary}
+		return rest.Route{ID: id, Method: http.MethodGet, Path: path, Tag: tag, Summary: summary}
 	}
 	rest.Ask(
 		s,
 		get("listSites", "/v1/sites", "List the sites of change objects"),
 		func(ctx context.Context, c *rest.Call, _ *rest.None) ([]site.Overview, error) {
-			return s.Sites.List(ctx, c.Who.Tenant)
+			all, err := s.Sites.List(ctx, c.Who.Tenant)
+			if err != nil {
+				return nil, err
+			}
+			return rest.Listed(c, access.TypeSite, all, func(o site.Overview) string { return o.Name })
 		},
 	)
 	watched := get("getSiteStatus", one+"/status", "Get the status of a site's objects, as their hosts report it")
@@ -80,7 +84,6 @@ func Register(s *rest.Server) {
 			Method:  http.MethodPost,
 			Path:    one + "/check",
 			Tag:     tag,
-			Rule:    use,
 			Summary: "Compare every object of a site with the real thing, and change nothing",
 		},
 		func(ctx context.Context, c *rest.Call, in *BySite) ([]site.Finding, error) {
@@ -96,12 +99,14 @@ func Register(s *rest.Server) {
 			Method:  http.MethodPost,
 			Path:    "/v1/sites",
 			Tag:     tag,
-			Rule:    use,
 			Summary: "Preview the application of a document",
 		},
 		func(_ context.Context, c *rest.Call, in *struct{ Body rest.Raw[site.Document] }) (site.ChangePreview, error) {
 			doc, err := in.Body.Value()
 			if err != nil {
+				return site.ChangePreview{}, err
+			}
+			if err := c.MayNamed(access.Update, access.TypeSite, doc.Name); err != nil {
 				return site.ChangePreview{}, err
 			}
 			return s.Sites.Preview(c.Who, &doc)
@@ -115,7 +120,6 @@ func Register(s *rest.Server) {
 			Path:    one,
 			Status:  http.StatusAccepted,
 			Tag:     tag,
-			Rule:    use,
 			Summary: "Apply a document as the next generation of a site",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
@@ -143,7 +147,6 @@ func Register(s *rest.Server) {
 			Path:     one + "/revert",
 			Status:   http.StatusAccepted,
 			Tag:      tag,
-			Rule:     use,
 			Optional: true,
 			Summary:  "Apply the content of an earlier generation again",
 		},
@@ -167,7 +170,6 @@ func Register(s *rest.Server) {
 			Path:    one,
 			Status:  http.StatusAccepted,
 			Tag:     tag,
-			Rule:    use,
 			Summary: "Take all objects of a site down in order, and delete the site",
 		},
 		func(ctx context.Context, c *rest.Call, in *BySite) (api.SiteApplied, api.Written, error) {
@@ -182,7 +184,6 @@ func Register(s *rest.Server) {
 			Method:  http.MethodPost,
 			Path:    one + "/release",
 			Tag:     tag,
-			Rule:    rest.Rule{Need: model.RoleAdmin},
 			Summary: "Record that an object on a lost host holds nothing",
 			Description: "An object whose host does not answer counts as holding what it held before. " +
 				"An administrator who has evidence that it is gone releases it, with a reason that the audit log keeps.",

@@ -1,8 +1,9 @@
-// Command writedocument writes the API's OpenAPI document, which is generated from the
-// handlers' types, to a file.
+// Command writedocument writes what is generated from the API's routes: its OpenAPI document, and the page
+// of permissions.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -17,12 +18,17 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("usage: writedocument FILE")
+	if len(args) != 2 {
+		return errors.New("usage: writedocument DOCUMENT PAGE")
 	}
-	doc, err := server.Document()
-	if err != nil {
-		return err
+	for i, make := range []func() ([]byte, error){server.Document, server.Permissions} {
+		text, err := make()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(args[i], text, 0o644); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(args[0], doc, 0o644)
+	return nil
 }

@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -244,6 +247,45 @@ func shown(v any) string {
 		return "?"
 	}
 	return output.Clip(string(b), 60)
+}
+
+func labelCmd(app cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "label NAME KEY=VALUE|KEY-…", Short: "Set and remove labels of a cluster", ValidArgsFunction: cli.CompleteClusters(app),
+		Long:    "Set labels of a cluster, as KEY=VALUE or KEY alone, and remove others, as KEY-. Policies can read labels.",
+		Example: "  coopr cluster label shop protected approved-by=carol\n  coopr cluster label shop protected-",
+		Args:    cli.Args("NAME", "KEY=VALUE|KEY-…"),
+	}
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		l := api.Labels{Set: map[string]string{}}
+		for _, text := range args[1:] {
+			if key, ok := strings.CutSuffix(text, "-"); ok && !strings.Contains(text, "=") {
+				l.Remove = append(l.Remove, key)
+				continue
+			}
+			key, value, _ := strings.Cut(text, "=")
+			l.Set[key] = value
+		}
+		cl, _, err := c.LabelCluster(ctx, args[0], l)
+		if err == nil {
+			app.Printer().Printf("Labels of cluster %s: %s\n", cl.Name, labelsText(cl.Labels))
+		}
+		return err
+	})
+	return cmd
+}
+
+// labelsText returns labels as a text for people.
+func labelsText(labels map[string]string) string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		text := key
+		if labels[key] != "" {
+			text += "=" + labels[key]
+		}
+		out = append(out, text)
+	}
+	return cmp.Or(strings.Join(out, ", "), "none")
 }
 
 func resolveCmd(app cli.App) *cobra.Command {

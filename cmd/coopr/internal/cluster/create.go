@@ -25,7 +25,7 @@ func createCmd(app cli.App) *cobra.Command {
 	var req model.CreateCluster
 	var nodes int
 	var file, lease string
-	var set, fields []string
+	var set, fields, labels []string
 	cmd := &cobra.Command{
 		Use: "create NAME --template TEMPLATE --nodes N", Short: "Create a cluster", Args: cli.Args("NAME"),
 		Long: `Create a cluster from a template.
@@ -50,6 +50,7 @@ only the display; the work continues.`,
 	f.StringVar(&file, "config", "", "JSON or YAML file with configuration that overrides the template's")
 	f.StringArrayVar(&set, "set", nil, "one configuration value, as path.to.key=value; may be repeated")
 	f.StringArrayVar(&fields, "provider-field", nil, "value of a provider field, as name=value; may be repeated")
+	f.StringArrayVar(&labels, "label", nil, "label of the cluster, as key=value; may be repeated")
 	f.StringVar(&lease, "lease", "", "lifetime of the cluster, such as 2h or 3d; 0: no limit (default: from the template)")
 	f.StringVar(&req.DNSSuffix, "dns-suffix", "", "domain of the nodes (default: from the template)")
 	f.StringVar(&req.OnFailure, "on-failure", "", "what to do when a task fails for good: delete (default), pause or leave")
@@ -72,6 +73,13 @@ only the display; the work continues.`,
 		}
 		if req.ProviderFields, err = providerFields(cmd, fields); err != nil {
 			return err
+		}
+		for _, text := range labels {
+			key, value, _ := strings.Cut(text, "=")
+			if req.Labels == nil {
+				req.Labels = map[string]string{}
+			}
+			req.Labels[key] = value
 		}
 		if lease != "" {
 			ms, err := model.ParseMillis(lease)
@@ -106,7 +114,7 @@ only the display; the work continues.`,
 var createFlags = map[string]string{
 	"name": "NAME", "numMachines": "--nodes", "clusterTemplate": "--template", "dnsSuffix": "--dns-suffix",
 	"initialLeaseDuration": "--lease", "onFailure": "--on-failure", "provider": "--provider", "hardwaretype": "--hardware",
-	"imagetype": "--image", "services": "--services", "comparator": "--comparator",
+	"imagetype": "--image", "services": "--services", "comparator": "--comparator", "labels": "--label",
 }
 
 // withFlags names the arguments that faults are about instead of the fields of the request.

@@ -1,0 +1,78 @@
+package orchestrate
+
+import (
+	"time"
+
+	"github.com/coopr/coopr/engine/access"
+	"github.com/coopr/coopr/engine/hostexec"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/problem"
+)
+
+// actions has the actions, as policies name them, of operations that do more than operate a cluster.
+var actions = map[model.OperationType]access.Action{
+	model.OpCreate: access.Create, model.OpDelete: access.Delete,
+	model.OpGrow: access.Update, model.OpShrink: access.Update, model.OpAddServices: access.Update, model.OpRemoveServices: access.Update,
+	model.OpUpgrade: access.Update, model.OpSyncTemplate: access.Update, model.OpRollback: access.Update,
+}
+
+// permit returns problem.Forbidden if the caller may not start an operation on its cluster: because it runs on a
+// control host, or because of the policies, which it asks about the cluster as it would be afterwards. What the mesh
+// does in consequence of what was accepted before is not decided again.
+func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
+	if err := o.cfg.HostExec.Ask(who, hostexec.Cluster(&p.Cluster)); err != nil || who.Follows {
+		return err
+	}
+	action := actions[p.Operation.Type]
+	if action == "" {
+		action = access.Operate
+	}
+	v := o.cfg.Machine.View()
+	set := o.cfg.Sets.Of(v, p.Cluster.Tenant)
+	r := access.Request{
+		Principal: access.OfCaller(who), Action: action, Context: access.Context{Now: time.Now().UnixMilli(), Method: "token"},
+		Resource: access.OfCluster(&p.Cluster, func() int { return len(v.Nodes(p.Cluster.Tenant, p.Cluster.ID)) }),
+	}
+	for _, after := range planned(p) {
+		r.Context.After = after
+		if d := set.Decide(&r); !d.Allowed {
+			return problem.New(problem.Forbidden, "%s, with the role %s, may not %s cluster %s: %s", who.Actor, who.Role, action, p.Cluster.Name,
+				d.Why())
+		}
+	}
+	return nil
+}
+
+// planned returns what an operation asks for: an entry for each pair of hardware and image types of the nodes that
+// the cluster has afterwards, so that a policy sees each.
+func planned(p *operation.Prepared) []access.After {
+	cl := &p.Cluster
+	base := access.After{Name: cl.Name, Template: cl.Template.Name, Provider: cl.Provider.Name, Services: cl.Services}
+	if cl.ExpiresAt > 0 {
+		base.Lease = cl.ExpiresAt - cl.CreatedAt
+	}
+	for i := range p.Nodes {
+		if !p.Nodes[i].Leaves {
+			base.Size++
+		}
+	}
+	var out []access.After
+	seen := map[[2]string]bool{}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if n.Leaves {
+			continue
+		}
+		if key := [2]string{n.HardwareType, n.ImageType}; !seen[key] {
+			seen[key] = true
+			a := base
+			a.HardwareType, a.ImageType = n.HardwareType, n.ImageType
+			out = append(out, a)
+		}
+	}
+	if out == nil {
+		out = append(out, base)
+	}
+	return out
+}

@@ -1,0 +1,333 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/coopr/coopr/engine/access"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// decider answers what the caller of a request may do.
+type decider struct {
+	set           *access.Set
+	principal     *access.Principal
+	circumstances access.Context
+	right         Right
+	// done is set once the right that the route needs was asked about. Nothing is answered before.
+	done bool
+}
+
+// builtin is the set without policies other than the built-in ones.
+var builtin = sync.OnceValue(func() *access.Set {
+	s, faults := access.NewSet(nil, nil)
+	if len(faults) > 0 {
+		panic(faults)
+	}
+	return s
+})
+
+// decide asks whether the caller may use the route, unless that depends on what the handler finds: on a
+// cluster, a node or a run, or for lists on each item.
+func (s *Server) decide(r *http.Request, route string, c *Call, own string) error {
+	right, ok := RightOf(route)
+	if !ok {
+		return fmt.Errorf("the route %s has no right", route)
+	}
+	c.decider = decider{
+		set: s.policies(r.Context(), c.Who.Tenant), principal: principalOf(c.Who, own), right: right,
+		circumstances: access.Context{Now: s.Millis(), Method: "token"},
+	}
+	if right.Mesh && right.On == access.TypePolicy {
+		c.Who.Tenant = ""
+	}
+	switch right.Action {
+	case "":
+		c.done = true
+		return nil
+	case access.List:
+		return nil
+	}
+	var x access.Resource
+	switch right.On {
+	case access.TypeCluster, access.TypeNode, access.TypeRun:
+		if right.Action != access.Create {
+			return nil
+		}
+		x = c.named(right.On, "")
+		x.Row = ownRow(c.Who.Actor)
+	default:
+		x = c.object(r)
+	}
+	return c.May(right.Action, x)
+}
+
+// principalOf returns the caller, who is of the tenant own, as a principal.
+func principalOf(who model.Caller, own string) *access.Principal {
+	who.Tenant = own
+	return access.OfCaller(who)
+}
+
+// policies returns the policies that decide about a tenant. An agent without a copy of the state knows the built-in
+// policies only, and answers only requests about itself.
+func (s *Server) policies(ctx context.Context, tenant string) *access.Set {
+	v, err := s.State.View(ctx, api.Stale, 0)
+	switch {
+	case err != nil:
+		return builtin()
+	case tenant == api.AllTenants:
+		tenant = ""
+	}
+	return s.sets.Of(v, tenant)
+}
+
+// LocksOut reports whether none of the principals could change the policies of the tenant any more if next were in
+// force, although one can now.
+func (c *Call) LocksOut(next *access.Set, of []*access.Principal) bool {
+	return c.set.LocksOut(next, c.Who.Tenant, of, c.circumstances)
+}
+
+// pathNames are the parameters of paths that hold names of resources.
+var pathNames = []string{"name", "profile", "program", "schedule", "site", "id", "agent"}
+
+// object returns the resource that a path names. It has no name if the path has none.
+func (c *Call) object(r *http.Request) access.Resource {
+	name := ""
+	for _, key := range pathNames {
+		if name = r.PathValue(key); name != "" {
+			break
+		}
+	}
+	if c.right.On == access.TypeTenant && c.right.Action == access.Admin {
+		name = c.Who.Tenant
+	}
+	return c.named(c.right.On, name)
+}
+
+// named returns a resource that has no attributes but its name.
+func (c *Call) named(on access.Type, name string) access.Resource {
+	tenant := c.Who.Tenant
+	if c.right.Mesh {
+		tenant = ""
+	}
+	x := access.Resource{Ref: access.Ref{Type: on, ID: tenant + "/" + name}, Tenant: tenant, Row: nameRow(name)}
+	switch on {
+	case access.TypeTenant:
+		x.ID, x.Tenant = name, name
+	case access.TypeProfile:
+		if ref, err := profile.ParseRef(name); err == nil && ref.Scope == profile.System {
+			x.ID, x.Tenant = "/"+ref.Name, ""
+		}
+	case access.TypeMesh, access.TypeAgent:
+		x.ID = name
+	}
+	return x
+}
+
+// nameRow is the name of a resource that has no other attributes.
+type nameRow string
+
+// Attribute returns the name.
+func (r nameRow) Attribute(name string) any {
+	if name == "name" {
+		return string(r)
+	}
+	return nil
+}
+
+// Labels returns nil.
+func (nameRow) Labels() map[string]string { return nil }
+
+// ownRow is a new resource of its owner.
+type ownRow string
+
+// Attribute returns the owner.
+func (r ownRow) Attribute(name string) any {
+	if name == "owner" {
+		return string(r)
+	}
+	return nil
+}
+
+// Labels returns nil.
+func (ownRow) Labels() map[string]string { return nil }
+
+func (c *Call) ask(a access.Action, x *access.Resource) access.Decision {
+	return c.set.Decide(&access.Request{Principal: c.principal, Action: a, Resource: *x, Context: c.circumstances})
+}
+
+// May returns nil if the caller may do something with a resource. What the caller may not read is not
+// there for it.
+func (c *Call) May(a access.Action, x access.Resource) error {
+	c.done = true
+	d := c.ask(a, &x)
+	switch {
+	case d.Allowed:
+		return nil
+	case a == access.Read && nameOf(&x) != "":
+		return NotFound("there is no %s in tenant %s", phrase(&x), c.Who.Tenant)
+	}
+	return c.refusal(a, &x, d)
+}
+
+// MayNamed is like May, for a resource of the tenant that has no attributes but its name.
+func (c *Call) MayNamed(a access.Action, on access.Type, name string) error {
+	return c.May(a, c.named(on, name))
+}
+
+// MayLabel returns nil if the caller may change a label of a cluster: set it to a value, or with nil remove it.
+func (c *Call) MayLabel(v View, cl *model.Cluster, key string, value *string) error {
+	x := ofCluster(v, cl)
+	circumstances := c.circumstances
+	circumstances.Label, circumstances.Value = key, value
+	d := c.set.Decide(&access.Request{Principal: c.principal, Action: access.Label, Resource: x, Context: circumstances})
+	if d.Allowed {
+		return nil
+	}
+	return Forbidden("%s, with the role %s, may not change the label %s of cluster %s: %s", c.Who.Actor, c.Who.Role, key, cl.Name, d.Why())
+}
+
+// use decides about a cluster, a node or a run that a request is about: whether the caller may read it, and
+// whether the caller may do with it what the route does. It fails with hidden if the caller may not read it.
+func (c *Call) use(x access.Resource, hidden error) error {
+	if !c.ask(access.Read, &x).Allowed {
+		return hidden
+	}
+	a := c.right.Action
+	switch {
+	case a == access.Read, a == access.List:
+	case x.Type == c.right.On:
+		if d := c.ask(a, &x); !d.Allowed {
+			return c.refusal(a, &x, d)
+		}
+	default:
+		return nil // the handler finds what the right is about next
+	}
+	c.done = true
+	return nil
+}
+
+// filter returns a filter for what the caller may list, or read.
+func (c *Call) filter(a access.Action, on access.Type) *access.Filter {
+	c.done = true
+	return c.set.Filter(c.principal, a, on, c.circumstances)
+}
+
+// Listed returns those of a tenant's resources that the caller may list. It fails if there are none and
+// the caller may list no resource of this type.
+func Listed[T any](c *Call, on access.Type, all []T, name func(T) string) ([]T, error) {
+	f := c.filter(access.List, on)
+	out := make([]T, 0, len(all))
+	for _, item := range all {
+		if x := c.named(on, name(item)); f.Allows(&x) {
+			out = append(out, item)
+		}
+	}
+	if len(out) == 0 {
+		if err := c.MayNamed(access.List, on, ""); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// MayList returns nil if the caller may list all resources of the type that the route lists.
+func (c *Call) MayList() error {
+	return c.MayNamed(access.List, c.right.On, "")
+}
+
+var nouns = map[access.Type]string{
+	access.TypeHardwareType: "hardware type", access.TypeImageType: "image type", access.TypePluginType: "plugin type",
+	access.TypePluginResource: "plugin resource", access.TypeMesh: "the mesh",
+}
+
+func nameOf(x *access.Resource) string {
+	if x.Row == nil {
+		return ""
+	}
+	s, _ := x.Row.Attribute("name").(string)
+	return s
+}
+
+// phrase returns how a text names a resource: "cluster shop", "a template", "the mesh".
+func phrase(x *access.Resource) string {
+	noun := nouns[x.Type]
+	if noun == "" {
+		noun = strings.ToLower(string(x.Type))
+	}
+	switch name := nameOf(x); {
+	case name != "":
+		return noun + " " + name
+	case x.Type == access.TypeMesh:
+		return noun
+	case strings.ContainsRune("aeiou", rune(noun[0])):
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
+// refusal returns the problem of a decision that denies.
+func (c *Call) refusal(a access.Action, x *access.Resource, d access.Decision) error {
+	verb := string(a)
+	if a == access.Admin {
+		verb = "administer"
+	}
+	return Forbidden("%s, with the role %s, may not %s %s: %s", c.Who.Actor, c.Who.Role, verb, phrase(x), d.Why())
+}
+
+func ofCluster(v View, cl *model.Cluster) access.Resource {
+	return access.OfCluster(cl, func() int { return len(v.Nodes(cl.Tenant, cl.ID)) })
+}
+
+// nodeRow lets policies read a node.
+type nodeRow struct {
+	v View
+	n *model.Node
+}
+
+// Attribute returns an attribute of the node.
+func (r nodeRow) Attribute(name string) any {
+	switch name {
+	case "owner":
+		if cl, ok := r.v.Cluster(r.n.Tenant, r.n.Cluster); ok {
+			return cl.Owner
+		}
+	case "name":
+		return r.n.Hostname
+	}
+	return nil
+}
+
+// Labels returns nil.
+func (nodeRow) Labels() map[string]string { return nil }
+
+func ofNode(v View, n *model.Node) access.Resource {
+	return access.Resource{
+		Ref: access.Ref{Type: access.TypeNode, ID: n.ID}, Tenant: n.Tenant,
+		In: []access.Ref{{Type: access.TypeCluster, ID: n.Cluster}}, Row: nodeRow{v, n},
+	}
+}
+
+// runRow lets policies read a run.
+type runRow struct{ r *profile.Run }
+
+// Attribute returns an attribute of the run.
+func (r runRow) Attribute(name string) any {
+	switch name {
+	case "owner":
+		return r.r.Actor
+	case "name":
+		return r.r.ID
+	case "status":
+		return string(r.r.Status)
+	}
+	return nil
+}
+
+// Labels returns nil.
+func (runRow) Labels() map[string]string { return nil }
