@@ -78,8 +78,7 @@ func TestReferenceOfDefinitions(t *testing.T) {
 	}
 
 	for _, v := range []any{model.Provider{}, model.HardwareType{}, model.ImageType{}, model.Service{}, model.ClusterTemplate{},
-		model.PartialTemplate{}, model.PluginType{},
-		model.CreateCluster{}} {
+		model.PartialTemplate{}, model.PluginType{}, model.Policies{}, model.CreateCluster{}} {
 		keys(reflect.TypeOf(v), func(key string) {
 			if !regexp.MustCompile("[`.]" + regexp.QuoteMeta(key) + "`").MatchString(text) {
 				t.Errorf("%T: the page says nothing of %q", v, key)
