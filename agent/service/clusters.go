@@ -106,7 +106,8 @@ func (c *Clusters) operateConcurrently(ctx context.Context, who model.Caller, cl
 }
 
 // Label sets and removes labels of a cluster.
-func (c *Clusters) Label(ctx context.Context, who model.Caller, cluster string, set map[string]string, remove []string) (api.Written, error) {
+func (c *Clusters) Label(ctx context.Context, who model.Caller, cluster string, set map[string]string, remove []string) (api.Written,
+	error) {
 	return write(ctx, c.Supervisor, who, logformat.Label(cluster, set, remove))
 }
 

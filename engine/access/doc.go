@@ -1,6 +1,7 @@
 // Package access decides who may do what. The server asks it for each request (rpc/server/rest), and the
-// orchestrator asks it about each operation that it has planned. Policies are Cedar documents; grants are data. A Set holds both in a form that
-// answers quickly. It is never changed: a change of rights makes a new Set.
+// orchestrator asks it about each operation that it has planned. Policies are Cedar documents; grants are
+// data. A Set holds both in a form that answers quickly. It is never changed: a change of rights makes a
+// new Set.
 //
 // A request is decided by the first of these rules that applies:
 //

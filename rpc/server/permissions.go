@@ -36,7 +36,8 @@ func Permissions() ([]byte, error) {
 	}
 	var b strings.Builder
 	b.WriteString(permissionsHead)
-	fmt.Fprintf(&b, "| right | routes | %s |\n|---|---|%s\n", strings.Join(access.BuiltinNames, " | "), strings.Repeat("---|", len(access.BuiltinNames)))
+	groups := access.BuiltinNames
+	fmt.Fprintf(&b, "| right | routes | %s |\n|---|---|%s\n", strings.Join(groups, " | "), strings.Repeat("---|", len(groups)))
 	for _, r := range rights {
 		slices.Sort(routes[r])
 		fmt.Fprintf(&b, "| %s | %s |", rightName(r), strings.Join(routes[r], ", "))

@@ -81,7 +81,8 @@ func profileRoutes(s *rest.Server) {
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			System bool `query:"includeSystem" default:"true" doc:"Include the profiles of the system"`
 		}) ([]profile.Profile, error) {
-			return rest.Listed(c, access.TypeProfile, v.Profiles(c.Who.Tenant, in.System), func(p profile.Profile) string { return p.Ref().String() })
+			all := v.Profiles(c.Who.Tenant, in.System)
+			return rest.Listed(c, access.TypeProfile, all, func(p profile.Profile) string { return p.Ref().String() })
 		},
 	)
 	rest.Read(

@@ -76,7 +76,10 @@ func (a *app) command() *cobra.Command {
 			mesh.JoinCommand(a), mesh.LeaveCommand(a), mesh.MembersCommand(a), mesh.StatusCommand(a), mesh.PluginCommand(a),
 			mesh.OperatorCommand(a),
 		},
-		"access": {access.TenantCommand(a), access.TokenCommand(a), access.WhoamiCommand(a), access.PolicyCommand(a), access.AuthCommand(a), audit.Command(a)},
+		"access": {
+			access.TenantCommand(a), access.TokenCommand(a), access.WhoamiCommand(a), access.PolicyCommand(a), access.AuthCommand(a),
+			audit.Command(a),
+		},
 	} {
 		for _, c := range cmds {
 			c.GroupID = group
