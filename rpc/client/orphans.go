@@ -13,7 +13,7 @@ import (
 func (c *Client) Orphans(ctx context.Context, search bool) (model.OrphanReport, error) {
 	var out model.OrphanReport
 	if search {
-		_, err := c.sendSingle(ctx, http.MethodPost, "/v1/orphans/look", nil, &out)
+		_, err := c.sendSingle(ctx, http.MethodPost, "/v1/orphans/search", nil, &out)
 		return out, err
 	}
 	_, err := c.get(ctx, "/v1/orphans", Read{}, nil, &out)

@@ -57,7 +57,7 @@ func (m *Mesh) Run(id string) *profile.Run {
 func (m *Mesh) Orphans() []model.Orphan {
 	m.T.Helper()
 	var r model.OrphanReport
-	m.must("POST", "/v1/orphans/look", nil, &r)
+	m.must("POST", "/v1/orphans/search", nil, &r)
 	return r.Orphans
 }
 

@@ -35,7 +35,14 @@ func orphanRoutes(s *rest.Server) {
 	)
 	rest.Ask(
 		s,
-		rest.Route{ID: "lookForOrphans", Method: http.MethodPost, Path: path + "/look", Tag: tag, Rule: reads, Summary: "Search for orphans now"},
+		rest.Route{
+			ID:      "searchOrphans",
+			Method:  http.MethodPost,
+			Path:    path + "/search",
+			Tag:     tag,
+			Rule:    reads,
+			Summary: "Search for orphans now",
+		},
 		report(true),
 	)
 	rest.Write(
