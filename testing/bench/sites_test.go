@@ -97,7 +97,7 @@ func (m *mesh) converge(d *site.Document) {
 		var list []site.Overview
 		m.call("GET", "/v1/sites", nil, &list)
 		for _, s := range list {
-			if s.Name == d.Name && s.Next == 0 && s.Generation > 0 && s.Settled == s.Objects {
+			if s.Name == d.Name && s.Next == 0 && s.Generation > 0 && s.ConvergedObjects == s.Objects {
 				return
 			}
 		}

@@ -196,7 +196,7 @@ func TestClusterHeldInShape(t *testing.T) {
 	m.agents[i].kill()
 	m.await("another home", func() error {
 		now, err := m.api().SiteStatus(m.context(), name, 0)
-		if err == nil && (now.Items[0].Agent == s.Items[0].Agent || now.Settled != 3) {
+		if err == nil && (now.Items[0].Agent == s.Items[0].Agent || now.ConvergedObjects != 3) {
 			err = fmt.Errorf("%+v", now)
 		}
 		return err

@@ -109,7 +109,7 @@ func (m *mesh) converged(name string, generation uint64) site.SiteStatus {
 			for _, o := range last.Items {
 				m.t.Logf("%+v", o)
 			}
-			m.t.Fatalf("site %s never converged: generation %d, next %d, %d of %d; %v", name, last.Generation, last.Next, last.Settled,
+			m.t.Fatalf("site %s never converged: generation %d, next %d, %d of %d; %v", name, last.Generation, last.Next, last.ConvergedObjects,
 				last.Objects, err)
 		case err != nil:
 			pause(ctx)

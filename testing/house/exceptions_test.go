@@ -31,10 +31,7 @@ var allowedTypes = map[string]string{
 	"engine/solver/world":   "the tables of the original algorithm, which are filled together",
 }
 
-var allowedNames = map[string]string{
-	"engine/change/site: Settled": "a key of the HTTP API",
-	"engine/change/site: settled": "a key of the HTTP API",
-}
+var allowedNames = map[string]string{}
 
 var allowedProse = map[string]string{}
 

@@ -123,7 +123,7 @@ func controller(t *testing.T) {
 	if o.Generation != 1 || len(o.Lives) != 2 || o.Lives[0].Inc != 1 || o.Agents["agent:x"] != "one" {
 		t.Fatalf("%+v", o)
 	}
-	if s, err := c.Status(t.Context(), "t", "s", 0); err != nil || s.Settled != 0 || s.Items[0].Phase != "unheard" {
+	if s, err := c.Status(t.Context(), "t", "s", 0); err != nil || s.ConvergedObjects != 0 || s.Items[0].Phase != "unheard" {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	report := func(generation uint64, objects ...*pb.ObjectReport) {
@@ -134,7 +134,7 @@ func controller(t *testing.T) {
 	}
 	report(1, &pb.ObjectReport{Id: 0}, &pb.ObjectReport{Id: 1})
 	s, err := c.Status(t.Context(), "t", "s", 0)
-	if err != nil || s.Settled != 2 || s.Items[0].State != "up" || s.Items[0].Agent != "x" {
+	if err != nil || s.ConvergedObjects != 2 || s.Items[0].State != "up" || s.Items[0].Agent != "x" {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	if chain, err := c.Explain("t", "s", "b"); err != nil || len(chain) != 0 {

@@ -217,20 +217,20 @@ func (c *Controller) Status(ctx context.Context, tenant, name string, after uint
 			if st.Phase == object.Moving {
 				it.To = d.Type.States[st.To]
 			}
-			it.Settled, it.Removing, it.Stuck, it.Oscillating = s.inPlace(r, d, o), st.Removing, st.Stuck, st.Oscillating
+			it.Converged, it.Removing, it.Stuck, it.Oscillating = s.inPlace(r, d, o), st.Removing, st.Stuck, st.Oscillating
 			it.Failures, it.Drifts, it.Until, it.Message, it.Generation = st.Failures, st.Drifts, o.Until, o.Message, o.Generation
 			for _, w := range st.Waits {
 				it.Waits = append(it.Waits, site.WaitText(w, d, s.def(r, w.Peer)))
 			}
 		}
 		out.Objects++
-		if it.Settled {
-			out.Settled++
+		if it.Converged {
+			out.ConvergedObjects++
 		}
 		out.Items = append(out.Items, it)
 	}
 	slices.SortFunc(out.Items, func(a, b site.ObjectStatus) int { return strings.Compare(a.Name, b.Name) })
-	out.Converged = s.converged && out.Settled == out.Objects
+	out.Converged = s.converged && out.ConvergedObjects == out.Objects
 	return out, nil
 }
 
@@ -254,7 +254,7 @@ func (c *Controller) List(_ context.Context, tenant string) ([]site.Overview, er
 			}
 			n.Objects++
 			if o := s.report(r, d.ID); o != nil && s.inPlace(r, d, o) {
-				n.Settled++
+				n.ConvergedObjects++
 			}
 		}
 		out = append(out, n)

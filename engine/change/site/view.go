@@ -15,8 +15,8 @@ type Overview struct {
 	Next    uint64 `json:"next,omitempty"`
 	Objects int    `json:"objects"`
 	Hosts   int    `json:"hosts"`
-	// Settled counts the objects that are at rest in their preferred states.
-	Settled int `json:"settled"`
+	// ConvergedObjects counts the objects that are at rest in their preferred states.
+	ConvergedObjects int `json:"convergedObjects"`
 }
 
 // ObjectStatus is an object as it is shown.
@@ -33,8 +33,9 @@ type ObjectStatus struct {
 	// To is the state that a moving object is going to.
 	To string `json:"to,omitempty"`
 	// Agent is the name of the agent that runs it.
-	Agent       string   `json:"agent,omitempty"`
-	Settled     bool     `json:"settled"`
+	Agent string `json:"agent,omitempty"`
+	// Converged is true if the object is at rest in the generation that its host should follow.
+	Converged   bool     `json:"converged"`
 	Removing    bool     `json:"removing,omitempty"`
 	Stuck       bool     `json:"stuck,omitempty"`
 	Oscillating bool     `json:"oscillating,omitempty"`

@@ -69,7 +69,7 @@ func Register(s *rest.Server) {
 	)
 	rest.Ask(
 		s,
-		get("explainObject", one+"/explain", "What an object waits for, followed to the root; empty where it is settled"),
+		get("explainObject", one+"/explain", "What an object waits for, followed to the root; empty if it has converged"),
 		func(_ context.Context, c *rest.Call, in *struct {
 			BySite
 			Object string `query:"object" required:"true" doc:"The object's name"`

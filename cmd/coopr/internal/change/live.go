@@ -175,7 +175,7 @@ var siteSigns = []struct {
 func (v *view) lines(width, height int) []string {
 	s := &v.now.status
 	paint := func(c output.Colour, text string) string { return v.out.Paint(c, text) }
-	said := fmt.Sprintf("%d of %d objects have converged", s.Settled, s.Objects)
+	said := fmt.Sprintf("%d of %d objects have converged", s.ConvergedObjects, s.Objects)
 	if s.Converged {
 		said = paint(output.Green, "all "+words.Count(s.Objects, "object")+" have converged")
 	}
@@ -195,7 +195,7 @@ func (v *view) lines(width, height int) []string {
 	hidden := 0
 	if len(items) > room { // converged objects can be left out
 		hidden = len(items)
-		items = slices.DeleteFunc(items, func(o *site.ObjectStatus) bool { return o.Settled })
+		items = slices.DeleteFunc(items, func(o *site.ObjectStatus) bool { return o.Converged })
 		items = items[:min(len(items), room-1)]
 		hidden -= len(items)
 	}
@@ -325,13 +325,13 @@ func statusOf(o *site.ObjectStatus) (sign, text string) {
 		return "●", "moving"
 	case o.Phase == "checking":
 		return "●", "being checked"
-	case o.Removing && o.Settled:
+	case o.Removing && o.Converged:
 		return "✓", "ready to be removed"
 	case o.Removing:
 		return "○", "to be removed" + why
-	case o.Settled && o.Drifts > 0:
+	case o.Converged && o.Drifts > 0:
 		return "✓", fmt.Sprintf("repaired %d×", o.Drifts)
-	case o.Settled:
+	case o.Converged:
 		return "✓", ""
 	case o.State == o.Target && o.State != o.Preferred:
 		return "○", "stays " + o.State + " while other objects need that"

@@ -56,14 +56,14 @@ func TestSiteView(t *testing.T) {
 	}
 	for i := range v.now.status.Items {
 		o := &v.now.status.Items[i]
-		o.State, o.Target, o.To, o.Phase, o.Waits, o.Settled = "up", "up", "", "resting", nil, true
+		o.State, o.Target, o.To, o.Phase, o.Waits, o.Converged = "up", "up", "", "resting", nil, true
 	}
-	v.now.status.Items[0].Settled, v.now.status.Items[0].Phase, v.now.status.Items[0].Failures, v.now.status.Items[0].Message = false,
+	v.now.status.Items[0].Converged, v.now.status.Items[0].Phase, v.now.status.Items[0].Failures, v.now.status.Items[0].Message = false,
 		"backoff", 2, "start: exit code 7"
-	v.now.status.Settled = 2
+	v.now.status.ConvergedObjects = 2
 	for range 100 {
 		v.now.status.Items = append(v.now.status.Items, site.ObjectStatus{Name: "more", State: "up", Target: "up", Phase: "resting",
-			Settled: true})
+			Converged: true})
 	}
 	if got := seen(120, 24); !strings.Contains(got, "✗ svcB    agent:c  svcA        up     failed 2×: start: exit code 7\n"+
 		"  … and 102 more\n") || strings.Count(got, "\n") > 23 {

@@ -49,7 +49,7 @@ func listCmd(app cli.App) *cobra.Command {
 		Rows: func(items []site.Overview) output.Table {
 			t := output.Table{Head: []string{"NAME", "GENERATION", "OBJECTS", "CONVERGED", "HOSTS"}}
 			for _, s := range items {
-				t.Row(s.Name, generationOf(s), strconv.Itoa(s.Objects), strconv.Itoa(s.Settled), strconv.Itoa(s.Hosts))
+				t.Row(s.Name, generationOf(s), strconv.Itoa(s.Objects), strconv.Itoa(s.ConvergedObjects), strconv.Itoa(s.Hosts))
 			}
 			return t
 		},
@@ -259,8 +259,8 @@ func watchSite(ctx context.Context, app cli.App, c *client.Client, name string, 
 // showSite shows the status of a site, with one line for each object.
 func showSite(out *output.Printer, s *site.SiteStatus) {
 	converged := out.Paint(output.Green, "all converged")
-	if s.Settled < s.Objects {
-		converged = out.Paint(output.Yellow, fmt.Sprintf("%d of %d converged", s.Settled, s.Objects))
+	if s.ConvergedObjects < s.Objects {
+		converged = out.Paint(output.Yellow, fmt.Sprintf("%d of %d converged", s.ConvergedObjects, s.Objects))
 	}
 	out.Printf("Site %s, generation %s: %s, %s\n", s.Name, generationOf(s.Overview), words.Count(s.Objects, "object"), converged)
 	if len(s.Switching) > 0 {
@@ -295,16 +295,16 @@ func status(o *site.ObjectStatus) string {
 		text = fmt.Sprintf("failed %d×: %s", o.Failures, output.Clip(o.Message, 90))
 	case o.Phase == "moving", o.Phase == "checking":
 		text = o.Phase
-	case o.Removing && !o.Settled:
+	case o.Removing && !o.Converged:
 		text = "is being removed"
 	case o.Removing:
 		text = "ready to be removed"
-	case o.Settled:
+	case o.Converged:
 		text = "converged"
 	default:
 		text = "waiting"
 	}
-	if o.Settled && o.Drifts > 0 {
+	if o.Converged && o.Drifts > 0 {
 		text += fmt.Sprintf(" (drifted %d×)", o.Drifts)
 	}
 	return text
@@ -324,7 +324,7 @@ func explainCmd(app cli.App) *cobra.Command {
 				return err
 			}
 			for _, o := range s.Items {
-				if !o.Settled {
+				if !o.Converged {
 					objects = append(objects, o.Name)
 				}
 			}
