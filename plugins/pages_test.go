@@ -71,7 +71,7 @@ func TestPages(t *testing.T) {
 			name = "docker-automator"
 		}
 		if pages[name].plugin == nil {
-			t.Errorf("%s has no page that is looked at", dir)
+			t.Errorf("%s has no page that this test reads", dir)
 		}
 	}
 }

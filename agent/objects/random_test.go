@@ -21,7 +21,7 @@ import (
 // with the leader and find it again, hosts of nodes move, streams break, acts fail
 // or are torn, generations come and go. No object moves while a provider is not in
 // the state that it needs, or while a dependent relies on it, and in the end every
-// object is in its preferred state. HOME_SEEDS is the number of sites, HOME_FROM
+// object is in its preferred state. OBJECTS_SEEDS is the number of sites, OBJECTS_FROM
 // the first seed.
 func TestRandomSites(t *testing.T) {
 	number := func(name string, fallback uint64) uint64 {
@@ -30,8 +30,8 @@ func TestRandomSites(t *testing.T) {
 		}
 		return fallback
 	}
-	from := number("HOME_FROM", 0)
-	for seed := from; seed < from+number("HOME_SEEDS", 60) && !t.Failed(); seed++ {
+	from := number("OBJECTS_FROM", 0)
+	for seed := from; seed < from+number("OBJECTS_SEEDS", 60) && !t.Failed(); seed++ {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { random(t, seed) }) })
 	}
 }
@@ -99,7 +99,7 @@ func random(t *testing.T, seed uint64) {
 	for a, h := range w.runtimes {
 		h.mu.Lock()
 		if len(h.runners) > 0 {
-			t.Errorf("%s keeps the cell of a site that is gone", a)
+			t.Errorf("%s keeps the runner of a site that is gone", a)
 		}
 		h.mu.Unlock()
 	}

@@ -145,7 +145,7 @@ func (w *ward) open(ctx context.Context, to string) (Stream, error) {
 	h := w.runtimes[to]
 	w.mu.Unlock()
 	if h == nil {
-		return nil, errors.New("there is no such home")
+		return nil, errors.New("there is no such host runtime")
 	}
 	broken, breakDown := context.WithCancel(ctx)
 	one, two := make(chan *pb.ChangePacket, 100), make(chan *pb.ChangePacket, 100)
@@ -477,7 +477,7 @@ func TestFigure1(t *testing.T) {
 	}
 }
 
-// Homes die in the middle, and streams break: it ends as it would have.
+// Host runtimes are killed in the middle, and streams break. The site converges as it does without faults.
 func TestFigure1UnderFaults(t *testing.T) {
 	w := newWard(t, "a", "b", "c")
 	w.action = 2 * time.Millisecond

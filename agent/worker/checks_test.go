@@ -150,7 +150,7 @@ func TestChecksSayOnlyWhatIsNew(t *testing.T) {
 		checked := w.patient.checked
 		want("watched no more", time.Hour)
 		if w.patient.checked != checked {
-			t.Error("it was looked at all the same")
+			t.Error("the service was checked all the same")
 		}
 	})
 }
@@ -187,7 +187,7 @@ func TestChecksOutOfTouch(t *testing.T) {
 		w.patient.set(func() { w.patient.sick = true })
 		checked := w.patient.checked
 		if got := w.hears(time.Hour); len(got) != 0 || w.patient.checked != checked {
-			t.Fatalf("said %q, looked %d times", got, w.patient.checked-checked)
+			t.Fatalf("reported %q after %d checks", got, w.patient.checked-checked)
 		}
 		w.mu.Lock()
 		w.touch = true
@@ -236,7 +236,7 @@ func TestChecksAreTheirTasks(t *testing.T) {
 			t.Errorf("fence %d, attempt %d", got.Fence, got.Attempt)
 		}
 		if got.Fence, got.Attempt = 0, 0; !proto.Equal(got, given) {
-			t.Errorf("%v is looked at as\n%v", given, got)
+			t.Errorf("the task %v was checked as\n%v", given, got)
 		}
 	})
 }

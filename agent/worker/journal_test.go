@@ -132,7 +132,7 @@ func TestJournalIsCutAnywhere(t *testing.T) {
 		}
 	}
 	if last != len(whole) {
-		t.Fatal("the test looked at nothing")
+		t.Fatal("the test cut nothing")
 	}
 }
 

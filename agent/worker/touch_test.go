@@ -44,7 +44,7 @@ func (a *answer) Recv() (*pb.LeaderMessage, error) {
 }
 
 // The answer to a heartbeat does not renew leases that have expired. A suspended agent sends a
-// heartbeat when it wakes, and a leader that was suspended at the same time answers it. After every
+// heartbeat when it resumes, and a leader that was suspended at the same time answers it. After every
 // leased task has been stopped, answers renew leases again.
 func TestOverIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -359,7 +359,7 @@ func TestOnRealGroup(t *testing.T) {
 					t.Errorf("term %d belongs to %s and %s", n, who, m.ID)
 				}
 				owner[n] = m.ID
-				return []leader.Duty{duty{"look", func(context.Context) error {
+				return []leader.Duty{duty{"count", func(context.Context) error {
 					mu.Lock()
 					defer mu.Unlock()
 					if got := len(j.Entries()); got < answered {

@@ -143,7 +143,7 @@ func TestLateAppendOnRealStores(t *testing.T) {
 				t.Fatal(err)
 			}
 			disk.Heal()
-			until("the guard to settle", s.Guard().Err)
+			until("the guard to forget its error", s.Guard().Err)
 			if got := last(t, s.Log); got != 3 {
 				t.Fatalf("the log ends at %d", got)
 			}

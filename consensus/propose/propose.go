@@ -133,8 +133,8 @@ func (p *Proposer[T, R]) Propose(ctx context.Context, cmd T) (R, error) {
 	p.mu.Unlock()
 
 	if mine != nil {
-		// The caller submits its entry itself, so that an idle proposer wakes no
-		// other goroutine.
+		// The caller submits its entry itself, so that an idle proposer needs no
+		// second goroutine.
 		mine.handIn()
 		select {
 		case <-mine.done():

@@ -289,7 +289,7 @@ func (a endings) finishCluster(op *model.Operation) {
 	case op.Type == model.OpRollback, op.Undo:
 		cl.Status = model.ClusterFailed
 		cl.ReturnTo = cmp.Or(op.To, op.Before)
-		cl.Message += fmt.Sprintf("; when that is mended: `coopr cluster rollback %s --to %d`", cl.Name, cl.ReturnTo)
+		cl.Message += fmt.Sprintf("; when that is repaired: `coopr cluster rollback %s --to %d`", cl.Name, cl.ReturnTo)
 	case a.before(op) != nil && operation.Apart(op.Type, a.before(op).State.Status):
 		before := a.before(op).State
 		cl.Status, cl.Message, cl.ReturnTo = before.Status, before.Message, before.ReturnTo

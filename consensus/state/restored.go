@@ -12,7 +12,7 @@ import (
 
 // restoredMessage is the message of an operation that was running in the archive from which the state
 // was restored.
-const restoredMessage = "restored from an archive: look at what was done since it was written, then resume or abort this operation"
+const restoredMessage = "restored from an archive: check what was done since it was written, then resume or abort this operation"
 
 // Restored reads the snapshot of an archive and returns the state that a mesh restores from it. The
 // world has gone on since the archive was written. So the state has no sessions, and only the agents

@@ -76,7 +76,7 @@ func TestRule(t *testing.T) {
 		"a forbid that fails":            {[]Document{{Name: "f", Text: fails}}, Request{ann, Read, own, Context{}}, "false a forbid of the mesh [] [] f fails"},
 		"a tenant's forbid that fails":   {[]Document{{Name: "f", Tenant: "acme", Text: fails}}, Request{ann, Read, own, Context{}}, "false a forbid of the tenant [] [] f fails"},
 		"a permit that fails":            {[]Document{{Name: "f", Text: "permit" + fails[6:]}}, Request{who("x", "acme"), Read, own, Context{}}, "false nothing allows it [] [] f fails"},
-		"a permit that fails beside one": {[]Document{{Name: "f", Text: "permit" + fails[6:]}}, Request{ann, Read, own, Context{}}, "true a permit [user/user-owns] [] f fails"},
+		"one permit fails, one allows":   {[]Document{{Name: "f", Text: "permit" + fails[6:]}}, Request{ann, Read, own, Context{}}, "true a permit [user/user-owns] [] f fails"},
 		"shared":                         {nil, Request{who("bob", "acme", "user"), Read, own, Context{Now: 99}}, "true a grant [] [g1]"},
 		"shared with its nodes":          {nil, Request{who("bob", "acme", "user"), Read, node, Context{}}, "true a grant [] [g1]"},
 		"shared for another action":      {nil, Request{who("bob", "acme", "user"), Operate, own, Context{}}, "false nothing allows it [] []"},

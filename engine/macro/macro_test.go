@@ -233,7 +233,7 @@ func TestTemplateAgreesWithExpand(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for value, want := range map[string]string{
 		"%host.service.web% and 50%":              "",
-		"%d{x} %p %Y.%m %h.%l 5%.% %%user.home%%": "",
+		"%d{x} %p %Y.%m %h.%l 5%.% %%user.name%%": "",
 		"%hots.self%":                           "position 1: there is no macro %hots.self%",
 		"at %node.service.web[0]%":              "position 4: there is no macro %node.service.web[0]%",
 		"%join(map(ip.service.wbe,'$:1'),',')%": "macro %join(map(ip.service.wbe,'$:1'),',')%: no wbe",

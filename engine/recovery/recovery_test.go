@@ -207,7 +207,7 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 		}
 		policy := s.Cluster.Template.RecoveryPolicy()
 		if most := policy.Most(len(s.Nodes)); len(done) > 0 && len(done)+s.Recovering > most {
-			t.Fatalf("%d at once beside %d, where %d are allowed", len(done), s.Recovering, most)
+			t.Fatalf("%d at once in addition to %d, where %d are allowed", len(done), s.Recovering, most)
 		}
 		for _, id := range done {
 			h := s.Health[id]

@@ -289,7 +289,7 @@ func (r *program) relax(root bool) verdict {
 	for {
 		switch r.lp.solve(r.price) {
 		case lpUnknown:
-			r.meter.fail("the linear relaxation did not settle")
+			r.meter.fail("the linear relaxation did not converge")
 			return unknown
 		case lpFeasible:
 			return yes

@@ -82,7 +82,7 @@ func formsOf(s string) []string {
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for before := range 3 {
 			// A text that begins after 0, 1 or 2 other bytes of its group of three. The characters at the ends
-			// depend on what stands beside it.
+			// depend on the text around it.
 			text := encoding.EncodeToString(append(make([]byte, before), s...))
 			from, to := (before*8+5)/6, (before+len(s))*8/6
 			part := text[from:to]

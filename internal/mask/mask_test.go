@@ -36,7 +36,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// FuzzForms encodes a secret as programs do, with other text beside it, and looks for what is left of it.
+// FuzzForms encodes a secret as programs do, with other text around it, and searches for what is left of it.
 func FuzzForms(f *testing.F) {
 	f.Add("correct horse battery staple", "user:", "@host")
 	f.Add("p@$$w0rd'\"<&>\\", "", "x")
@@ -55,7 +55,7 @@ func FuzzForms(f *testing.F) {
 				t.Errorf("%s: %q became %q", name, text, got)
 			}
 		}
-		// The first and last characters of the encoded secret depend on the text beside it.
+		// The first and last characters of the encoded secret depend on the text around it.
 		encoded := base64.StdEncoding.EncodeToString([]byte(whole))
 		if got := m.Text(encoded); !strings.Contains(got, Mark) {
 			t.Errorf("base64: %q became %q", encoded, got)

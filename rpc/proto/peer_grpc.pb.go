@@ -42,7 +42,7 @@ type PeerClient interface {
 	// Sums and Quarantine are for the leader, which compares the voters' copies of the state.
 	Sums(ctx context.Context, in *SumsRequest, opts ...grpc.CallOption) (*SumsResponse, error)
 	Quarantine(ctx context.Context, in *QuarantineRequest, opts ...grpc.CallOption) (*QuarantineResponse, error)
-	// Session is a worker's standing talk with the leader.
+	// Session is the stream between a worker and the leader.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkerMessage, LeaderMessage], error)
 	TaskLog(ctx context.Context, in *TaskLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskLogResponse], error)
 	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResourcesResponse], error)
@@ -214,7 +214,7 @@ type PeerServer interface {
 	// Sums and Quarantine are for the leader, which compares the voters' copies of the state.
 	Sums(context.Context, *SumsRequest) (*SumsResponse, error)
 	Quarantine(context.Context, *QuarantineRequest) (*QuarantineResponse, error)
-	// Session is a worker's standing talk with the leader.
+	// Session is the stream between a worker and the leader.
 	Session(grpc.BidiStreamingServer[WorkerMessage, LeaderMessage]) error
 	TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error
 	ListResources(*ListResourcesRequest, grpc.ServerStreamingServer[ListResourcesResponse]) error

@@ -98,7 +98,7 @@ type Task struct {
 	Service       string                 `protobuf:"bytes,9,opt,name=service,proto3" json:"service,omitempty"`       // "" for actions of the node
 	Plugin        string                 `protobuf:"bytes,10,opt,name=plugin,proto3" json:"plugin,omitempty"`        // name of the provider type or automator type
 	Automator     bool                   `protobuf:"varint,11,opt,name=automator,proto3" json:"automator,omitempty"` // which of the two kinds plugin names
-	Observe       bool                   `protobuf:"varint,12,opt,name=observe,proto3" json:"observe,omitempty"`     // an earlier attempt's end is unknown: look before doing
+	Observe       bool                   `protobuf:"varint,12,opt,name=observe,proto3" json:"observe,omitempty"`     // an earlier attempt's end is unknown: observe before acting
 	TimeoutMs     int64                  `protobuf:"varint,13,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	Input         []byte                 `protobuf:"bytes,14,opt,name=input,proto3" json:"input,omitempty"`                                   // JSON, docs/spec/planner.md "What a task carries"
 	Mesh          string                 `protobuf:"bytes,16,opt,name=mesh,proto3" json:"mesh,omitempty"`                                     // the mesh's own name: ids of clusters and nodes are its own alone

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # busy.sh: runs `make test` BUSY_RUNS times (default 3) in a fresh clone of the last commit, while
-# BUSY_LOOPS busy loops (default 8) run beside it. It stops at the first run that fails.
+# BUSY_LOOPS busy loops (default 8) run at the same time. It stops at the first run that fails.
 #
 # BUSY_PACKAGES are packages to test instead of all, to try the script.
 set -euo pipefail

@@ -17,7 +17,7 @@ const planTreeHelp = `plan-tree FILE…
 
 A file is {"cases": [{"name", "element", "expect": {"status", "candidates"}}]}.
 An element is a parent {"strategy", "interrupted", "errors", "children"} or a
-leaf {"status"}. What a case does not expect is not looked at.
+leaf {"status"}. What a case does not expect is not compared.
 
   name          of an element; unnamed ones are called by their index among their
                 siblings, from 0 ("2"). A candidate may be expected by its name or
@@ -190,7 +190,7 @@ func (e *element) resolve() error {
 				k = int(n)
 			}
 			if k < 0 {
-				return fmt.Errorf("%s is after %v, which is not beside it", c.path, name)
+				return fmt.Errorf("%s is after %v, which is not a sibling of it", c.path, name)
 			}
 			s.Waits = s.Waits || e.Children[k].status != tree.Complete
 		}

@@ -194,7 +194,7 @@ func TestClusterHeldInShape(t *testing.T) {
 	// Another agent takes over the objects of a dead one.
 	i := slices.IndexFunc(m.agents, func(a *agent) bool { return a.name == s.Items[0].Agent })
 	m.agents[i].kill()
-	m.await("another home", func() error {
+	m.await("another agent", func() error {
 		now, err := m.api().SiteStatus(m.context(), name, 0)
 		if err == nil && (now.Items[0].Agent == s.Items[0].Agent || now.ConvergedObjects != 3) {
 			err = fmt.Errorf("%+v", now)

@@ -1,12 +1,14 @@
 package house
 
 import (
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/token"
 	"path"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -37,8 +39,15 @@ var privateThere = map[string][]string{
 	"cells": {"agent", "consensus"},
 }
 
-// privateProse are the private words that comments, texts and pages have no other use for.
-var privateProse = regexp.MustCompile(`(?i)\b(shelf|shelves|mender|menders|reigns?|poke[ds]?|the mesh picks|is let be|list of record)\b`)
+// privateProse are the private words and phrases that comments, texts and pages have no
+// other use for. "Look for" and "look up" have one, and so are absent.
+var privateProse = regexp.MustCompile(`(?i)\b(shelf|shelves|keepers?|tellings?|mend|mends|mended|mending|menders?|beside|standings?|` +
+	`settle[ds]?|settling|pok(?:e|es|ed|ing)|wakes?|wakers?|waking|woke|woken|reigns?|` +
+	`a look|looks? (?:before|first)|(?:nobody|never) looked|looked (?:before|first|twice|at)|` +
+	`the mesh picks|is let be|list of record)\b`)
+
+// privateProseThere are the words of privateThere in prose. HOME and /home are no words.
+var privateProseThere = regexp.MustCompile(`(?:^|[^\w/$.])([Hh]omes?|[Cc]ells?)\b`)
 
 // words splits an identifier into its words, in lower case.
 func words(name string) []string {
@@ -120,6 +129,51 @@ func TestWordsOfNames(t *testing.T) {
 	report(t, found, allowedNames)
 }
 
+// TestWordsOfTheAPI checks the paths, the ids of routes, and the keys and words of the API's documents.
+func TestWordsOfTheAPI(t *testing.T) {
+	t.Parallel()
+	var document any
+	if err := json.Unmarshal([]byte(read("docs/openapi.json")), &document); err != nil {
+		t.Fatal(err)
+	}
+	var found []violation
+	checked := 0
+	check := func(what, name string) {
+		checked++
+		if w, better := private("rpc/api", name); w != "" {
+			found = append(found, violation{name, fmt.Sprintf("%s: %q is not a word of docs/concepts.md; use %s", what, w, better)})
+		}
+	}
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, below := range v {
+				switch at {
+				case "paths", "properties", "schemas":
+					check(at, key)
+				}
+				if text, ok := below.(string); ok && (key == "operationId" || key == "name") {
+					check(key, text)
+				}
+				walk(key, below)
+			}
+		case []any:
+			for _, below := range v {
+				if text, ok := below.(string); ok && (at == "enum" || at == "tags") {
+					check(at, text)
+				}
+				walk(at, below)
+			}
+		}
+	}
+	walk("", document)
+	if checked < 1000 {
+		t.Errorf("only %d names were found in docs/openapi.json", checked)
+	}
+	report(t, found, allowedAPI)
+}
+
 // declared yields the names that a file declares, and the keys of its struct tags.
 func declared(s *source) func(yield func(string, int) bool) {
 	return func(yield func(string, int) bool) {
@@ -186,8 +240,17 @@ func TestWordsOfProse(t *testing.T) {
 			continue
 		}
 		for i, line := range strings.Split(read(p), "\n") {
-			if m := privateProse.FindString(line); m != "" {
-				found = append(found, violation{p, fmt.Sprintf("%s:%d: %q is not a word of docs/concepts.md", p, i+1, m)})
+			wrong := func(word string) {
+				word = strings.ToLower(word)
+				found = append(found, violation{p + ": " + word, fmt.Sprintf("line %d: %q is not a word of docs/concepts.md", i+1, word)})
+			}
+			for _, word := range privateProse.FindAllString(line, -1) {
+				wrong(word)
+			}
+			for _, m := range privateProseThere.FindAllStringSubmatch(line, -1) {
+				if slices.ContainsFunc(privateThere[strings.ToLower(m[1])], func(f string) bool { return within(p, f) }) {
+					wrong(m[1])
+				}
 			}
 		}
 	}

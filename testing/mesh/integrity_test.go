@@ -76,7 +76,7 @@ func TestDamagedStateIsReplaced(t *testing.T) {
 					return audited(m, "voter.differs") == 1
 				})
 				change(t, m, "second")
-				m.Within(2*time.Minute, 100*time.Millisecond, "the voter to be mended", func() bool { return victim.Recovered() == 1 })
+				m.Within(2*time.Minute, 100*time.Millisecond, "the voter to be repaired", func() bool { return victim.Recovered() == 1 })
 				v := m.CheckEqual()
 				if n := mesh.Audited(t, v, "voter.quarantined"); n != 1 {
 					t.Errorf("%d records of the quarantine", n)
@@ -94,7 +94,7 @@ func TestDamagedStateIsReplaced(t *testing.T) {
 						t.Errorf("%s answers %d, name %q, %v", a.Name, code, got.Name, err)
 					}
 					if a != victim && a.Recovered() != 0 {
-						t.Errorf("%s was mended %d times", a.Name, a.Recovered())
+						t.Errorf("%s was repaired %d times", a.Name, a.Recovered())
 					}
 				}
 			})

@@ -265,8 +265,8 @@ func (w *World) effect(ctx context.Context, x *executor, t *pb.Task) (*pb.Result
 		case m != nil && t.Observe:
 			res.Adopted = true
 		case m != nil:
-			w.violation("CREATE of node %s (task %s, fence %d) makes a second machine: fence %d made one, and nobody looked", t.Node, t.Id, t.Fence,
-				m.Fence)
+			w.violation("CREATE of node %s (task %s, fence %d) makes a second machine without an observation: fence %d made one", t.Node, t.Id,
+				t.Fence, m.Fence)
 		default:
 			w.created++
 			m = &Machine{Cluster: t.Cluster, Node: t.Node, Fence: t.Fence, IP: fmt.Sprintf("192.0.%d.%d", w.created/250, w.created%250+1),
@@ -298,7 +298,7 @@ func (w *World) effect(ctx context.Context, x *executor, t *pb.Task) (*pb.Result
 			res.Adopted = true
 			return res, nil
 		}
-		w.violation("%s on node %s (task %s, fence %d) is done twice, and nobody looked", key, t.Node, t.Id, t.Fence)
+		w.violation("%s on node %s (task %s, fence %d) is done twice without an observation", key, t.Node, t.Id, t.Fence)
 	}
 	m.Done[key]++
 	switch t.Action {

@@ -78,7 +78,7 @@ set_in $nova DEFAULT transport_url rabbit://guest:guest@127.0.0.1/ my_ip "$ip" c
 set_in $nova conductor workers 1
 set_in $nova scheduler workers 1
 set_in $nova glance api_servers "http://$ip:9292"
-# What Nova asks of others for a user is asked with a token of its own beside the user's:
+# What Nova asks of others for a user is asked with a token of its own in addition to the user's:
 # what the user's credentials may do is not asked again.
 login $nova service_user nova
 set_in $nova service_user send_service_user_token true

@@ -69,7 +69,7 @@ func TestAutomated(t *testing.T) {
 	b.is("down")
 	away = true
 	if state, _, err := b.p.Check(t.Context(), b.job()); err == nil {
-		t.Errorf("what could not be looked at was found %q", state)
+		t.Errorf("a check that could not be run returned %q", state)
 	}
 }
 

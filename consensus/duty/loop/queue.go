@@ -209,7 +209,7 @@ func (q *Queue[K]) wait(e *entry[K]) {
 	}
 }
 
-// proceed starts goroutines for due keys as far as Config.Parallel allows, and wakes
+// proceed starts goroutines for due keys as far as Config.Parallel allows, and notifies
 // Run if its timer has to fire sooner than it would. The caller holds q.mu.
 func (q *Queue[K]) proceed(now time.Time) {
 	if next := q.start(now); !next.IsZero() && (q.armed.IsZero() || next.Before(q.armed)) {

@@ -96,7 +96,7 @@ func (l *lab) goOn(op *model.Operation, index uint64, did, undone map[model.Task
 			n = &plan.Note{}
 		}
 		if did[id] && !n.Observe && !n.Undo && !undone[id] {
-			l.t.Fatalf("the archive of entry %d: task %s (%s) was done, and is done again without a look", index, id, s.Graph.Name(int(u)))
+			l.t.Fatalf("the archive of entry %d: task %s (%s) was done, and is done again without an observation", index, id, s.Graph.Name(int(u)))
 		}
 		undone[id] = n.Undo
 		r := &pb.Report{Operation: op.ID, Tasks: []uint32{u}, Fences: []uint64{s.Fence(u)}}

@@ -148,7 +148,7 @@ func later(at, now time.Time) time.Time {
 }
 
 // reconcile carries out the next act of a run. It returns when the run has to be
-// looked at again if nothing changes before.
+// reconciled again if nothing changes before.
 func (c *Controller) reconcile(ctx context.Context, key state.RunKey) (time.Time, error) {
 	r, ok := c.cfg.Machine.View().Run(key.Tenant, key.ID)
 	if !ok {

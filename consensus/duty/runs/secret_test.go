@@ -73,7 +73,7 @@ func TestSecretIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotRedirected lets a user set the address of a provider beside an administrator's password.
+// TestSecretsAreNotRedirected lets a user set the address of a provider whose password an administrator has set.
 func TestSecretsAreNotRedirected(t *testing.T) {
 	l := newLab(t)
 	field := func(name, value string, editable bool) profile.Property {

@@ -45,7 +45,7 @@ func TestConverged(t *testing.T) {
 	report(2, 2, 1, true)
 	quiet("one speaks of another generation")
 	report(2, 2, 2, true)
-	calling("all say settled", 101)
+	calling("all are at rest", 101)
 	calling("nobody has answered", 101)
 	answer("A", 101, true, 4)
 	answer("B", 100, true, 9) // of a call before
@@ -59,7 +59,7 @@ func TestConverged(t *testing.T) {
 	report(2, 2, 2, false)
 	quiet("one is at work")
 	report(2, 2, 2, true)
-	calling("all say settled again", 104)
+	calling("all are at rest again", 104)
 	answer("A", 104, false, 6)
 	answer("B", 104, true, 10)
 	calling("an answer is ahead of the reports", 105)

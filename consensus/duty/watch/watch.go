@@ -57,7 +57,7 @@ type Controller struct {
 	workers  map[string]*worker          // by agent
 	clusters map[string]map[string]*want // by cluster and key
 	out      orders                      // messages to workers that were not sent yet
-	rested   time.Time                   // before then, no further cluster is looked at: see share
+	rested   time.Time                   // before then, no further cluster is refreshed: see share
 	work     sync.WaitGroup              // proposals that are under way
 }
 
@@ -184,7 +184,7 @@ func (w *Controller) reconcile(_ context.Context, k key) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// share bounds the cost of looking at clusters, however many there are and however often
+// share bounds the cost of refreshing clusters, however many there are and however often
 // they change: to a twentieth of a processor.
 const share = 20
 

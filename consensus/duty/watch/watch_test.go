@@ -187,7 +187,7 @@ func TestEveryNodeHasOneWatcher(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
 		if n := len(agents["a"].has()) + len(agents["b"].has()); n == 300 {
-			t.Error("what c has was given away while c may still look")
+			t.Error("the health checks of c were given away while c may still run them")
 		}
 		time.Sleep(2 * time.Second)
 		covered("c has left", "a", "b")

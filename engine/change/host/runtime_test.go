@@ -95,11 +95,11 @@ func TestPackets(t *testing.T) {
 		t.Fatalf("%+v", p)
 	}
 	if !a.AtRest() || !b.AtRest() {
-		t.Error("not settled")
+		t.Error("not at rest")
 	}
 	a.Tick(a.Next()) // the last sweep over waiting objects
 	if a.Next() != 0 || b.Next() != 0 {
-		t.Errorf("homes at rest want to be called at %d and %d", a.Next(), b.Next())
+		t.Errorf("runtimes at rest want to be called at %d and %d", a.Next(), b.Next())
 	}
 }
 

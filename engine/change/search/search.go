@@ -229,7 +229,7 @@ func (s *searcher) expand(at int32) {
 				if effect && o.Phase() != object.Moving {
 					continue
 				}
-				step(fmt.Sprintf("%s's home dies (its act had its effect: %v)", n, effect), false, func(st *state) {
+				step(fmt.Sprintf("%s's agent fails (its act had its effect: %v)", n, effect), false, func(st *state) {
 					st.budget[die]--
 					if effect {
 						st.world[i] = o.Status().To

@@ -89,7 +89,7 @@ func ordinary(s *object.Site) Config {
 func mustRest(t *testing.T, s *Sim) {
 	t.Helper()
 	if !s.RunUntilRest(s.Now() + 3_600_000) {
-		t.Fatalf("not settled at %d: %s", s.Now(), s.report())
+		t.Fatalf("not at rest at %d: %s", s.Now(), s.report())
 	}
 	check(t, s)
 }
@@ -402,7 +402,7 @@ name: c12
 objects:
   - {name: A, host: agent:a0, type: script, requires: [{from: down, to: up, object: B, state: up}]}
   - {name: B, host: agent:a1, type: script, preferred: down, requires: [{from: up, to: down, object: A, state: down}]}
-  - {name: beside, host: agent:a0, type: script}
+  - {name: other, host: agent:a0, type: script}
 `)
 	c12, err := compile.Site(d, compile.Options{Unsafe: true})
 	if err != nil {
@@ -412,7 +412,7 @@ objects:
 	s.Run(600_000)
 	check(t, s)
 	a, _ := c12.Find("A")
-	b, _ := c12.Find("beside")
+	b, _ := c12.Find("other")
 	if !s.Object(a).Status().Oscillating {
 		t.Error("A is not reported")
 	}
@@ -420,7 +420,7 @@ objects:
 		t.Errorf("A made %d transitions in ten minutes", n)
 	}
 	if !s.Object(b).AtRest() || s.Ran[b] != 1 {
-		t.Error("the object beside was held up")
+		t.Error("the other object was delayed")
 	}
 }
 

@@ -216,7 +216,7 @@ func TestThreeMessagesADependency(t *testing.T) {
 			total += n
 		}
 		if total > 3*links || by[object.Grant] > links || by[object.Resync]+by[object.Recall] > 0 {
-			t.Fatalf("seed %d: %v for %d dependencies between homes", seed, by, links)
+			t.Fatalf("seed %d: %v for %d dependencies between agents", seed, by, links)
 		}
 	}
 }

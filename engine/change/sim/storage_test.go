@@ -180,7 +180,7 @@ func BenchmarkStorage(b *testing.B) {
 				s = New(Config{Site: built, Agents: n, Delay: 1, CheckTime: 1, MoveTime: 10, Lenient: true})
 				start := time.Now()
 				if !s.RunUntilRest(1_000_000) {
-					b.Fatal("not settled")
+					b.Fatal("not at rest")
 				}
 				took += time.Since(start)
 				decisions += s.Decisions()

@@ -153,7 +153,7 @@ func TestRecord(t *testing.T) {
 					t.Fatalf("object %d: %+v of %+v", i, l, r.Hosts)
 				}
 				if here && (l.Inc > 0) != (r.Hosts[l.Host].Agent != "") && l.Inc == 0 {
-					t.Fatalf("object %d has a home and never ran", i)
+					t.Fatalf("object %d has an agent and never ran", i)
 				}
 			}
 		}

@@ -74,7 +74,7 @@ func BenchmarkLarge(b *testing.B) {
 			}
 		}
 	})
-	b.Run("Look", func(b *testing.B) {
+	b.Run("Candidates", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if v := ViewOf(&d.Tree, s, 0); v.Status() != Pending || len(v.Candidates(nil)) != 10_000 {

@@ -220,7 +220,7 @@ func (w *world) one(t *rapid.T) {
 	}
 	held := w.s.Leased("")
 	w.now += 10
-	order := plan.Order{Now: w.now, Observe: func(model.Action, model.TaskStatus) bool { return rapid.Bool().Draw(t, "look") }}
+	order := plan.Order{Now: w.now, Observe: func(model.Action, model.TaskStatus) bool { return rapid.Bool().Draw(t, "observe") }}
 	switch what := rapid.IntRange(0, 12).Draw(t, "what"); {
 	case what == 12:
 		w.anotherLeader(t)

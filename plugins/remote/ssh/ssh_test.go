@@ -322,7 +322,7 @@ func TestTrust(t *testing.T) {
 		t.Errorf("learned %v %v", learned, err)
 	}
 	if out, err := m.Run(ctx, "ls", "-A", DefaultDir); err == nil && strings.TrimSpace(out) != "" {
-		t.Errorf("who only looked has left %s", out)
+		t.Errorf("a client that only learned the key has left %s", out)
 	}
 	changed := target(l, m, "root")
 	changed.HostKeys = []ssh.PublicKey{other.HostKey}
