@@ -12,6 +12,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/internal/words"
+	"github.com/coopr/coopr/internal/yamlfault"
 )
 
 // place is where a value was set.
@@ -35,7 +36,8 @@ func (d *decoder) decode(raw []byte, c *Config) {
 	var doc yaml.Node
 	if err := dec.Decode(&doc); err != nil {
 		if !errors.Is(err, io.EOF) { // an empty file is allowed
-			d.fault("", yamlLine(err), "%s", yamlMessage(err))
+			line, message := yamlfault.Split(err)
+			d.fault("", line, "not YAML: %s", message)
 		}
 		return
 	}
@@ -59,20 +61,6 @@ func (d *decoder) unreadable(path string, line int, format string, args ...any) 
 
 func (d *decoder) fault(path string, line int, format string, args ...any) {
 	d.faults = append(d.faults, &model.Fault{Subject: d.file, Path: path, Line: line, Message: fmt.Sprintf(format, args...)})
-}
-
-// yamlLine returns the line of a syntax error, which the library returns as text only: "yaml: line 3: did not find ...".
-func yamlLine(err error) (line int) {
-	fmt.Sscanf(strings.TrimPrefix(err.Error(), "yaml: "), "line %d:", &line)
-	return line
-}
-
-func yamlMessage(err error) string {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if yamlLine(err) > 0 {
-		_, text, _ = strings.Cut(text, ": ")
-	}
-	return "not YAML: " + text
 }
 
 const maxDepth = 32
@@ -168,7 +156,8 @@ func (d *decoder) settings(n *yaml.Node, v reflect.Value, path string) {
 	}
 	var out map[string]any
 	if err := n.Decode(&out); err != nil {
-		d.unreadable(path, n.Line, "%s", yamlMessage(err))
+		_, message := yamlfault.Split(err)
+		d.unreadable(path, n.Line, "not YAML: %s", message)
 		return
 	}
 	v.Set(reflect.ValueOf(Settings(out)))

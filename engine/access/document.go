@@ -1,6 +1,7 @@
 package access
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -141,8 +142,8 @@ func (c *checker) rule(d Document, number int, p *cedar.Policy) *rule {
 	}
 	if !c.failed {
 		if err := vocab().validator.Policy("", tree); err != nil {
-			for line := range strings.Lines(err.Error()) {
-				c.fault("", strings.TrimSpace(line))
+			for _, fault := range parts(err) {
+				c.fault("", fault.Error())
 			}
 		}
 	}
@@ -150,6 +151,15 @@ func (c *checker) rule(d Document, number int, p *cedar.Policy) *rule {
 		r.compile(c.reads)
 	}
 	return r
+}
+
+// parts returns the errors that the validator has joined.
+func parts(err error) []error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return joined.Unwrap()
+	}
+	return []error{err}
 }
 
 var annotations = []string{"id", "message", "description"}

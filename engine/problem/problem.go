@@ -1,6 +1,7 @@
 // Package problem has the errors that all parts of this project share: an error has a code,
 // by which programs decide, and a message, which people read. The code travels from the
-// replicated state through the HTTP API to the client. No text is ever parsed.
+// replicated state through the HTTP API to the client. No text of an error of ours is ever
+// parsed; testing/house lists the few libraries whose errors have to be read as text.
 //
 // A code is an error itself, so that errors.Is(err, problem.NotFound) reports whether err,
 // or an error that it wraps, has that code.

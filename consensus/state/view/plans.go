@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,7 +159,7 @@ func (v PlanView) CustomTree(tenant, cluster, name string, now int64) (*tree.Vie
 	nodes := ClusterView(v).Nodes(tenant, cl.ID)
 	p, err := operation.Custom(model.Caller{Tenant: tenant}, name, operation.Input{Cluster: cl, Nodes: nodes}, cl.ID)
 	if err != nil {
-		return &tree.View{Tree: &tree.Tree{Name: name, Errors: strings.Split(err.Error(), "\n")}, Interrupted: true, Scope: cl.ID}, true
+		return &tree.View{Tree: &tree.Tree{Name: name, Errors: lines(err)}, Interrupted: true, Scope: cl.ID}, true
 	}
 	node := func(id string) *model.Node {
 		if i := slices.IndexFunc(nodes, func(n *model.Node) bool { return n.ID == id }); i >= 0 {
@@ -171,4 +172,17 @@ func (v PlanView) CustomTree(tenant, cluster, name string, now int64) (*tree.Vie
 		return nil, false
 	}
 	return Tree(&p.Operation, p.Tree, e.Done(), now, node), true
+}
+
+// lines returns the faults of an error, or the error alone, as texts.
+func lines(err error) []string {
+	var faults model.Faults
+	if !errors.As(err, &faults) {
+		return []string{err.Error()}
+	}
+	out := make([]string, len(faults))
+	for i, f := range faults {
+		out[i] = f.Error()
+	}
+	return out
 }

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/yamlfault"
 )
 
 // yamlReader converts YAML's nodes: it expands aliases (within limits), applies merge keys,
@@ -24,8 +24,6 @@ type yamlReader struct {
 	alias  int
 	faults model.Faults
 }
-
-var yamlLine = regexp.MustCompile(`line (\d+): `)
 
 func parseYAML(data []byte) (docs []*node, faults model.Faults) {
 	r := &yamlReader{}
@@ -43,12 +41,8 @@ func parseYAML(data []byte) (docs []*node, faults model.Faults) {
 			break
 		}
 		if err != nil {
-			f := &model.Fault{Message: "not valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
-			if m := yamlLine.FindStringSubmatch(f.Message); m != nil {
-				f.Line, _ = strconv.Atoi(m[1])
-				f.Message = strings.Replace(f.Message, m[0], "", 1)
-			}
-			return nil, append(r.faults, f)
+			line, message := yamlfault.Split(err)
+			return nil, append(r.faults, &model.Fault{Line: line, Message: "not valid YAML: " + message})
 		}
 		if n := r.node(&y, 0); n != nil && n.kind != nullNode {
 			docs = append(docs, n)
