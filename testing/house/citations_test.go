@@ -2,6 +2,8 @@ package house
 
 import (
 	"fmt"
+	"go/ast"
+	"go/token"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,11 +15,12 @@ import (
 	"unicode"
 )
 
-// A passage is a piece of prose: a block of comments, or a page.
+// A passage is a piece of prose: a block of comments, a text in code, or a page.
 type passage struct {
 	path string
 	line int
 	text string
+	code bool // a text in code, whose paths may name anything but a page of docs
 }
 
 // prose returns all passages of Go files, messages, scripts and pages. Comment marks are
@@ -31,20 +34,29 @@ func prose() []passage {
 			for _, l := range c.List {
 				b.WriteString(marks.ReplaceAllString(strings.Trim(l.Text, "/* "), "") + "\n")
 			}
-			out = append(out, passage{s.path, s.line(c), strings.Join(strings.Fields(b.String()), " ")})
+			out = append(out, passage{path: s.path, line: s.line(c), text: strings.Join(strings.Fields(b.String()), " ")})
 		}
+		if s.generated {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+				out = append(out, passage{path: s.path, line: s.line(l), text: strings.Trim(l.Value, "`\""), code: true})
+			}
+			return true
+		})
 	}
 	for _, p := range files() {
 		switch {
 		case strings.HasPrefix(path.Base(p), "openapi"):
 		case slices.Contains([]string{".proto", ".sh", ".yaml", ".yml"}, path.Ext(p)), path.Base(p) == "Makefile", path.Base(p) == "Vagrantfile":
 			for i, line := range strings.Split(read(p), "\n") {
-				out = append(out, passage{p, i + 1, line})
+				out = append(out, passage{path: p, line: i + 1, text: line})
 			}
 		case path.Ext(p) == ".md":
 			at := 1
 			for _, block := range strings.Split(fences.ReplaceAllStringFunc(read(p), blank), "\n\n") {
-				out = append(out, passage{p, at, strings.Join(strings.Fields(block), " ")})
+				out = append(out, passage{path: p, line: at, text: strings.Join(strings.Fields(block), " ")})
 				at += strings.Count(block, "\n") + 2
 			}
 		}
@@ -58,6 +70,8 @@ var (
 	decision  = regexp.MustCompile(`docs/decisions/(\d{3})\b`)
 	decisions = regexp.MustCompile(`\bdecisions? (\d{3})\b`)
 	spec      = regexp.MustCompile("docs/spec/([a-z]+)\\.md`?")
+	bare      = regexp.MustCompile(`(?:^|[\s("])((?:rules? |§|sections? )\d+)`)
+	caseName  = regexp.MustCompile(`\b(?:AGG|API|CO|PV|STR)-\d\d\b`)
 	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 )
 
@@ -73,10 +87,28 @@ func exists(p string) bool {
 	return err == nil
 }
 
-// Each path, decision, rule and link that a comment or page cites exists.
+// TestCitations checks that each path, decision, rule, case and link that a comment, a text in
+// code or a page cites exists. A rule without a page before it is of a page that the same
+// comment or the package's comment names.
 func TestCitations(t *testing.T) {
 	t.Parallel()
 	var found []violation
+	pages, cases := map[string][]string{}, map[string]bool{}
+	for _, s := range sources() {
+		if s.file.Doc == nil {
+			continue
+		}
+		for _, m := range spec.FindAllStringSubmatch(s.file.Doc.Text(), -1) {
+			pages[s.folder()] = append(pages[s.folder()], m[1])
+		}
+	}
+	for _, p := range files() {
+		if within(p, "docs/spec") {
+			for _, name := range caseName.FindAllString(read(p), -1) {
+				cases[name] = true
+			}
+		}
+	}
 	for _, p := range prose() {
 		if within(p.path, "testing/house") {
 			continue
@@ -85,7 +117,7 @@ func TestCitations(t *testing.T) {
 			found = append(found, violation{p.path + ": " + what, fmt.Sprintf("line %d: %s", p.line, fmt.Sprintf(format, args...))})
 		}
 		for _, m := range cited.FindAllStringSubmatch(link.ReplaceAllString(p.text, "]"), -1) {
-			if name := m[1]; !known(name) {
+			if name := m[1]; !known(name) && (!p.code || within(name, "docs")) {
 				wrong(name, "%s does not exist", name)
 			}
 		}
@@ -96,13 +128,28 @@ func TestCitations(t *testing.T) {
 				}
 			}
 		}
-		for _, m := range spec.FindAllStringSubmatchIndex(p.text, -1) {
-			name := p.text[m[2]:m[3]]
+		rest, alone := p.text, "" // alone is what is not behind the name of a page
+		named := pages[path.Dir(p.path)]
+		for m := spec.FindStringSubmatchIndex(rest); m != nil; m = spec.FindStringSubmatchIndex(rest) {
+			name := rest[m[2]:m[3]]
+			alone, rest = alone+rest[:m[0]], rest[m[1]:]
 			if !exists("docs/spec/" + name + ".md") {
 				continue // named above
 			}
-			if fault := specPage(name).resolve(p.text[m[1]:]); fault != "" {
+			named = append([]string{name}, named...)
+			var fault string
+			if rest, fault = specPage(name).resolve(rest); fault != "" {
 				wrong("docs/spec/"+name+".md "+fault, "docs/spec/%s.md has no %s", name, fault)
+			}
+		}
+		if path.Ext(p.path) == ".go" {
+			for _, name := range caseName.FindAllString(p.text, -1) {
+				if !cases[name] {
+					wrong(name, "no page of docs/spec has the case %s", name)
+				}
+			}
+			for _, fault := range unfounded(alone+rest, named) {
+				wrong(fault, "neither the text nor the package's comment names a page of docs/spec that has %s", fault)
 			}
 		}
 		if path.Ext(p.path) == ".md" {
@@ -114,6 +161,30 @@ func TestCitations(t *testing.T) {
 		}
 	}
 	report(t, found, allowedCitations)
+}
+
+// unfounded returns the rules and sections in a text without a page before them that none of
+// the pages has.
+func unfounded(text string, pages []string) []string {
+	var out []string
+	for m := bare.FindStringSubmatchIndex(text); m != nil; m = bare.FindStringSubmatchIndex(text) {
+		text = text[m[2]:]
+		first, rest := text, text[m[3]-m[2]:]
+		fault := first[:m[3]-m[2]]
+		for _, name := range pages {
+			after, without := specPage(name).resolve(first)
+			if without == "" {
+				rest, fault = after, ""
+				break
+			}
+			fault = without
+		}
+		if fault != "" {
+			out = append(out, fault)
+		}
+		text = rest
+	}
+	return out
 }
 
 // known reports whether a cited path exists: as it is, as the beginning of names, or with
@@ -241,27 +312,28 @@ var (
 )
 
 // resolve follows what stands behind the name of a page, such as `§2 rule 1, §5` or
-// `"Transactions" 9`, and returns the first thing that the page does not have, or "".
-func (p *rulesPage) resolve(tail string) string {
+// `"Transactions" 9`. It returns the text behind that, and the first thing that the page does
+// not have, or "".
+func (p *rulesPage) resolve(tail string) (rest, fault string) {
 	at := p.sections // where rules are looked up
 	titled, paged := false, false
 	for first := true; ; first = false {
 		gap := between.FindString(tail)
 		if !first && gap == "" {
-			return ""
+			return tail, ""
 		}
-		tail = tail[len(gap):]
+		rest, tail = tail, tail[len(gap):]
 		switch {
 		case secToken.MatchString(tail):
 			m := secToken.FindStringSubmatch(tail)
 			if at = p.find(m[1]); at == nil {
-				return "section " + m[1]
+				return tail, "section " + m[1]
 			}
 			tail, titled, paged = tail[len(m[0]):], false, true
 		case appToken.MatchString(tail):
 			m := appToken.FindStringSubmatch(tail)
 			if at = p.find(strings.ToLower(m[1])); at == nil {
-				return m[1]
+				return tail, m[1]
 			}
 			tail, titled, paged = tail[len(m[0]):], true, true
 		case titleToken.MatchString(tail):
@@ -269,14 +341,14 @@ func (p *rulesPage) resolve(tail string) string {
 			if sub := p.find(m[1]); sub != nil {
 				at = sub
 			} else if !p.says(at, m[1]) {
-				return strconv.Quote(m[1])
+				return tail, strconv.Quote(m[1])
 			}
 			tail, titled, paged = tail[len(m[0]):], true, true
 		case ruleToken.MatchString(tail):
 			m := ruleToken.FindStringSubmatch(tail)
 			for _, n := range numbers.FindAllString(m[1]+m[2], -1) {
 				if !has(at, n) {
-					return "rule " + n
+					return tail, "rule " + n
 				}
 			}
 			tail, paged = tail[len(m[0]):], true
@@ -287,12 +359,12 @@ func (p *rulesPage) resolve(tail string) string {
 			case p.find(m[1]) != nil:
 				at = p.find(m[1])
 			default:
-				return m[1]
+				return tail, m[1]
 			}
 			tail = tail[len(m[1]):]
 			paged = true
 		default:
-			return ""
+			return rest, ""
 		}
 	}
 }
@@ -307,7 +379,7 @@ func has(in []rulesSection, number string) bool {
 	return slices.ContainsFunc(in, func(s rulesSection) bool { return slices.Contains(s.items, number) })
 }
 
-// What the check accepts and what it refuses.
+// TestCitationsAreUnderstood shows what the check accepts and what it refuses.
 func TestCitationsAreUnderstood(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ page, tail, fault string }{
@@ -333,8 +405,25 @@ func TestCitationsAreUnderstood(t *testing.T) {
 		{"coopr", ` appendix A, "Lease parse", "Prolong".`, ""},
 		{"coopr", ". The rest", ""},
 	} {
-		if fault := specPage(c.page).resolve(c.tail); fault != c.fault {
+		if _, fault := specPage(c.page).resolve(c.tail); fault != c.fault {
 			t.Errorf("docs/spec/%s.md%s: %q, want %q", c.page, c.tail, fault, c.fault)
+		}
+	}
+	for _, c := range []struct {
+		text  string
+		pages []string
+		fault string
+	}{
+		{"is slowed down (rule 27).", []string{"changes"}, ""},
+		{"is slowed down (rule 28).", []string{"changes"}, "rule 28"},
+		{"is slowed down (rule 27).", nil, "rule 27"},
+		{"rules 2 and 3, then §2 rule 1", []string{"plans"}, ""},
+		{"in section 14 of it", []string{"plans"}, "section 14"},
+		{"in section 14 of it", []string{"plans", "profiles"}, ""},
+		{"the rules of 3 pages", nil, ""},
+	} {
+		if faults := strings.Join(unfounded(c.text, c.pages), ", "); faults != c.fault {
+			t.Errorf("%q with %q: %q, want %q", c.text, c.pages, faults, c.fault)
 		}
 	}
 }

@@ -1,7 +1,7 @@
-// Package search explores every reachable state of a small site: every order in which
-// messages arrive and acts end, from given states of the world, with a bounded number
-// of losses, duplicates, failures and crashes of hosts at any moment. It runs
-// object.Object itself, not a model of it.
+// Package search explores every reachable state of a small site (docs/spec/changes.md):
+// every order in which messages arrive and acts end, from given states of the world,
+// with a bounded number of losses, duplicates, failures and crashes of hosts at any
+// moment. It runs object.Object itself, not a model of it.
 //
 // It shows three properties. No transition begins without its locks, and none while
 // another object relies on the state that the transition leaves (S1 and S2, also

@@ -67,7 +67,7 @@ func TestAggregate(t *testing.T) {
 }
 
 // TestNoUnexpectedState checks that no parent of any strategy is ERROR without an error below it:
-// rule 15 of the SDK cannot apply.
+// §2 rule 15 cannot apply.
 func TestNoUnexpectedState(t *testing.T) {
 	letters := "PRSTCIWDprstd"
 	var walk func(prefix string)
