@@ -39,7 +39,7 @@ func (m *Mesh) loadPeers() (addr string, epoch uint64) {
 	}
 	var file peersFile
 	if err == nil {
-		err = json.Unmarshal(raw, &file)
+		file, err = decodePeers(raw)
 	}
 	if err != nil {
 		m.log.Warn("the file of known agents cannot be read; this agent joins through the configured addresses only", "file", m.cfg.PeersFile,
@@ -48,6 +48,11 @@ func (m *Mesh) loadPeers() (addr string, epoch uint64) {
 	}
 	m.peers, m.newborn = file.Peers, false
 	return file.Addr, file.Epoch
+}
+
+func decodePeers(raw []byte) (file peersFile, err error) {
+	err = json.Unmarshal(raw, &file)
+	return file, err
 }
 
 // rememberLoop keeps the peers file up to date until ctx ends, and then writes it once more.

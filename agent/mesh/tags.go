@@ -57,9 +57,18 @@ func encodeTags(self Self, epoch uint64) map[string]string {
 // decodeTags returns what an agent announces in its tags, and the agent's epoch. Values that cannot be
 // parsed are left zero, because an agent of another version is a member too.
 func decodeTags(tags map[string]string) (Self, uint64) {
-	level, _ := strconv.ParseUint(tags[tagFeatureLevel], 10, 32)
-	expect, _ := strconv.Atoi(tags[tagBootstrapExpect])
-	epoch, _ := strconv.ParseUint(tags[tagEpoch], 36, 64)
+	level, err := strconv.ParseUint(tags[tagFeatureLevel], 10, 32)
+	if err != nil {
+		level = 0 // of a number that is too large, ParseUint returns the largest one
+	}
+	expect, err := strconv.Atoi(tags[tagBootstrapExpect])
+	if err != nil {
+		expect = 0
+	}
+	epoch, err := strconv.ParseUint(tags[tagEpoch], 36, 64)
+	if err != nil {
+		epoch = 0
+	}
 	return Self{
 		Name: tags[tagName], RPCAddr: tags[tagRPCAddr], APIAddr: tags[tagAPIAddr], Build: tags[tagBuild],
 		FeatureLevel: uint32(level), Zone: tags[tagZone], Class: tags[tagClass], Eligible: tags[tagEligible] == "1",

@@ -378,6 +378,23 @@ func FuzzVerifyLines(f *testing.F) {
 	})
 }
 
+// FuzzParseCursor reads places in the chain that users name. A place that is accepted is the
+// same when it is printed and read again.
+func FuzzParseCursor(f *testing.F) {
+	for _, s := range []string{"", "17", "17.3", "17.0", "0.1", "17.", ".3", "17.-1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c, err := ParseCursor(s)
+		if err != nil {
+			return
+		}
+		if again, err := ParseCursor(c.String()); err != nil || again != c {
+			t.Errorf("%q is %s, which comes back as %s: %v", s, c, again, err)
+		}
+	})
+}
+
 func FuzzDecode(f *testing.F) {
 	w := (&Trail{}).Write()
 	w.Tasks(&Tasks{Plan: samplePlan("o1", "one", 1), Index: 2, Items: []TaskChange{{From: 0, To: 1}}})
