@@ -5,9 +5,6 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 )
 
-// Generation returns the number of the generation that is in force everywhere.
-func (s *Sim) Generation() uint64 { return s.site.Generation }
-
 // Apply rolls out a new generation as the leader does: host after host in the order of rule
 // 25, each once its removed objects are in their preRemove states. The previous generation
 // must be in force already.

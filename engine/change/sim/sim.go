@@ -217,9 +217,6 @@ func (s *Sim) violate(format string, args ...any) {
 	}
 }
 
-// Now returns the current time.
-func (s *Sim) Now() int64 { return s.q.now }
-
 // Last returns the time at which the last transition ended.
 func (s *Sim) Last() int64 { return s.last }
 
@@ -304,13 +301,6 @@ func (s *Sim) Step() bool {
 	return true
 }
 
-// Run processes events until a time.
-func (s *Sim) Run(until int64) {
-	s.At(until, func() {})
-	for s.q.now < until && s.Step() {
-	}
-}
-
 // RunUntilRest processes events until every object is at rest or the time is reached, and
 // reports whether every object is at rest.
 func (s *Sim) RunUntilRest(until int64) bool {
@@ -366,13 +356,4 @@ func (s *Sim) Sent() (byKind [8]int, packets, rode int) {
 		rode += h.Rode
 	}
 	return byKind, packets, rode
-}
-
-// Decisions returns the number of events that objects have handled.
-func (s *Sim) Decisions() int {
-	n := s.decisions
-	for i := range s.agents {
-		n += s.agents[i].runtime.Decisions
-	}
-	return n
 }

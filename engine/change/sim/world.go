@@ -165,26 +165,6 @@ func (s *Sim) failing(id object.ID) bool {
 	return s.cfg.Fails > 0 && s.faulty() && s.rng.Float64() < s.cfg.Fails
 }
 
-// FailNext makes the next n transitions of an object fail.
-func (s *Sim) FailNext(id object.ID, n int) {
-	if s.script == nil {
-		s.script = map[object.ID]int{}
-	}
-	s.script[id] = n
-}
-
-// Drift changes an object by hand, without the knowledge of its runtime.
-func (s *Sim) Drift(id object.ID, state object.State, content uint64) {
-	w := &s.world[id]
-	w.state, w.drifted = state, true
-	if content != 0 {
-		w.content = content
-	}
-}
-
-// Probe makes an object's runtime check for drift.
-func (s *Sim) Probe(id object.ID) { s.tell(id, object.Event{What: object.Probe}) }
-
 func (s *Sim) tell(id object.ID, ev object.Event) {
 	if o := s.Object(id); o == nil {
 		return
@@ -196,6 +176,3 @@ func (s *Sim) tell(id object.ID, ev object.Event) {
 	s.touch(a)
 	s.flush()
 }
-
-// World returns the true state of an object.
-func (s *Sim) World(id object.ID) object.State { return s.truth(s.def(id)) }

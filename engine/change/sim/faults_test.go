@@ -94,3 +94,48 @@ func (s *Sim) revive(a int, move bool) {
 		s.flush()
 	})
 }
+
+// FailNext makes the next n transitions of an object fail.
+func (s *Sim) FailNext(id object.ID, n int) {
+	if s.script == nil {
+		s.script = map[object.ID]int{}
+	}
+	s.script[id] = n
+}
+
+// Drift changes an object by hand, without the knowledge of its runtime.
+func (s *Sim) Drift(id object.ID, state object.State, content uint64) {
+	w := &s.world[id]
+	w.state, w.drifted = state, true
+	if content != 0 {
+		w.content = content
+	}
+}
+
+// Probe makes an object's runtime check for drift.
+func (s *Sim) Probe(id object.ID) { s.tell(id, object.Event{What: object.Probe}) }
+
+// World returns the true state of an object.
+func (s *Sim) World(id object.ID) object.State { return s.truth(s.def(id)) }
+
+// Now returns the current time.
+func (s *Sim) Now() int64 { return s.q.now }
+
+// Run processes events until a time.
+func (s *Sim) Run(until int64) {
+	s.At(until, func() {})
+	for s.q.now < until && s.Step() {
+	}
+}
+
+// Generation returns the number of the generation that is in force everywhere.
+func (s *Sim) Generation() uint64 { return s.site.Generation }
+
+// Decisions returns the number of events that objects have handled.
+func (s *Sim) Decisions() int {
+	n := s.decisions
+	for i := range s.agents {
+		n += s.agents[i].runtime.Decisions
+	}
+	return n
+}
