@@ -263,6 +263,43 @@ func TestPolicies(t *testing.T) {
 	w.must(200, apitest.Root, "DELETE", "/v1/mesh/policies/lock", "")
 }
 
+// TestEventsFollowPolicies checks that an event stream that goes on shows what its reader may list at each moment.
+func TestEventsFollowPolicies(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	id, _ := w.cluster("web", "1")
+	label := func(value string) {
+		t.Helper()
+		w.must(200, apitest.User, "POST", "/v1/clusters/web/labels", `{"set":{"n":"`+value+`"}}`)
+	}
+	definition := func(name string) {
+		t.Helper()
+		w.must(200, apitest.Admin, "PUT", "/v1/services/"+name, `{"name":"`+name+`","provisioner":{"actions":{"install":{"type":"shell"}}}}`)
+	}
+	r := w.events(apitest.Other, "?type=cluster.changed,definition.changed")
+	defer r.close()
+	next := func(want string) {
+		t.Helper()
+		if e := r.event(); e.Type != want {
+			t.Fatalf("%+v, want %s", e, want)
+		}
+	}
+	label("1")
+	definition("a")
+	next("definition.changed") // nothing of bob's cluster before it
+	w.must(200, apitest.Admin, "PUT", "/v1/policies/open", policy("open",
+		`permit (principal == User::"carol", action == Action::"list", resource is Cluster) when { resource.name == "web" };`))
+	next("definition.changed")
+	label("2")
+	if e := r.event(); e.Cluster != id {
+		t.Fatalf("%+v", e)
+	}
+	w.must(200, apitest.Admin, "DELETE", "/v1/policies/open", "")
+	label("3")
+	definition("b")
+	next("definition.changed")
+}
+
 // TestPoliciesChangeWhileAsked changes policies while many requests are decided.
 func TestPoliciesChangeWhileAsked(t *testing.T) {
 	w := newWorld(t)

@@ -33,7 +33,7 @@ func operationRoutes(s *rest.Server) {
 				cluster = cl.ID
 			}
 			var all []*model.Operation
-			listed := c.ClusterFilter()
+			listed := s.ClusterFilter(c)
 			for _, op := range v.Operations(c.Who.Tenant, cluster) {
 				if (len(wanted) == 0 || slices.Contains(wanted, string(op.Status))) && listed(v, op.Cluster) {
 					all = append(all, op)

@@ -114,7 +114,7 @@ func events(_ context.Context, s *rest.Server, c *rest.Call, in *eventFilter, w 
 		defer beats.Done()
 		out.beat(ctx, s.Beats())
 	}()
-	listed := c.ClusterFilter()
+	listed := s.ClusterFilter(c)
 	err := s.State.Follow(ctx, tenant, after, func(batch []model.Event) error {
 		if err := c.CheckToken(ctx); err != nil {
 			return err

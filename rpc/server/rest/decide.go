@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -77,10 +78,14 @@ func principalOf(who model.Caller, own string) *access.Principal {
 // policies only, and answers only requests about itself.
 func (s *Server) policies(ctx context.Context, tenant string) *access.Set {
 	v, err := s.State.View(ctx, api.Stale, 0)
-	switch {
-	case err != nil:
+	if err != nil {
 		return builtin()
-	case tenant == api.AllTenants:
+	}
+	return s.setOf(v, tenant)
+}
+
+func (s *Server) setOf(v View, tenant string) *access.Set {
+	if tenant == api.AllTenants {
 		tenant = ""
 	}
 	return s.sets.Of(v, tenant)
@@ -254,12 +259,13 @@ func nameOf(x *access.Resource) string {
 	return s
 }
 
+func nounOf(x *access.Resource) string {
+	return cmp.Or(nouns[x.Type], strings.ToLower(string(x.Type)))
+}
+
 // phrase returns how a text names a resource: "cluster shop", "a template", "the mesh".
 func phrase(x *access.Resource) string {
-	noun := nouns[x.Type]
-	if noun == "" {
-		noun = strings.ToLower(string(x.Type))
-	}
+	noun := nounOf(x)
 	switch name := nameOf(x); {
 	case name != "":
 		return noun + " " + name
@@ -277,7 +283,11 @@ func (c *Call) refusal(a access.Action, x *access.Resource, d access.Decision) e
 	if a == access.Admin {
 		verb = "administer"
 	}
-	return Forbidden("%s, with the role %s, may not %s %s: %s", c.Who.Actor, c.Who.Role, verb, phrase(x), d.Why())
+	what := phrase(x)
+	if a == access.List {
+		what = strings.ReplaceAll(nounOf(x)+"s", "ys", "ies")
+	}
+	return Forbidden("%s, with the role %s, may not %s %s: %s", c.Who.Actor, c.Who.Role, verb, what, d.Why())
 }
 
 func ofCluster(v View, cl *model.Cluster) access.Resource {

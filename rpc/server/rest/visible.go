@@ -153,10 +153,15 @@ func (c *Call) DecideFor(who model.Caller, a access.Action, x access.Resource) a
 }
 
 // ClusterFilter returns a function that reports whether the caller may list what belongs to a cluster, which
-// may be gone.
-func (c *Call) ClusterFilter() func(v View, id string) bool {
+// may be gone. It follows changes of the policies.
+func (s *Server) ClusterFilter(c *Call) func(v View, id string) bool {
 	f := c.filter(access.List, access.TypeCluster)
 	return func(v View, id string) bool {
+		if set := s.setOf(v, c.Who.Tenant); set != c.set {
+			c.set = set
+			f = c.filter(access.List, access.TypeCluster)
+		}
+		f.At(s.Millis())
 		x := c.clusterOf(v, id)
 		return f.Allows(&x)
 	}
