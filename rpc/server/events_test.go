@@ -18,7 +18,7 @@ import (
 
 // reader reads server-sent events.
 type reader struct {
-	t     *testing.T
+	t     testing.TB
 	r     *bufio.Reader
 	close func()
 	id    string

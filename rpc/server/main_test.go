@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is an agent with its API on a real port.
 type world struct {
 	*apitest.Agent
-	t        *testing.T
+	t        testing.TB
 	url      string
 	http     *http.Client
 	log      *safeBuffer
@@ -52,13 +52,13 @@ func (s *safeBuffer) String() string {
 	return s.b.String()
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	return serve(t, newAgent(t), nil)
 }
 
 // newAgent returns the only agent of a new mesh.
-func newAgent(t *testing.T) *apitest.Agent {
+func newAgent(t testing.TB) *apitest.Agent {
 	t.Helper()
 	s := apitest.NewStore()
 	t.Cleanup(s.Close)
@@ -66,7 +66,7 @@ func newAgent(t *testing.T) *apitest.Agent {
 }
 
 // serve serves an agent's API on a port; change may replace some of its services.
-func serve(t *testing.T, a *apitest.Agent, change func(*rest.Services)) *world {
+func serve(t testing.TB, a *apitest.Agent, change func(*rest.Services)) *world {
 	t.Helper()
 	w := &world{Agent: a, t: t, log: &safeBuffer{}, registry: prometheus.NewRegistry()}
 	services := a.Services()
@@ -95,7 +95,7 @@ type answer struct {
 	body   string
 }
 
-func (a answer) problem(t *testing.T) api.Problem {
+func (a answer) problem(t testing.TB) api.Problem {
 	t.Helper()
 	var p api.Problem
 	if err := json.Unmarshal([]byte(a.body), &p); err != nil {
@@ -110,7 +110,7 @@ func (a answer) problem(t *testing.T) api.Problem {
 	return p
 }
 
-func (a answer) into(t *testing.T, v any) {
+func (a answer) into(t testing.TB, v any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(a.body), v); err != nil {
 		t.Fatalf("%v\n%s", err, a.body)
