@@ -203,11 +203,7 @@ func (s *session) receive() error {
 		if m.Heartbeat > 0 {
 			w.mu.Lock()
 			if at, ok := s.beats[m.Heartbeat]; ok {
-				// Leases that have expired stay so until checkFence has cancelled their tasks.
-				if lease.Renews(time.Now(), w.until) {
-					if w.until.IsZero() {
-						w.fence.Add(struct{}{}) // it rests since it cancelled all tasks
-					}
+				if lease.InTouch(time.Now(), w.until) { // else checkFence ends this session
 					w.until = lease.Until(at, s.ttl)
 				}
 				for b := range s.beats {

@@ -191,8 +191,8 @@ func (w *Worker) notify() {
 }
 
 // checkFence cancels everything when the leader was out of reach for so long that it may give
-// this worker's leases to others. It returns the time of the next check: heartbeats have moved
-// the limit on by then. Each session begins with a check.
+// this worker's leases to others, and ends the session. It returns the time of the next check:
+// heartbeats have moved the limit on by then. Each session begins with a check.
 func (w *Worker) checkFence(context.Context, struct{}) (time.Time, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,6 +203,9 @@ func (w *Worker) checkFence(context.Context, struct{}) (time.Time, error) {
 	w.cfg.Logger.Warn("the leader was out of reach for too long: cancelling all leased tasks")
 	w.cancelAll("the agent lost touch with the leader")
 	w.until = time.Time{}
+	if w.session != "" { // else a hello is on its way
+		w.hangUp()
+	}
 	return time.Time{}, nil
 }
 

@@ -210,66 +210,65 @@ func TestAbandonedIsHeldUntilItEnds(t *testing.T) {
 }
 
 // A worker whose heartbeats are not answered ends its tasks before its leases can end, and
-// begins no task that arrives later.
+// begins no task that arrives later: it gives the session up, and reports in the next one.
 func TestSilentLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, sessions, stop := run(t, memjournal.New())
 		l := <-sessions
-		l.welcome()
+		<-l.up
+		l.down <- &pb.LeaderMessage{Welcome: &pb.Welcome{Session: "old", TtlMs: ttl.Milliseconds(), HeartbeatMs: 1000}}
 		begin := time.Now()
 		l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: "op/1", Fence: 7}}}
-		l.until(false, func(m *pb.WorkerMessage) bool {
-			return len(m.Results) > 0 && m.Results[0].Outcome == pb.Outcome_OUTCOME_CANCELLED
-		})
+		l.lasts.Store(true)
+		next := l.silent(sessions)
 		if took := time.Since(begin); took >= ttl {
 			t.Errorf("it stopped after %v, its leases live for %v", took, ttl)
 		}
-		l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: "op/2", Fence: 8}}}
-		l.until(false, func(m *pb.WorkerMessage) bool { return len(m.Returned) == 1 && m.Returned[0].Fence == 8 })
+		l.late <- &pb.LeaderMessage{Heartbeat: 1, Tasks: []*pb.Task{{Id: "op/2", Fence: 8}}}
+		close(l.late)
+		if h := next.welcome(); len(h.Held) != 1 || h.Held[0].Result.GetOutcome() != pb.Outcome_OUTCOME_CANCELLED {
+			t.Errorf("it says that it holds %v", h.Held)
+		}
+		synctest.Wait()
 		if p.count() != 1 {
 			t.Errorf("%d tasks were begun", p.count())
 		}
-		go l.until(true, func(m *pb.WorkerMessage) bool { return false })
+		go next.until(true, func(m *pb.WorkerMessage) bool { return false })
 		stop()
-		close(l.up)
+		close(next.up)
 	})
 }
 
-// A worker that is in touch again after it had to cancel its tasks takes others, and cancels these as
-// well when the leader falls silent again in the same session.
+// A worker that had to cancel its tasks takes others in its next session, and cancels these as well when the
+// leader falls silent again.
 func TestFenceAfterSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, sessions, stop := run(t, memjournal.New())
 		l := <-sessions
-		l.welcome()
-		for i := range uint64(2) {
-			l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: fmt.Sprint("op/", i), Fence: 7 + i}}}
-			var beats []uint64
-			l.until(false, func(m *pb.WorkerMessage) bool {
-				if m.Heartbeat > 0 {
-					beats = append(beats, m.Heartbeat)
-				}
-				return len(m.Results) > 0 && m.Results[0].Fence == 7+i && m.Results[0].Outcome == pb.Outcome_OUTCOME_CANCELLED
-			})
-			if p.count() != int(i)+1 {
+		for i := range 2 {
+			l.welcome()
+			l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: fmt.Sprint("op/", i), Fence: 7}}}
+			l = l.silent(sessions)
+			if p.count() != i+1 {
 				t.Fatalf("%d tasks were begun", p.count())
 			}
-			l.until(true, func(*pb.WorkerMessage) bool { return l.beat(beats) })
-			l.until(true, func(m *pb.WorkerMessage) bool { return m.Heartbeat > 0 })
-			synctest.Wait()
 		}
+		l.welcome()
 		go l.until(true, func(m *pb.WorkerMessage) bool { return false })
 		stop()
 		close(l.up)
 	})
 }
 
-// beat answers heartbeats that were left without an answer, in their order.
-func (l *leader) beat(late []uint64) bool {
-	for _, b := range late {
-		l.down <- &pb.LeaderMessage{Heartbeat: b}
+// silent reads what the worker sends and answers nothing, until the worker opens the next session.
+func (l *leader) silent(sessions <-chan *leader) *leader {
+	for {
+		select {
+		case <-l.up:
+		case next := <-sessions:
+			return next
+		}
 	}
-	return true
 }
 
 // A worker that was killed reports after its return on every task that it held: the results

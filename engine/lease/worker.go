@@ -6,13 +6,10 @@ import "time"
 // last message that the leader answered. It ends a fifth of the TTL early, as clocks differ.
 func Until(sent time.Time, ttl time.Duration) time.Time { return sent.Add(ttl - ttl/5) }
 
-// InTouch reports whether a worker may rely on its leases. Zero stands for a worker without any.
+// InTouch reports whether a worker may rely on its leases, and whether the answer to a heartbeat may move
+// until on. Otherwise the worker needs a new session: the answer may come from a leader that slept, and
+// does not know yet that it was replaced. Zero stands for a worker without leases.
 func InTouch(now, until time.Time) bool { return now.Before(until) }
-
-// Renews reports whether the answer to a heartbeat may move until on. Leases that have ended stay so
-// until their tasks are cancelled, which sets until to zero. The answer to an agent that slept may come
-// from itself, as a leader that does not know yet that it was replaced.
-func Renews(now, until time.Time) bool { return until.IsZero() || InTouch(now, until) }
 
 // Begins reports whether a worker begins a task that has arrived: in the session in which it was
 // leased, and while the worker may rely on its leases. The hello of a newer session did not list the
