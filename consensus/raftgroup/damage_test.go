@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coopr/coopr/consensus/logstore"
+	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
@@ -92,6 +93,23 @@ func TestDamagedEntryIsNotApplied(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDamagedLastEntry starts a member whose last entry is damaged. The error says that the log is damaged, so that the
+// log is put aside.
+func TestDamagedLastEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, words := overSpoiled()
+		c := grouptest.Start(t, 1, o)
+		defer c.Stop()
+		c.Apply("the damaged one")
+		a := c.Member("a")
+		a.Crash()
+		words["a"].Store("damaged")
+		if err := a.TryStart(); !errors.Is(err, logstore.ErrDamaged) || !errors.Is(err, raftgroup.ErrUnusable) {
+			t.Fatalf("the damaged member: %v", err)
+		}
+	})
 }
 
 // TestDamageIsFoundInTheLeadersLog lets a leader read a damaged entry to send it to a member that was

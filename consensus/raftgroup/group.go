@@ -92,7 +92,7 @@ func New(cfg Config) (*Group, error) {
 			return nil, err
 		}
 	}
-	if err := errors.Join(dropCovered(cfg.Stores), checkSnapshots(cfg.Stores)); err != nil {
+	if err := errors.Join(dropCovered(cfg.Stores), checkSnapshots(cfg.Stores), checkLast(cfg.Stores.Log)); err != nil {
 		return nil, fmt.Errorf("start Raft member %s: %w", cfg.ID, err)
 	}
 	if cfg.Stores.Guard().Abstains() {
@@ -213,6 +213,22 @@ func checkSnapshots(s *logstore.Stores) error {
 	case first > covered+1:
 		return errors.Join(fmt.Errorf("%w: %w: the snapshots end at entry %d and the log begins at %d",
 			ErrUnusable, logstore.ErrDamaged, covered, first), faults)
+	}
+	return nil
+}
+
+// checkLast returns an error if the last entry is damaged. The library reads that entry, too, but does not wrap the error
+// of the store.
+func checkLast(log raft.LogStore) error {
+	last, err := log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if last == 0 {
+		return nil
+	}
+	if err := log.GetLog(last, &raft.Log{}); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
 	return nil
 }
