@@ -23,18 +23,15 @@ func PutAside(dir string, reason error) (to string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	t, found, err := openWatermark(dir+watermarkSuffix, slog.New(slog.DiscardHandler))
+	f, err := openMark(dir)
 	if err != nil {
 		return "", err
 	}
-	if err := t.file.Sync(); err != nil || !found {
-		err = errors.Join(err, t.close())
-		if err == nil {
-			err = fmt.Errorf("%s has no record of the end of the log", dir+watermarkSuffix)
-		}
-		return "", err
+	_, found, err := readMark(f, slog.New(slog.DiscardHandler))
+	if err == nil && !found {
+		err = fmt.Errorf("%s has no record of the end of the log", f.Name())
 	}
-	if err := t.close(); err != nil {
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return "", err
 	}
 	return quarantine.Move(filepath.Join(filepath.Dir(dir), asideDir), dir, reason)

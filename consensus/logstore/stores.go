@@ -83,6 +83,8 @@ type Options struct {
 	// Wrap, when set, wraps the store below the guard: fault injection
 	// hangs, fails or delays writes here.
 	Wrap func(raft.LogStore, raft.StableStore) (raft.LogStore, raft.StableStore)
+	// Watermark is the file in which FromParts keeps a watermark; nil means none. Open uses a file of its own.
+	Watermark MarkFile
 }
 
 func (o Options) withDefaults() Options {
@@ -158,24 +160,21 @@ func openDisk(dir string, kind Kind, o Options) (*Stores, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the snapshots in %s: %w", dir, err), closeLog())
 	}
+	o.Watermark = nil
+	closeAll := closeLog
+	if !o.NoSync { // otherwise a power cut loses entries, and that is accepted
+		f, err := openMark(dir)
+		if err != nil {
+			return nil, errors.Join(err, closeLog())
+		}
+		o.Watermark = f
+		closeAll = func() error { return errors.Join(closeLog(), f.Close()) }
+	}
 	s, err := FromParts(log, stable, snaps, o)
 	if err != nil {
-		return nil, errors.Join(err, closeLog())
+		return nil, errors.Join(err, closeAll())
 	}
-	s.dir = dir
-	s.close = closeLog
-	if o.NoSync {
-		return s, nil // a power cut loses entries, and that is accepted
-	}
-	t, found, err := openWatermark(filepath.Clean(dir)+watermarkSuffix, o.Logger)
-	if err != nil {
-		return nil, errors.Join(err, closeLog())
-	}
-	if err := t.compare(found, log, stable, snaps); err != nil {
-		return nil, errors.Join(err, t.close(), closeLog())
-	}
-	s.guard.watermark = t
-	s.close = func() error { return errors.Join(closeLog(), t.close()) }
+	s.dir, s.close = dir, closeAll
 	return s, nil
 }
 
@@ -263,6 +262,16 @@ func FromParts(log raft.LogStore, stable raft.StableStore, snapshots raft.Snapsh
 		return nil, fmt.Errorf("make the log cache: %w", err)
 	}
 	g := newGuard(cached, recorder, stable, snapshots, o)
+	if o.Watermark != nil {
+		t, found, err := readMark(o.Watermark, o.Logger)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.compare(found, log, stable, snapshots); err != nil {
+			return nil, err
+		}
+		g.watermark = t
+	}
 	return &Stores{Log: g, Stable: g, Snapshots: snapshots, guard: g, closed: make(chan struct{}),
 		close: func() error { return nil }}, nil
 }

@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -18,6 +20,10 @@ const (
 	keyVoteTerm = "LastVoteTerm"
 	keyVoteCand = "LastVoteCand"
 )
+
+// noCandidate takes the place of the candidate of a vote if it is not known which one of two it was. The member then
+// votes for nobody in that term.
+const noCandidate = "unknown"
 
 // A watermark file holds two slots, which are written in turn. So one of them is whole after a crash.
 const (
@@ -33,6 +39,13 @@ type mark struct {
 	cand                 []byte
 }
 
+// MarkFile is the file of a watermark: an *os.File, or a simulated one.
+type MarkFile interface {
+	io.ReaderAt
+	io.WriterAt
+	Sync() error
+}
+
 // watermark keeps the mark in a file next to the directory of the stores. With it a member notices at its
 // next start if its stores have lost acknowledged entries or votes. A member that has lost entries does not
 // vote until it has them again, because it could help to elect a leader that lacks them too.
@@ -43,7 +56,7 @@ type watermark struct {
 	logger *slog.Logger
 
 	mu     sync.Mutex
-	file   *os.File
+	file   MarkFile
 	seq    uint64
 	now    mark
 	owed   uint64   // the member gives no vote until it holds this entry; 0: it owes none
@@ -51,17 +64,22 @@ type watermark struct {
 	failed bool     // writing has failed, and that has been logged
 }
 
-// openWatermark opens or creates the file. found is false if it holds no mark.
-func openWatermark(path string, logger *slog.Logger) (t *watermark, found bool, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// openMark opens or creates the file of the watermark of the stores in dir.
+func openMark(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Clean(dir)+watermarkSuffix, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, false, fmt.Errorf("open the log's mark: %w", explain(err))
+		return nil, fmt.Errorf("open the log's mark: %w", explain(err))
 	}
+	return f, nil
+}
+
+// readMark reads a watermark. found is false if the file holds none.
+func readMark(f MarkFile, logger *slog.Logger) (t *watermark, found bool, err error) {
 	t = &watermark{logger: logger, file: f}
 	both := make([]byte, 2*slotSize)
 	n, err := f.ReadAt(both, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, false, errors.Join(fmt.Errorf("read the log's mark %s: %w", path, err), f.Close())
+		return nil, false, fmt.Errorf("read the log's mark: %w", err)
 	}
 	for ; n >= slotSize; n -= slotSize {
 		if m, seq, ok := decodeMark(both[n-slotSize : n]); ok && seq > t.seq {
@@ -228,12 +246,6 @@ func (t *watermark) onPaid(f func()) bool {
 	return t.owed > 0
 }
 
-func (t *watermark) close() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.file.Close()
-}
-
 // compare compares the stores with the mark. It writes a lost term and vote back to the stores, and
 // records which entries they lack. Without a mark it makes one.
 func (t *watermark) compare(found bool, log raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotStore) error {
@@ -248,7 +260,8 @@ func (t *watermark) compare(found bool, log raft.LogStore, stable raft.StableSto
 		t.writeLocked(true)
 		return nil
 	}
-	if has.voteTerm < t.now.voteTerm {
+	switch {
+	case has.voteTerm < t.now.voteTerm:
 		// The candidate is written first: otherwise a crash could leave the new term with the old candidate.
 		if err := stable.Set([]byte(keyVoteCand), t.now.cand); err != nil {
 			return fmt.Errorf("store the vote again: %w", explain(err))
@@ -257,6 +270,12 @@ func (t *watermark) compare(found bool, log raft.LogStore, stable raft.StableSto
 			return fmt.Errorf("store the vote again: %w", explain(err))
 		}
 		has.cand, has.voteTerm = t.now.cand, t.now.voteTerm
+	case has.voteTerm == t.now.voteTerm && !bytes.Equal(has.cand, t.now.cand):
+		// Either the store lost the candidate, or a crash came before the mark was written.
+		has.cand = []byte(noCandidate)
+		if err := stable.Set([]byte(keyVoteCand), has.cand); err != nil {
+			return fmt.Errorf("store that the vote is given: %w", explain(err))
+		}
 	}
 	if has.term < t.now.term {
 		t.logger.Warn("the store lost this member's term and vote; both are restored", "term", t.now.term, "found", has.term)

@@ -1,12 +1,14 @@
 package logstore_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/coopr/coopr/consensus/logstore"
+	"github.com/coopr/coopr/testing/doubles/faultystore"
 )
 
 // TestLostLog deletes a member's log. The member keeps its term and its vote, and does not vote again
@@ -81,6 +83,34 @@ func checkVoteOf(t *testing.T, s *logstore.Stores, term uint64, cand string) {
 	}
 	if v, err := s.Stable.Get([]byte("LastVoteCand")); string(v) != cand || err != nil {
 		t.Fatalf("the vote is %q, %v", v, err)
+	}
+}
+
+// TestLostCandidate loses the last write of a vote: the candidate. The candidate of an earlier term takes its place, and
+// the member must not vote for it, too.
+func TestLostCandidate(t *testing.T) {
+	d, before := faultystore.NewLying(), []byte("before")
+	fromParts := func() *logstore.Stores {
+		s, err := logstore.FromParts(d, d, d.Snapshots(), logstore.Options{Watermark: d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := fromParts()
+	if err := errors.Join(
+		s.Stable.Set([]byte("LastVoteCand"), before),
+		s.Stable.SetUint64([]byte("LastVoteTerm"), 3),
+		s.Stable.Set([]byte("LastVoteCand"), []byte("now")),
+		d.Set([]byte("LastVoteCand"), before),
+	); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, s)
+	s = fromParts()
+	defer shut(t, s)
+	if got, err := s.Stable.Get([]byte("LastVoteCand")); len(got) == 0 || bytes.Equal(got, before) || err != nil {
+		t.Fatalf("the vote is %q, %v", got, err)
 	}
 }
 

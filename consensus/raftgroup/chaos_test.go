@@ -26,20 +26,25 @@ import (
 //
 // COOPR_CHAOS_SEEDS sets how many lives are lived, COOPR_CHAOS_SEED one of them.
 func TestChaos(t *testing.T) {
-	seeds := 6
+	eachSeed(t, 6, 2, chaos)
+}
+
+// eachSeed runs a life for each seed, each as a subtest in simulated time: as many seeds as COOPR_CHAOS_SEEDS says, or
+// else usual ones, or few with -short; or only the seed COOPR_CHAOS_SEED.
+func eachSeed(t *testing.T, usual, few int, life func(t *testing.T, seed uint64)) {
+	seeds, first := usual, uint64(1)
 	if testing.Short() {
-		seeds = 2
+		seeds = few
 	}
 	if n, err := strconv.Atoi(os.Getenv("COOPR_CHAOS_SEEDS")); err == nil {
 		seeds = n
 	}
-	first := uint64(1)
 	if n, err := strconv.ParseUint(os.Getenv("COOPR_CHAOS_SEED"), 10, 64); err == nil {
 		first, seeds = n, 1
 	}
 	for seed := first; seed < first+uint64(seeds); seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { chaos(t, seed) })
+			synctest.Test(t, func(t *testing.T) { life(t, seed) })
 		})
 	}
 }

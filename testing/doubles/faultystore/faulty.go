@@ -1,4 +1,4 @@
-// Package faultystore is a store whose disk hangs, fails or slows down on command. Tests and the mesh
+// Package faultystore is a store whose disk hangs, fails, slows down or lies on command. Tests and the mesh
 // simulation use it as a sick disk.
 package faultystore
 

@@ -397,16 +397,19 @@ func (c *Cluster) Apply(data string) {
 // Agree waits until all running members hold the same journal, and returns its entries.
 func (c *Cluster) Agree() []string {
 	c.t.Helper()
-	lead := c.Leader()
-	want := lead.Journal().Entries()
+	var want []string
 	c.Until("all members to agree", func() bool {
+		lead, ok := c.Leader().FSM().(*Journal)
+		if !ok {
+			return false // it has just stopped
+		}
+		want = lead.Entries()
 		for _, m := range c.Members() {
 			if !m.Up() {
 				continue
 			}
 			j, ok := m.FSM().(*Journal)
 			if !ok || !equal(j.Entries(), want) {
-				want = c.Leader().Journal().Entries()
 				return false
 			}
 		}
