@@ -31,8 +31,7 @@ type Agent struct {
 	m         *Mesh
 	ip        string
 	host      *fabric.Host
-	log       *raft.InmemStore
-	snaps     *raft.InmemSnapshotStore
+	content   *faultystore.Lying
 	journal   *memjournal.Journal
 	recovered atomic.Int32
 
@@ -47,7 +46,7 @@ func (m *Mesh) newAgent(i int) *Agent {
 	ip := fmt.Sprintf("10.0.%d.%d", i/200, i%200+1)
 	return &Agent{
 		Name: fmt.Sprintf("agent-%02d", i), ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i), Disk: &faultystore.Disk{},
-		m: m, ip: ip, host: m.Fabric.Host(ip), log: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore(), journal: memjournal.New(),
+		m: m, ip: ip, host: m.Fabric.Host(ip), content: faultystore.NewLying(), journal: memjournal.New(),
 	}
 }
 
@@ -84,7 +83,8 @@ func (a *Agent) Start() {
 			wrap := func(ls raft.LogStore, ss raft.StableStore) (raft.LogStore, raft.StableStore) {
 				return a.Disk.Wrap(logs{ls, l}, stable{ss, l})
 			}
-			return logstore.FromParts(a.log, a.log, snapshots{a.snaps, l}, logstore.Options{Wrap: wrap})
+			return logstore.FromParts(a.content, a.content, snapshots{a.content.Snapshots(), l},
+				logstore.Options{Wrap: wrap, Watermark: mark{a.content, l}})
 		},
 		PutAside: a.putAside, Checkpoint: a.m.opts.Checkpoint,
 		NoHTTP: true, Timing: a.m.opts.Timing, TTL: a.m.opts.TTL, Machine: a.Name, Drain: 5 * time.Second,
@@ -174,24 +174,10 @@ func (a *Agent) FreeDisk() {
 	a.journal.SetFull(nil)
 }
 
-// putAside replaces the stores of the agent by an empty log and no snapshots. The agent keeps its term
-// and its vote, as it does on a disk.
+// putAside replaces the stores of the agent by empty ones. The watermark stays, as it does on a disk.
 func (a *Agent) putAside(reason error) (string, error) {
 	a.m.Tracef("%s puts its stores aside: %v", a.Name, reason)
-	log := raft.NewInmemStore()
-	for _, key := range []string{"CurrentTerm", "LastVoteTerm"} {
-		if n, err := a.log.GetUint64([]byte(key)); err == nil {
-			if err := log.SetUint64([]byte(key), n); err != nil {
-				return "", err
-			}
-		}
-	}
-	if vote, err := a.log.Get([]byte("LastVoteCand")); err == nil {
-		if err := log.Set([]byte("LastVoteCand"), vote); err != nil {
-			return "", err
-		}
-	}
-	a.log, a.snaps = log, raft.NewInmemSnapshotStore()
+	a.content.Empty()
 	a.recovered.Add(1)
 	return "memory", nil
 }
@@ -212,7 +198,7 @@ func (a *Agent) Recover() {
 	conf.LocalID, conf.Logger = raft.ServerID(a.ID), hclog.NewNullLogger()
 	_, transport := raft.NewInmemTransport("")
 	alone := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(a.ID), Address: raft.ServerAddress(a.ip + peerPort)}}}
-	if err := raft.RecoverCluster(conf, machine, a.log, a.log, a.snaps, transport, alone); err != nil {
+	if err := raft.RecoverCluster(conf, machine, a.content, a.content, a.content.Snapshots(), transport, alone); err != nil {
 		a.m.T.Fatalf("%s: %v", a.Name, err)
 	}
 }

@@ -69,6 +69,34 @@ func freeze(who func(*Mesh, *rand.Rand) *Agent) func(*Mesh, *rand.Rand) func() {
 	}
 }
 
+// aDiskLies lets an agent's disk lose or change what it has acknowledged. For a while just enough agents for a majority,
+// with this one, are cut off from the others. Then all of them are killed, and only this one is back soon. It is always
+// the same agent, as a majority of the disks has to be honest.
+func aDiskLies(m *Mesh, rng *rand.Rand) func() {
+	others := slices.Clone(m.agents)
+	i := int(m.opts.Seed % uint64(len(others)))
+	liar := others[i]
+	others = slices.Delete(others, i, i+1)
+	rng.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	witnesses, rest := others[:len(m.agents)/2], others[len(m.agents)/2:]
+	name := fmt.Sprint("ignorant ", rng.Uint32())
+	m.Cut(name, append([]*Agent{liar}, witnesses...), rest)
+	time.Sleep(time.Duration(rng.Int64N(int64(5 * time.Second))))
+	liar.Crash()
+	for _, a := range witnesses {
+		a.Crash()
+	}
+	m.Heal(name)
+	time.Sleep(time.Second) // until the dead write no more
+	m.Tracef("%s: %s", liar.Name, liar.content.Lie(rng))
+	liar.Start()
+	return func() {
+		for _, a := range witnesses {
+			a.Start()
+		}
+	}
+}
+
 // faults holds all faults.
 var faults = []fault{
 	{"the leader is killed", kill(leaderOr)},
@@ -103,6 +131,7 @@ var faults = []fault{
 		a.FillDisk()
 		return a.FreeDisk
 	}},
+	{"a disk lies", aDiskLies},
 	{"one is cut off", func(m *Mesh, rng *rand.Rand) func() {
 		a := leaderOr(m, rng)
 		if rng.IntN(2) == 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coopr/coopr/agent/worker"
+	"github.com/coopr/coopr/consensus/logstore"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 	"github.com/coopr/coopr/testing/doubles/memjournal"
@@ -195,6 +196,19 @@ func (s snapshots) Create(version raft.SnapshotVersion, index, term uint64, c ra
 		return nil, errDead
 	}
 	return s.SnapshotStore.Create(version, index, term, c, ci, trans)
+}
+
+// mark is the file of the watermark as this life has it.
+type mark struct {
+	logstore.MarkFile
+	life *life
+}
+
+func (f mark) WriteAt(b []byte, at int64) (int, error) {
+	if f.life.isDead() {
+		return 0, errDead
+	}
+	return f.MarkFile.WriteAt(b, at)
 }
 
 // journal is the worker's journal as this life has it.
