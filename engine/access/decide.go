@@ -81,6 +81,9 @@ type Failure struct {
 func (s *Set) Decide(r *Request) Decision {
 	var first Decision
 	p := r.Principal
+	if s.fault != nil && !p.Root && !p.in("superadmin") {
+		return Decision{Because: ByFault, Faults: []Failure{{Message: s.fault.Error()}}}
+	}
 	for depth := 0; p != nil; depth++ {
 		if depth == maxChain {
 			return Decision{Because: ByChain}
@@ -93,9 +96,6 @@ func (s *Set) Decide(r *Request) Decision {
 		}
 		if !d.Allowed {
 			d.Maker = depth > 0
-			if s.fault != nil {
-				d.Because, d.Faults = ByFault, []Failure{{Message: s.fault.Error()}}
-			}
 			return d
 		}
 		if depth == 0 {

@@ -137,6 +137,9 @@ func (c *checker) rule(d Document, number int, p *cedar.Policy) *rule {
 	for _, cond := range tree.Conditions {
 		c.body(cond.Body)
 	}
+	if d.Tenant == "" {
+		c.names(tree)
+	}
 	if c.nodes > maxNodes {
 		c.fault("", fmt.Sprintf("the conditions have %d parts: at most %d are allowed", c.nodes, maxNodes))
 	}
@@ -160,6 +163,28 @@ func parts(err error) []error {
 		return joined.Unwrap()
 	}
 	return []error{err}
+}
+
+// names refuses policies of the mesh that name a user without a tenant: each tenant gives its users names of its own.
+func (c *checker) names(p *ast.Policy) {
+	const why = "tenants may have users of the same name: in a policy of the mesh compare principal.tenant, too"
+	switch s := p.Principal.(type) {
+	case ast.ScopeTypeEq:
+		c.fault(string(s.Entity.ID), why)
+		return
+	case ast.ScopeTypeIn:
+		if s.Entity.Type == types.EntityType(TypeTenant) {
+			return
+		}
+	case ast.ScopeTypeIsIn:
+		if s.Entity.Type == types.EntityType(TypeTenant) {
+			return
+		}
+	}
+	reads := c.reads.principal
+	if (slices.Contains(reads, "id") || slices.Contains(reads, "name")) && !slices.Contains(reads, "tenant") {
+		c.fault("principal", why)
+	}
 }
 
 var annotations = []string{"id", "message", "description"}

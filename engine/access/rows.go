@@ -32,5 +32,32 @@ func (r clusterRow) Attribute(name string) any {
 	return nil
 }
 
+// After returns the cluster as it is, for orders that do not change it.
+func (r clusterRow) After() After { return AfterOf(r.c, r.size()) }
+
+// AfterOf returns what a cluster of a number of nodes is, for policies that read what is asked for.
+func AfterOf(c *model.Cluster, size int) After {
+	return After{Name: c.Name, Template: c.Template.Name, Provider: c.Provider.Name, Size: int64(size), Services: c.Services}
+}
+
+// NameRow is the name of a resource that has no other attributes.
+type NameRow string
+
+// Attribute returns the name.
+func (r NameRow) Attribute(name string) any {
+	if name == "name" {
+		return string(r)
+	}
+	return nil
+}
+
+// Labels returns nil.
+func (NameRow) Labels() map[string]string { return nil }
+
+// Named returns a resource of a tenant that has no attributes but its name.
+func Named(on Type, tenant, name string) Resource {
+	return Resource{Ref: Ref{on, tenant + "/" + name}, Tenant: tenant, Row: NameRow(name)}
+}
+
 // Labels returns the cluster's labels.
 func (r clusterRow) Labels() map[string]string { return r.c.Labels }

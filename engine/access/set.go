@@ -86,13 +86,19 @@ func (s *Set) add(p *Policies) {
 		s.rules[r.key()] = r
 		for a, x := range vocab().Actions {
 			for _, t := range x.AppliesTo.Resources {
-				if r.speaksOf(Action(a.ID), Type(t)) {
+				if r.speaksOf(Action(a.ID), Type(t)) && (r.forbid || r.tenant == "" || !reserved(Action(a.ID), Type(t))) {
 					at := cut{r.tenant, Action(a.ID), Type(t)}
 					s.cuts[at] = append(s.cuts[at], r)
 				}
 			}
 		}
 	}
+}
+
+// reserved reports whether only the mesh can permit an action: a tenant neither sets its own limits nor deletes itself,
+// nor does it let anybody run programs on control hosts.
+func reserved(a Action, t Type) bool {
+	return a == HostExec || t == TypeTenant && (a == Create || a == Update || a == Delete || a == GrantIt)
 }
 
 // key is the id by which Cedar knows a rule.

@@ -2,14 +2,12 @@ package access
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/coopr/coopr/engine/model"
 )
-
-// maxSets bounds the sets of policies that Sets keeps.
-const maxSets = 200
 
 // Definitions reads stored definitions. The documents of the mesh are those of the tenant "".
 type Definitions interface {
@@ -22,6 +20,7 @@ type Definitions interface {
 type Sets struct {
 	mu   sync.Mutex
 	kept map[string]keptSet // by tenant
+	docs map[Document]parsed
 }
 
 type keptSet struct {
@@ -29,8 +28,20 @@ type keptSet struct {
 	set       *Set
 }
 
-// Of returns the policies of the mesh and of a tenant. If a stored document has faults, the set allows superadmins
-// what it otherwise allows them, and nobody else anything: nobody knows what the document forbids.
+// parsed is a document that was parsed before; parsing costs most of making a set.
+type parsed struct {
+	policies *Policies
+	faults   model.Faults
+}
+
+// The bounds on what Sets keeps.
+const (
+	maxSets = 200
+	maxDocs = 2000
+)
+
+// Of returns the policies of the mesh and of a tenant. If a stored document has faults, nobody but superadmins may do
+// anything: nobody knows what the document forbids.
 func (s *Sets) Of(d Definitions, tenant string) *Set {
 	mesh := d.Definitions("", model.KindPolicies)
 	var own []model.StoredDefinition
@@ -38,37 +49,63 @@ func (s *Sets) Of(d Definitions, tenant string) *Set {
 		own = d.Definitions(tenant, model.KindPolicies)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if k, ok := s.kept[tenant]; ok && slices.EqualFunc(k.mesh, mesh, same) && slices.EqualFunc(k.own, own, same) {
+	k, ok := s.kept[tenant]
+	s.mu.Unlock()
+	if ok && slices.EqualFunc(k.mesh, mesh, same) && slices.EqualFunc(k.own, own, same) {
 		return k.set
 	}
-	set, err := SetOf(mesh, own, tenant)
-	if err != nil {
-		set = faulty(err)
+	set, faults := setOf(mesh, own, tenant, s.parse)
+	if len(faults) > 0 {
+		set.fault = faults
 	}
-	if s.kept == nil || len(s.kept) >= maxSets {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept == nil || !ok && len(s.kept) >= maxSets {
 		s.kept = map[string]keptSet{}
 	}
 	s.kept[tenant] = keptSet{mesh, own, set}
 	return set
 }
 
-// faulty returns the set for documents with faults.
-func faulty(err error) *Set {
-	s := emptySet()
-	for _, b := range builtins() {
-		if b.of.Name == "superadmin" {
-			s.add(b)
+// parse parses a document that it has not parsed before.
+func (s *Sets) parse(d Document) (*Policies, model.Faults) {
+	s.mu.Lock()
+	p, ok := s.docs[d]
+	s.mu.Unlock()
+	if !ok {
+		p.policies, p.faults = Parse(d, nil)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.docs == nil || len(s.docs) >= maxDocs {
+			s.docs = map[Document]parsed{}
 		}
+		s.docs[d] = p
 	}
-	s.fault = err
-	return s
+	return p.policies, p.faults
 }
 
 func same(a, b model.StoredDefinition) bool { return a.Name == b.Name && bytes.Equal(a.Body, b.Body) }
 
-// SetOf returns the set of stored documents: those of the mesh, and those of a tenant.
-func SetOf(mesh, own []model.StoredDefinition, tenant string) (*Set, error) {
+// SetOf returns the set of stored documents, those of the mesh and those of a tenant, and the faults that they have
+// together. Documents with faults of their own are left out.
+func SetOf(mesh, own []model.StoredDefinition, tenant string) (*Set, model.Faults) {
+	var readable []*Policies
+	_, _ = setOf(mesh, own, tenant, func(d Document) (*Policies, model.Faults) {
+		p, faults := Parse(d, nil)
+		if len(faults) == 0 {
+			readable = append(readable, p)
+		}
+		return p, faults
+	})
+	set, faults := NewSet(readable, nil)
+	if len(faults) > 0 {
+		set = emptySet()
+	}
+	return set, faults
+}
+
+// setOf returns the set of the documents that can be read, and all faults.
+func setOf(mesh, own []model.StoredDefinition, tenant string, parse func(Document) (*Policies, model.Faults)) (*Set, model.Faults) {
 	var all []*Policies
 	var faults model.Faults
 	for i, d := range slices.Concat(mesh, own) {
@@ -76,25 +113,41 @@ func SetOf(mesh, own []model.StoredDefinition, tenant string) (*Set, error) {
 		if i < len(mesh) {
 			of = ""
 		}
-		p, fs := ParseStored(d, of, nil)
-		all, faults = append(all, p), append(faults, fs...)
+		doc, err := documentOf(d, of)
+		if err != nil {
+			faults = append(faults, &model.Fault{Subject: "policies/" + d.Name, Message: err.Error()})
+			continue
+		}
+		p, fs := parse(doc)
+		if faults = append(faults, fs...); len(fs) == 0 {
+			all = append(all, p)
+		}
 	}
-	if len(faults) > 0 {
-		return nil, faults
+	set, fs := NewSet(all, nil)
+	if len(fs) > 0 {
+		set, _ = NewSet(nil, nil)
 	}
-	set, faults := NewSet(all, nil)
-	return set, faults.Err()
+	return set, append(faults, fs...)
+}
+
+// documentOf decodes a stored document.
+func documentOf(d model.StoredDefinition, tenant string) (Document, error) {
+	def, err := model.Restore(d.Kind, d.Body)
+	if err != nil {
+		return Document{}, err
+	}
+	p, ok := def.Value.(*model.Policies)
+	if !ok {
+		return Document{}, fmt.Errorf("it is a %T", def.Value)
+	}
+	return Document{Name: d.Name, Tenant: tenant, Text: p.Text}, nil
 }
 
 // ParseStored is like Parse, for a stored document.
 func ParseStored(d model.StoredDefinition, tenant string, known Known) (*Policies, model.Faults) {
-	def, err := model.Restore(d.Kind, d.Body)
+	doc, err := documentOf(d, tenant)
 	if err != nil {
 		return nil, model.Faults{{Subject: "policies/" + d.Name, Message: err.Error()}}
 	}
-	text := ""
-	if p, ok := def.Value.(*model.Policies); ok {
-		text = p.Text
-	}
-	return Parse(Document{Name: d.Name, Tenant: tenant, Text: text}, known)
+	return Parse(doc, known)
 }

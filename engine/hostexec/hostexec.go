@@ -22,7 +22,7 @@ func May(who model.Caller) bool { return who.Role == model.RoleSuperadmin || who
 func Acting(tokens []model.Token, tenant, actor string) model.Caller {
 	who := model.Caller{Tenant: tenant, Actor: actor}
 	if actor == "root" || actor == "dev" {
-		who.Role = model.RoleSuperadmin // no token can be issued in these names
+		who.Role, who.Root = model.RoleSuperadmin, true // no token can be issued in these names
 		return who
 	}
 	order := []model.Role{"", model.RoleRead, model.RoleUser, model.RoleAdmin, model.RoleSuperadmin}

@@ -159,7 +159,7 @@ func (c *Client) PolicyDocument(ctx context.Context, mesh bool, name string, rea
 	return out, m, err
 }
 
-// PutPolicyDocument writes a policy document. Without force the mesh refuses policies after which nobody but root
+// PutPolicyDocument writes a policy document. Without force the mesh refuses policies after which no user
 // could change them.
 func (c *Client) PutPolicyDocument(ctx context.Context, mesh bool, doc model.Policies, force bool) (model.Policies, Meta, error) {
 	var out model.Policies

@@ -52,7 +52,7 @@ func TestErrors(t *testing.T) {
 		{name: "all tenants where that means nothing", token: apitest.Super, method: "GET", path: "/v1/clusters?tenant=*", status: 404,
 			typ: api.ProblemNotFound},
 		{name: "reader writes", token: apitest.Guest, method: "POST", path: "/v1/clusters", body: create("x", "1"), status: 403,
-			typ: api.ProblemForbidden, words: []string{"dave", "role read", "create a cluster"}},
+			typ: api.ProblemForbidden, words: []string{"dave", "role read", "create cluster x"}},
 		{name: "user writes definitions", token: apitest.User, method: "PUT", path: "/v1/clustertemplates/shop", body: shop, status: 403,
 			typ: api.ProblemForbidden},
 		{name: "admin steers the mesh", token: apitest.Admin, method: "POST", path: "/v1/join", body: `{"addresses":["a"]}`, status: 403,

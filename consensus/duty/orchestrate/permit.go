@@ -1,6 +1,7 @@
 package orchestrate
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/coopr/coopr/engine/access"
@@ -24,17 +25,36 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 	if err := o.cfg.HostExec.Ask(who, hostexec.Cluster(&p.Cluster)); err != nil || who.Follows {
 		return err
 	}
-	action := actions[p.Operation.Type]
-	if action == "" {
-		action = access.Operate
+	if who.Role == "" {
+		return problem.New(problem.Forbidden, "no token of %s belongs to %q any more", p.Cluster.Tenant, who.Actor)
 	}
 	v := o.cfg.Machine.View()
+	have, _ := v.Cluster(p.Cluster.Tenant, p.Cluster.ID)
+	action := actions[p.Operation.Type]
+	switch {
+	case p.Operation.Type == model.OpConfigure && have != nil && !reflect.DeepEqual(have.Config, p.Cluster.Config):
+		action = access.Update
+	case action == "":
+		action = access.Operate
+	}
 	set := o.cfg.Sets.Of(v, p.Cluster.Tenant)
 	r := access.Request{
 		Principal: access.OfCaller(who), Action: action, Context: access.Context{Now: time.Now().UnixMilli(), Method: "token"},
 		Resource: access.OfCluster(&p.Cluster, func() int { return len(v.Nodes(p.Cluster.Tenant, p.Cluster.ID)) }),
 	}
-	for _, after := range planned(p) {
+	if p.Operation.Type == model.OpCreate {
+		use := r
+		use.Action, use.Resource = access.Use, access.Named(access.TypeTemplate, p.Cluster.Tenant, p.Cluster.Template.Name)
+		if d := set.Decide(&use); !d.Allowed {
+			return problem.New(problem.Forbidden, "%s, with the role %s, may not use template %s: %s", who.Actor, who.Role, p.Cluster.Template.Name,
+				d.Why())
+		}
+	}
+	afters := planned(p)
+	if p.Operation.Type.Concurrent() { // it knows the nodes that it is about
+		afters = []access.After{access.AfterOf(&p.Cluster, len(v.Nodes(p.Cluster.Tenant, p.Cluster.ID)))}
+	}
+	for _, after := range afters {
 		r.Context.After = after
 		if d := set.Decide(&r); !d.Allowed {
 			return problem.New(problem.Forbidden, "%s, with the role %s, may not %s cluster %s: %s", who.Actor, who.Role, action, p.Cluster.Name,
@@ -48,7 +68,7 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 // the cluster has afterwards, so that a policy sees each.
 func planned(p *operation.Prepared) []access.After {
 	cl := &p.Cluster
-	base := access.After{Name: cl.Name, Template: cl.Template.Name, Provider: cl.Provider.Name, Services: cl.Services}
+	base := access.AfterOf(cl, 0)
 	if cl.ExpiresAt > 0 {
 		base.Lease = cl.ExpiresAt - cl.CreatedAt
 	}

@@ -72,6 +72,9 @@ func newLab(t *rapid.T, keep ...func(*raft.Log)) *lab {
 	}
 	l.o = New(Config{Machine: m, Propose: l.propose, Logger: slog.New(slog.DiscardHandler)})
 	l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t"})}}})
+	l.must(&pb.Command{Change: &pb.Command_PutToken{PutToken: &pb.PutToken{
+		Id: "1", Hash: []byte("1"), Actor: who.Actor, Tenant: who.Tenant, Role: string(who.Role),
+	}}})
 	l.must(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s", Agent: "a",
 		Record: logtest.Agent(model.Agent{ID: "a", Name: "a"})}}})
 	return l

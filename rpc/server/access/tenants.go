@@ -103,6 +103,15 @@ func putTenant(
 	if len(faults) > 0 {
 		return t, api.Written{}, rest.Invalid(faults)
 	}
+	v, err := s.Latest(ctx)
+	if err != nil {
+		return t, api.Written{}, err
+	}
+	if _, there := v.Tenant(t.Name); !createOnly {
+		if err := c.MayWrite(access.TypeTenant, t.Name, there); err != nil {
+			return t, api.Written{}, err
+		}
+	}
 	w, err := s.Tenants.Put(ctx, c.Who, t, createOnly)
 	if err != nil {
 		return t, w, err

@@ -70,6 +70,7 @@ func changeRoutes(s *rest.Server) {
 				Path:        one + "/" + string(ch.typ),
 				Status:      http.StatusAccepted,
 				Tag:         tag,
+				Rule:        rest.Rule{Planned: true},
 				Optional:    ch.needs == "",
 				Summary:     ch.summary,
 				Description: "Solves, plans and starts the operation. With dryRun it only previews it.",

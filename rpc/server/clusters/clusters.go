@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/internal/words"
@@ -47,6 +48,7 @@ func clusterRoutes(s *rest.Server) {
 			Path:        path,
 			Status:      http.StatusAccepted,
 			Tag:         tag,
+			Rule:        rest.Rule{Planned: true},
 			Summary:     "Create a cluster",
 			Description: "Solves the layout, plans and starts the operation. With dryRun it only previews it.",
 		},
@@ -62,10 +64,16 @@ func clusterRoutes(s *rest.Server) {
 			if err != nil {
 				return api.StartedBody{}, api.Written{}, err
 			}
-			wanted := &model.Cluster{Tenant: c.Who.Tenant, Owner: c.Who.Actor, Name: req.Name, Labels: req.Labels}
+			wanted := &model.Cluster{Tenant: c.Who.Tenant, Owner: c.Who.Actor, Name: req.Name, Services: req.Services}
+			wanted.Template.Name, wanted.Provider.Name = req.ClusterTemplate, req.Provider
+			after := access.AfterOf(wanted, int(req.NumMachines))
+			after.HardwareType, after.ImageType = req.HardwareType, req.ImageType
+			if err := c.MayCreate(wanted, after); err != nil {
+				return api.StartedBody{}, api.Written{}, err
+			}
 			for _, key := range slices.Sorted(maps.Keys(req.Labels)) {
 				value := req.Labels[key]
-				if err := c.MayLabel(v, wanted, key, &value); err != nil {
+				if err := c.MayLabel(nil, wanted, key, &value); err != nil {
 					return api.StartedBody{}, api.Written{}, err
 				}
 			}
@@ -88,7 +96,7 @@ func clusterRoutes(s *rest.Server) {
 			if d.Links == nil {
 				d.Links = []model.Link{}
 			}
-			for _, n := range v.Nodes(c.Who.Tenant, cl.ID) {
+			for _, n := range c.Nodes(v, cl) {
 				d.Nodes = append(d.Nodes, redact.Node(n))
 			}
 			return d, nil
@@ -101,6 +109,7 @@ func clusterRoutes(s *rest.Server) {
 			Path:     one,
 			Status:   http.StatusAccepted,
 			Tag:      tag,
+			Rule:     rest.Rule{Planned: true},
 			Optional: true,
 			Summary:  "Delete a cluster and its machines",
 		},
@@ -143,6 +152,7 @@ func clusterRoutes(s *rest.Server) {
 				Path:     one + "/" + op.ID,
 				Status:   http.StatusAccepted,
 				Tag:      tag,
+				Rule:     rest.Rule{Planned: true},
 				Optional: true,
 				Summary:  op.doc + " a cluster's services",
 			},
@@ -172,6 +182,7 @@ func clusterRoutes(s *rest.Server) {
 				Path:    one + "/services/{service}/" + op.ID,
 				Status:  http.StatusAccepted,
 				Tag:     tag,
+				Rule:    rest.Rule{Planned: true},
 				Summary: op.doc + " one service of a cluster",
 			},
 			func(ctx context.Context, c *rest.Call, in *struct {
@@ -220,6 +231,7 @@ func clusterRoutes(s *rest.Server) {
 			Path:    one + "/config",
 			Status:  http.StatusAccepted,
 			Tag:     tag,
+			Rule:    rest.Rule{Planned: true},
 			Summary: "Change a cluster's configuration and apply it",
 		},
 		configure,
@@ -232,6 +244,7 @@ func clusterRoutes(s *rest.Server) {
 			Path:     one + "/configure",
 			Status:   http.StatusAccepted,
 			Tag:      tag,
+			Rule:     rest.Rule{Planned: true},
 			Optional: true,
 			Summary:  "Apply a new configuration to a cluster, or the current one again if there is no body",
 		},

@@ -149,6 +149,9 @@ func labelRoute(s *rest.Server) {
 			if len(body.Set) == 0 && len(body.Remove) == 0 {
 				faults.Add("set", "is missing: give labels to set, or to remove")
 			}
+			if n := len(body.Remove); n > model.MaxLabels {
+				faults.Add("remove", fmt.Sprintf("has %d keys: a cluster has at most %d labels", n, model.MaxLabels))
+			}
 			for i, key := range body.Remove {
 				if _, both := body.Set[key]; both {
 					faults.Add(fmt.Sprintf("remove[%d]", i), "is in set, too")

@@ -14,7 +14,7 @@ import (
 
 // Forced is the parameter of routes that change policies.
 type Forced struct {
-	Force bool `query:"force" doc:"Change the policies even if nobody but root can change them afterwards"`
+	Force bool `query:"force" doc:"Change the policies even if no user can change them afterwards"`
 }
 
 // policyRoutes registers the routes of policy documents: of those of a tenant, or of those of the mesh.
@@ -69,7 +69,7 @@ func policyRoutes(s *rest.Server, path, id, word string) {
 }
 
 // checkPolicies returns the faults that policy documents have among the others, once some are written or one is
-// deleted. Without force it refuses a change after which nobody but root could change the policies.
+// deleted. Without force it refuses a change after which no user could change the policies.
 func checkPolicies(c *rest.Call, v rest.View, written []model.StoredDefinition, deleted string, force bool) error {
 	written = slices.DeleteFunc(slices.Clone(written), func(d model.StoredDefinition) bool { return d.Kind != model.KindPolicies })
 	if len(written) == 0 && deleted == "" {
@@ -89,16 +89,17 @@ func checkPolicies(c *rest.Call, v rest.View, written []model.StoredDefinition, 
 	} else {
 		mesh = v.Definitions("", model.KindPolicies)
 	}
-	next, err := access.SetOf(mesh, mine, tenant)
-	if err != nil {
-		return err
+	// Documents that have become faulty do not stop the repair of others.
+	next, faults := access.SetOf(mesh, mine, tenant)
+	if len(faults) > 0 {
+		return faults
 	}
 	if !force && c.LocksOut(next, principals(v, tenant)) {
 		whose := "tenant " + tenant
 		if tenant == "" {
 			whose = "the mesh"
 		}
-		return problem.New(problem.Conflict, "after this, nobody but root could change the policies of %s: use force if you mean it", whose)
+		return problem.New(problem.Conflict, "after this, no user could change the policies of %s: use force if you mean it", whose)
 	}
 	return nil
 }
@@ -129,6 +130,10 @@ func knownTo(v rest.View, tenant string) access.Known {
 		if !slices.Contains(k[access.TypeUser], t.Actor) {
 			k[access.TypeUser] = append(k[access.TypeUser], t.Actor)
 		}
+	}
+	if tenant != "" { // which learns of no others
+		k[access.TypeTenant] = []string{tenant}
+		return k
 	}
 	for _, t := range v.Tenants() {
 		k[access.TypeTenant] = append(k[access.TypeTenant], t.Name)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/macro"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/model/decode"
@@ -195,6 +196,9 @@ func solve(ctx context.Context, s *rest.Server, c *rest.Call, v rest.View, req a
 		d, ok := known.Definition(model.KindClusterTemplate, req.ClusterTemplate)
 		if !ok {
 			return api.Solved{}, noDefinition(v, c.Who.Tenant, model.KindClusterTemplate, "cluster template", req.ClusterTemplate)
+		}
+		if err := c.MayNamed(access.Use, access.TypeTemplate, req.ClusterTemplate); err != nil {
+			return api.Solved{}, err
 		}
 		in.Template = *d.Value.(*model.ClusterTemplate)
 	}

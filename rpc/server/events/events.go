@@ -15,6 +15,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
@@ -120,7 +121,7 @@ func events(_ context.Context, s *rest.Server, c *rest.Call, in *eventFilter, w 
 			return err
 		}
 		return out.batch(batch, func(e *model.Event) bool {
-			return in.wants(types, e) && seesEvent(ctx, s, listed, e)
+			return in.wants(types, e) && seesEvent(ctx, s, c, listed, e)
 		})
 	})
 	cancel()
@@ -147,12 +148,25 @@ func events(_ context.Context, s *rest.Server, c *rest.Call, in *eventFilter, w 
 }
 
 // seesEvent reports whether the caller may see an event. Events of a cluster are for those who may list it.
-func seesEvent(ctx context.Context, s *rest.Server, listed func(rest.View, string) bool, e *model.Event) bool {
+func seesEvent(ctx context.Context, s *rest.Server, c *rest.Call, listed func(rest.View, string) bool, e *model.Event) bool {
 	if e.Cluster == "" {
-		return true
+		return listedEvent(c, e)
 	}
 	v, err := s.State.View(ctx, api.Stale, 0)
 	return err == nil && listed(v, e.Cluster)
+}
+
+// listedEvent reports whether the caller may list what an event without a cluster is about. Tokens and policies are not
+// for everybody in a tenant; those of the mesh itself are events of the tenant "".
+func listedEvent(c *rest.Call, e *model.Event) bool {
+	kind, name, _ := strings.Cut(e.Subject, "/")
+	switch {
+	case strings.HasPrefix(e.Type, "token."):
+		return c.MayListIn(e.Tenant, access.TypeToken, e.Subject)
+	case strings.HasPrefix(e.Type, "definition.") && kind == string(model.KindPolicies):
+		return c.MayListIn(e.Tenant, access.TypePolicy, name)
+	}
+	return true
 }
 
 var errReaderGone = errors.New("the reader of events is gone")

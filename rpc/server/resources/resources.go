@@ -257,6 +257,11 @@ func uploadRoute(s *rest.Server, tag, path string) {
 			SHA256 string `query:"sha256" pattern:"^[0-9a-fA-F]{64}$" doc:"The expected SHA-256 of the content; other content is refused"`
 			Then   string `query:"then" enum:"activate,stage" doc:"What to do with the new version immediately"`
 		}, w http.ResponseWriter, r *http.Request) error {
+			if in.Then != "" {
+				if err := c.MayNamed(access.Operate, access.TypePluginResource, in.Name); err != nil {
+					return err
+				}
+			}
 			v, written, err := s.Resources.Upload(ctx, c.Who, api.NewResource{ResourceKey: in.key(), SHA256: in.SHA256, Order: in.Then}, r.Body)
 			if err := c.BodyProblem(); err != nil {
 				return err

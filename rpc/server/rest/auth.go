@@ -128,5 +128,5 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, query url.Value
 	}
 	own := c.Who.Tenant
 	c.Who = who
-	return s.decide(r, route, c, own)
+	return s.decide(r, route, ru, c, own)
 }

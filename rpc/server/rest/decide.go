@@ -20,6 +20,10 @@ type decider struct {
 	principal     *access.Principal
 	circumstances access.Context
 	right         Right
+	// planned is set if the orchestrator decides about the route's action.
+	planned bool
+	// asked is what the right was asked about before the handler; nil if the handler asks.
+	asked *access.Resource
 	// done is set once the right that the route needs was asked about. Nothing is answered before.
 	done bool
 }
@@ -35,13 +39,13 @@ var builtin = sync.OnceValue(func() *access.Set {
 
 // decide asks whether the caller may use the route, unless that depends on what the handler finds: on a
 // cluster, a node or a run, or for lists on each item.
-func (s *Server) decide(r *http.Request, route string, c *Call, own string) error {
+func (s *Server) decide(r *http.Request, route string, ru Rule, c *Call, own string) error {
 	right, ok := RightOf(route)
 	if !ok {
 		return fmt.Errorf("the route %s has no right", route)
 	}
 	c.decider = decider{
-		set: s.policies(r.Context(), c.Who.Tenant), principal: principalOf(c.Who, own), right: right,
+		set: s.policies(r.Context(), c.Who.Tenant), principal: principalOf(c.Who, own), right: right, planned: ru.Planned,
 		circumstances: access.Context{Now: s.Millis(), Method: "token"},
 	}
 	if right.Mesh && right.On == access.TypePolicy {
@@ -57,7 +61,7 @@ func (s *Server) decide(r *http.Request, route string, c *Call, own string) erro
 	var x access.Resource
 	switch right.On {
 	case access.TypeCluster, access.TypeNode, access.TypeRun:
-		if right.Action != access.Create {
+		if right.Action != access.Create || ru.Planned {
 			return nil
 		}
 		x = c.named(right.On, "")
@@ -65,7 +69,22 @@ func (s *Server) decide(r *http.Request, route string, c *Call, own string) erro
 	default:
 		x = c.object(r)
 	}
+	c.asked = &x
 	return c.May(right.Action, x)
+}
+
+// decideBy makes the further decisions of a call by the policies of the state that it reads. If these differ from those
+// before, it decides again about the route's right.
+func (s *Server) decideBy(c *Call, v View) error {
+	set := s.setOf(v, c.Who.Tenant)
+	if set == c.set {
+		return nil
+	}
+	c.set = set
+	if c.asked == nil {
+		return nil
+	}
+	return c.May(c.right.Action, *c.asked)
 }
 
 // principalOf returns the caller, who is of the tenant own, as a principal.
@@ -120,33 +139,24 @@ func (c *Call) named(on access.Type, name string) access.Resource {
 	if c.right.Mesh {
 		tenant = ""
 	}
-	x := access.Resource{Ref: access.Ref{Type: on, ID: tenant + "/" + name}, Tenant: tenant, Row: nameRow(name)}
+	x := access.Named(on, tenant, name)
 	switch on {
 	case access.TypeTenant:
 		x.ID, x.Tenant = name, name
-	case access.TypeProfile:
-		if ref, err := profile.ParseRef(name); err == nil && ref.Scope == profile.System {
-			x.ID, x.Tenant = "/"+ref.Name, ""
+	case access.TypeProfile: // by one of several names
+		if ref, err := profile.ParseRef(name); err == nil {
+			if ref.Scope == profile.System {
+				x.Tenant = ""
+			}
+			x.ID, x.Row = x.Tenant+"/"+ref.Name, access.NameRow(ref.Name)
 		}
-	case access.TypeMesh, access.TypeAgent:
-		x.ID = name
+	case access.TypeMesh:
+		x.Ref, x.Tenant, x.Row = access.TheMesh, "", nil
+	case access.TypeAgent:
+		x.ID, x.Tenant = name, ""
 	}
 	return x
 }
-
-// nameRow is the name of a resource that has no other attributes.
-type nameRow string
-
-// Attribute returns the name.
-func (r nameRow) Attribute(name string) any {
-	if name == "name" {
-		return string(r)
-	}
-	return nil
-}
-
-// Labels returns nil.
-func (nameRow) Labels() map[string]string { return nil }
 
 // ownRow is a new resource of its owner.
 type ownRow string
@@ -164,6 +174,34 @@ func (ownRow) Labels() map[string]string { return nil }
 
 func (c *Call) ask(a access.Action, x *access.Resource) access.Decision {
 	return c.set.Decide(&access.Request{Principal: c.principal, Action: a, Resource: *x, Context: c.circumstances})
+}
+
+// forbidden reports whether a policy forbids what others may permit.
+func forbidden(d access.Decision) bool {
+	return d.Because == access.ByMeshForbid || d.Because == access.ByTenantForbid
+}
+
+// MayCreate returns nil if a policy permits the caller to create a cluster. What others forbid, the orchestrator finds
+// out when it knows the whole cluster.
+func (c *Call) MayCreate(cl *model.Cluster, after access.After) error {
+	c.done = true
+	x := access.OfCluster(cl, func() int { return 0 })
+	circumstances := c.circumstances
+	circumstances.After = after
+	d := c.set.Decide(&access.Request{Principal: c.principal, Action: access.Create, Resource: x, Context: circumstances})
+	if d.Allowed || forbidden(d) {
+		return nil
+	}
+	return c.refusal(access.Create, &x, d)
+}
+
+// askAs is like ask, about a change that leaves the cluster as it is.
+func (c *Call) askAs(a access.Action, x *access.Resource) access.Decision {
+	circumstances := c.circumstances
+	if row, ok := x.Row.(interface{ After() access.After }); ok {
+		circumstances.After = row.After()
+	}
+	return c.set.Decide(&access.Request{Principal: c.principal, Action: a, Resource: *x, Context: circumstances})
 }
 
 // May returns nil if the caller may do something with a resource. What the caller may not read is not
@@ -185,9 +223,29 @@ func (c *Call) MayNamed(a access.Action, on access.Type, name string) error {
 	return c.May(a, c.named(on, name))
 }
 
-// MayLabel returns nil if the caller may change a label of a cluster: set it to a value, or with nil remove it.
+// MayStartRun returns nil if the caller may start a run of its own.
+func (c *Call) MayStartRun() error {
+	x := c.named(access.TypeRun, "")
+	x.Row = ownRow(c.Who.Actor)
+	return c.May(access.Create, x)
+}
+
+// MayWrite returns nil if the caller may write a resource that has no attributes but its name: create it, or update it if
+// it is there.
+func (c *Call) MayWrite(on access.Type, name string, there bool) error {
+	if there {
+		return c.MayNamed(access.Update, on, name)
+	}
+	return c.MayNamed(access.Create, on, name)
+}
+
+// MayLabel returns nil if the caller may change a label of a cluster: set it to a value, or with nil remove it. v is nil
+// for a cluster that is not there yet.
 func (c *Call) MayLabel(v View, cl *model.Cluster, key string, value *string) error {
-	x := ofCluster(v, cl)
+	x := access.OfCluster(cl, func() int { return 0 })
+	if v != nil {
+		x = ofCluster(v, cl)
+	}
 	circumstances := c.circumstances
 	circumstances.Label, circumstances.Value = key, value
 	d := c.set.Decide(&access.Request{Principal: c.principal, Action: access.Label, Resource: x, Context: circumstances})
@@ -207,7 +265,7 @@ func (c *Call) use(x access.Resource, hidden error) error {
 	switch {
 	case a == access.Read, a == access.List:
 	case x.Type == c.right.On:
-		if d := c.ask(a, &x); !d.Allowed {
+		if d := c.askAs(a, &x); !d.Allowed && !(c.planned && a == access.Update && forbidden(d)) {
 			return c.refusal(a, &x, d)
 		}
 	default:
@@ -239,6 +297,12 @@ func Listed[T any](c *Call, on access.Type, all []T, name func(T) string) ([]T, 
 		}
 	}
 	return out, nil
+}
+
+// MayListIn reports whether the caller may list a resource of another tenant, or with "" of the mesh.
+func (c *Call) MayListIn(tenant string, on access.Type, name string) bool {
+	x := access.Named(on, tenant, name)
+	return c.ask(access.List, &x).Allowed
 }
 
 // MayList returns nil if the caller may list all resources of the type that the route lists.

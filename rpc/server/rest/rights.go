@@ -58,7 +58,7 @@ update ImageType       | putImageType
 delete ImageType       | deleteImageType deleteImageTypeVersion
 list Cluster           | listClusters listOperations watchEvents
 read Cluster           | getCluster getClusterConfig diffCluster getClusterHealth listClusterHistory getClusterSnapshot
-read Cluster           | listClusterServices debugPlans listPlans getPlan getOperation explainOperation
+read Cluster           | listClusterServices debugPlans listPlans getPlan getOperation explainOperation listOperationTasks
 create Cluster         | createCluster
 update Cluster         | putClusterConfig growCluster shrinkCluster addServicesCluster removeServicesCluster upgradeCluster
 update Cluster         | syncTemplateCluster rollbackCluster
@@ -68,7 +68,7 @@ operate Cluster        | resumeNodeCluster replaceNodeCluster recoverCluster pau
 operate Cluster        | stopPlan restartPlan continuePlan interruptPlan forceCompletePlan pauseOperation resumeOperation abortOperation
 operate Cluster        | rollbackOperation
 label Cluster          | labelCluster
-list Node              | listNodes listPods getPods listOperationTasks
+list Node              | listNodes listPods getPods
 read Node              | getNode getPod getPodInfo getTask getTaskLog
 operate Node           | pausePod resumePod restartPod replacePod
 admin Tenant           | listAudit exportAudit verifyAudit getOrphans searchOrphans removeOrphan putProgramPreferences

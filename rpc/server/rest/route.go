@@ -37,6 +37,8 @@ type Rule struct {
 	Once bool
 	// Secret answers are shown only once.
 	Secret bool
+	// Planned routes start an operation. What policies forbid about it, the orchestrator finds out once it is planned.
+	Planned bool
 	// AllTenants lets a superadmin select all tenants at once.
 	AllTenants bool
 }
@@ -324,7 +326,11 @@ func (s *Server) finish(op huma.Operation, r Route) {
 // View returns the state that a read asks for. It waits for a newer one if the read asks for that.
 func (s *Server) View(ctx context.Context, c *Call) (View, error) {
 	if c.after == 0 {
-		return s.State.View(ctx, c.consistency, 0)
+		v, err := s.State.View(ctx, c.consistency, 0)
+		if err != nil {
+			return nil, err
+		}
+		return v, s.decideBy(c, v)
 	}
 	waiting, cancel := context.WithTimeout(ctx, time.Duration(c.wait))
 	defer cancel()
@@ -332,7 +338,10 @@ func (s *Server) View(ctx context.Context, c *Call) (View, error) {
 	if ended := c.CheckToken(ctx); ended != nil {
 		return nil, ended
 	}
-	return v, err
+	if err != nil {
+		return nil, err
+	}
+	return v, s.decideBy(c, v)
 }
 
 // Latest returns the present state, for the checks before a write. The answer to the write must be made
@@ -343,7 +352,10 @@ func (s *Server) Latest(ctx context.Context) (View, error) { return s.State.View
 // Before returns the present state, for the checks before a write. If the request was carried out
 // before, it also returns the result, and the caller checks nothing: the object may be gone.
 func (s *Server) Before(ctx context.Context, c *Call) (v View, done *api.Written, err error) {
-	if v, err = s.Latest(ctx); err != nil {
+	if v, err = s.Latest(ctx); err == nil {
+		err = s.decideBy(c, v)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	if w, ok := v.Answered(c.Who); ok {

@@ -91,7 +91,7 @@ type Definitions interface {
 type PutOptions struct {
 	CreateOnly bool // refuse a definition that exists
 	DryRun     bool // only check
-	Force      bool // write policies even if nobody but root can change them afterwards
+	Force      bool // write policies even if no user can change them afterwards
 }
 
 // Clusters starts operations on clusters.

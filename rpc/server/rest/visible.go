@@ -42,7 +42,13 @@ func (c *Call) Task(v View, id string) (model.Task, error) {
 	if !ok {
 		return t, hidden
 	}
-	return t, c.use(c.clusterOf(v, t.Cluster), hidden)
+	if err := c.use(c.clusterOf(v, t.Cluster), hidden); err != nil {
+		return t, err
+	}
+	if n, ok := v.Node(c.Who.Tenant, t.Node); ok {
+		return t, c.UseNode(v, n, hidden)
+	}
+	return t, nil
 }
 
 // Node returns a node that the caller may read and that it may do the route's action with.

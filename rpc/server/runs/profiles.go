@@ -195,6 +195,10 @@ func putProfile(
 		p, err = rest.Wrote(*done, done.Effect.Profile)
 		return p, *done, err
 	}
+	_, there := v.Profile(c.Who.Tenant, ref)
+	if err := c.MayWrite(access.TypeProfile, ref.String(), there); err != nil {
+		return p, api.Written{}, err
+	}
 	p.Clean()
 	p.Name, p.Scope, p.Status, p.Created, p.Version = ref.Name, "", "", 0, 0
 	var spec *profile.Spec
@@ -280,7 +284,10 @@ func provisionerRoutes(s *rest.Server) {
 			if err != nil {
 				return nil, err
 			}
-			return usersOf(c, v, ref), c.MayList()
+			if err := c.MayList(); err != nil {
+				return nil, err
+			}
+			return usersOf(c, v, ref), nil
 		},
 	)
 }
@@ -289,7 +296,11 @@ func provisionerRoutes(s *rest.Server) {
 func usersOf(c *rest.Call, v rest.View, ref profile.Ref) []api.Found {
 	out := []api.Found{}
 	add := func(kind, name string, l profile.Levels) {
-		if got, err := l.Choose(); err == nil && got == ref {
+		on := access.TypeProgram
+		if kind == "schedule" {
+			on = access.TypeSchedule
+		}
+		if got, err := l.Choose(); err == nil && got == ref && c.MayNamed(access.List, on, name) == nil {
 			out = append(out, api.Found{Type: kind, Name: name, Profile: got.String()})
 		}
 	}
@@ -436,6 +447,14 @@ func secretRoutes(s *rest.Server) {
 			}
 			if len(faults) > 0 {
 				return api.Done{}, api.Written{}, bad(faults)
+			}
+			v, err := s.Latest(ctx)
+			if err == nil {
+				_, there := v.SecretUsers(c.Who.Tenant, in.Name)
+				err = c.MayWrite(access.TypeSecret, in.Name, there)
+			}
+			if err != nil {
+				return api.Done{}, api.Written{}, err
 			}
 			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "secret", Name: in.Name, Order: "put",
 				Value: profile.Secret{Value: model.NewSecret(b.Value), UsableBy: b.UsableBy}})

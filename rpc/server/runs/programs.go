@@ -60,6 +60,10 @@ func programRoutes(s *rest.Server) {
 			if err != nil {
 				return p, api.Written{}, err
 			}
+			_, there := v.Program(c.Who.Tenant, in.Name, 0)
+			if err := c.MayWrite(access.TypeProgram, in.Name, there); err != nil {
+				return p, api.Written{}, err
+			}
 			for i := range p.Steps {
 				if err := v.MayUseSecrets(c.Who, p.Steps[i].Env); err != nil {
 					return p, api.Written{}, err
@@ -142,6 +146,13 @@ func scheduleRoutes(s *rest.Server) {
 				return api.ScheduleDetails{}, api.Written{}, fs
 			}
 			v, err := s.Latest(ctx)
+			if err == nil {
+				_, there := v.Schedule(c.Who.Tenant, in.Name)
+				err = c.MayWrite(access.TypeSchedule, in.Name, there)
+			}
+			if err == nil {
+				err = mayStart(c, v, x.Program)
+			}
 			if err == nil {
 				err = v.MayUseSecrets(c.Who, x.Properties)
 			}

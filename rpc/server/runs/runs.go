@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
@@ -122,6 +123,15 @@ func startRoute(s *rest.Server, r rest.Route) {
 		if req.Nodes < 0 {
 			return api.RunDetails{}, api.Written{}, rest.Invalid(model.Faults{{Path: "nodes", Message: "must not be negative"}})
 		}
+		v, done, err := s.Before(ctx, c)
+		if err != nil {
+			return api.RunDetails{}, api.Written{}, err
+		}
+		if done == nil {
+			if err := mayStart(c, v, req.Program); err != nil {
+				return api.RunDetails{}, api.Written{}, err
+			}
+		}
 		w, err := s.Runs.Start(ctx, c.Who, req)
 		if err != nil {
 			return api.RunDetails{}, w, err
@@ -143,6 +153,17 @@ func startRoute(s *rest.Server, r rest.Route) {
 	}) (api.RunDetails, api.Written, error) {
 		return start(ctx, c, "", in.Body)
 	})
+}
+
+// mayStart returns nil if the caller may start a run, and execute the program, unless it is "".
+func mayStart(c *rest.Call, v rest.View, program string) error {
+	if err := c.MayStartRun(); err != nil || program == "" {
+		return err
+	}
+	if _, ok := v.Program(c.Who.Tenant, program, 0); !ok {
+		return nil // the service refuses it
+	}
+	return c.MayNamed(access.Execute, access.TypeProgram, program)
 }
 
 // runOrders registers the orders about runs.

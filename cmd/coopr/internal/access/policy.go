@@ -61,11 +61,11 @@ func PolicyCommand(app cli.App) *cobra.Command {
 		Use: "put NAME FILE", Short: "Write a policy document from a file with policies in Cedar; -: standard input",
 		Args: cli.Args("NAME", "FILE"), ValidArgsFunction: complete,
 		Long: "Write a policy document from a file with policies in Cedar. The policies are in force at once. A change after\n" +
-			"which nobody but root could change the policies is refused without --force. See docs/policies.md.",
+			"which no user could change the policies is refused without --force. See docs/policies.md.",
 		Example: "  coopr policy put guard-rails guard-rails.cedar\n  coopr policy put no-friday friday.cedar --mesh",
 	}
 	meshFlag(put)
-	put.Flags().BoolVar(&force, "force", false, "write it even if nobody but root can change the policies afterwards")
+	put.Flags().BoolVar(&force, "force", false, "write it even if no user can change the policies afterwards")
 	put.Flags().StringVar(&description, "description", "", "description of the document")
 	put.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		data, err := cli.ReadFile(app, args[1])
@@ -84,7 +84,7 @@ func PolicyCommand(app cli.App) *cobra.Command {
 		Example: "  coopr policy delete guard-rails --yes",
 	}
 	meshFlag(del)
-	del.Flags().BoolVar(&force, "force", false, "delete it even if nobody but root can change the policies afterwards")
+	del.Flags().BoolVar(&force, "force", false, "delete it even if no user can change the policies afterwards")
 	del.RunE = cli.Confirmed(app, func(args []string) string { return fmt.Sprintf("Delete policy document %s?", args[0]) },
 		func(ctx context.Context, c *client.Client, args []string) error {
 			_, err := c.DeletePolicyDocument(ctx, mesh, args[0], force)
