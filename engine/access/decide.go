@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // Because is the rule by which a request was decided.
@@ -62,6 +65,11 @@ func (d *Decision) Why() string {
 		return "no policy allows it"
 	}
 	return strings.Join(why, "; ")
+}
+
+// Refusal returns the error for a caller who may not do what the text says, such as "delete cluster shop".
+func (d *Decision) Refusal(who model.Caller, what string) error {
+	return problem.New(problem.Forbidden, "%s, with the role %s, may not %s: %s", who.Actor, who.Role, what, d.Why())
 }
 
 // Decider is a policy that decided.

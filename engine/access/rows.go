@@ -40,24 +40,25 @@ func AfterOf(c *model.Cluster, size int) After {
 	return After{Name: c.Name, Template: c.Template.Name, Provider: c.Provider.Name, Size: int64(size), Services: c.Services}
 }
 
-// NameRow is the name of a resource that has no other attributes.
-type NameRow string
+// Labels returns the cluster's labels.
+func (r clusterRow) Labels() map[string]string { return r.c.Labels }
 
-// Attribute returns the name.
-func (r NameRow) Attribute(name string) any {
-	if name == "name" {
-		return string(r)
-	}
-	return nil
-}
+// RowFunc is a Row without labels.
+type RowFunc func(name string) any
+
+// Attribute calls the function.
+func (f RowFunc) Attribute(name string) any { return f(name) }
 
 // Labels returns nil.
-func (NameRow) Labels() map[string]string { return nil }
+func (RowFunc) Labels() map[string]string { return nil }
 
 // Named returns a resource of a tenant that has no attributes but its name.
 func Named(on Type, tenant, name string) Resource {
-	return Resource{Ref: Ref{on, tenant + "/" + name}, Tenant: tenant, Row: NameRow(name)}
+	row := func(attribute string) any {
+		if attribute == "name" {
+			return name
+		}
+		return nil
+	}
+	return Resource{Ref: Ref{on, tenant + "/" + name}, Tenant: tenant, Row: RowFunc(row)}
 }
-
-// Labels returns the cluster's labels.
-func (r clusterRow) Labels() map[string]string { return r.c.Labels }

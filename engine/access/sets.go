@@ -54,8 +54,9 @@ func (s *Sets) Of(d Definitions, tenant string) *Set {
 	if ok && slices.EqualFunc(k.mesh, mesh, same) && slices.EqualFunc(k.own, own, same) {
 		return k.set
 	}
-	set, faults := setOf(mesh, own, tenant, s.parse)
-	if len(faults) > 0 {
+	all, unreadable := readable(mesh, own, tenant, s.parse)
+	set, faults := setOf(all)
+	if faults = append(unreadable, faults...); len(faults) > 0 {
 		set.fault = faults
 	}
 	s.mu.Lock()
@@ -89,25 +90,22 @@ func same(a, b model.StoredDefinition) bool { return a.Name == b.Name && bytes.E
 // SetOf returns the set of stored documents, those of the mesh and those of a tenant, and the faults that they have
 // together. Documents with faults of their own are left out.
 func SetOf(mesh, own []model.StoredDefinition, tenant string) (*Set, model.Faults) {
-	var readable []*Policies
-	_, _ = setOf(mesh, own, tenant, func(d Document) (*Policies, model.Faults) {
-		p, faults := Parse(d, nil)
-		if len(faults) == 0 {
-			readable = append(readable, p)
-		}
-		return p, faults
-	})
-	set, faults := NewSet(readable, nil)
+	all, _ := readable(mesh, own, tenant, func(d Document) (*Policies, model.Faults) { return Parse(d, nil) })
+	return setOf(all)
+}
+
+// setOf is like NewSet, without grants. If there are too many policies, the set has the built-in ones.
+func setOf(all []*Policies) (*Set, model.Faults) {
+	set, faults := NewSet(all, nil)
 	if len(faults) > 0 {
-		set = emptySet()
+		set, _ = NewSet(nil, nil)
 	}
 	return set, faults
 }
 
-// setOf returns the set of the documents that can be read, and all faults.
-func setOf(mesh, own []model.StoredDefinition, tenant string, parse func(Document) (*Policies, model.Faults)) (*Set, model.Faults) {
-	var all []*Policies
-	var faults model.Faults
+// readable returns the documents that can be read, and the faults of the others.
+func readable(mesh, own []model.StoredDefinition, tenant string, parse func(Document) (*Policies, model.Faults)) (all []*Policies,
+	faults model.Faults) {
 	for i, d := range slices.Concat(mesh, own) {
 		of := tenant
 		if i < len(mesh) {
@@ -123,11 +121,7 @@ func setOf(mesh, own []model.StoredDefinition, tenant string, parse func(Documen
 			all = append(all, p)
 		}
 	}
-	set, fs := NewSet(all, nil)
-	if len(fs) > 0 {
-		set, _ = NewSet(nil, nil)
-	}
-	return set, append(faults, fs...)
+	return all, faults
 }
 
 // documentOf decodes a stored document.

@@ -65,7 +65,7 @@ const (
 	resumed
 )
 
-// What a worker does with the task.
+// States of the task at a worker.
 const (
 	nothing = iota
 	working // until it ends, or is cancelled

@@ -57,11 +57,7 @@ func (c *Client) CreateDefinition(ctx context.Context, kind model.Kind, body jso
 // DeleteDefinition deletes one version of a definition; version 0 means all. Without force, the
 // server refuses to delete a definition that is in use.
 func (c *Client) DeleteDefinition(ctx context.Context, kind model.Kind, name string, version int, force bool) (Meta, error) {
-	query := url.Values{}
-	if force {
-		query.Set("force", "true")
-	}
-	return c.send(ctx, http.MethodDelete, definitionPath(kind, name, version), query, nil, nil)
+	return c.send(ctx, http.MethodDelete, definitionPath(kind, name, version), forceQuery(force), nil, nil)
 }
 
 // Import writes many definitions at once, all or none, or with dryRun only checks them. The body is

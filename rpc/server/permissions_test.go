@@ -266,7 +266,7 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("%s: %s", text, a.body)
 		}
 	}
-	// Who would be locked out is told so; with force only root can undo it.
+	// A change that locks everybody out needs force, and only root can undo it.
 	lock := policy("lock", `forbid (principal, action, resource is Policy);`)
 	if a := w.must(409, apitest.Super, "PUT", "/v1/mesh/policies/lock", lock); !strings.Contains(a.body, "no user could") {
 		t.Error(a.body)

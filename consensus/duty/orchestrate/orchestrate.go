@@ -37,8 +37,6 @@ type Config struct {
 	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func())
 	// HostExec decides which users may request work that runs on control hosts.
 	HostExec hostexec.Rules
-	// Sets are the policies by which operations are permitted.
-	Sets *access.Sets
 }
 
 // parallel is how many clusters the orchestrator plans follow-up operations for at a
@@ -50,6 +48,7 @@ const parallel = 4
 type Orchestrator struct {
 	cfg   Config
 	queue *loop.Queue[string] // of the ids of clusters
+	sets  access.Sets         // the policies by which operations are permitted
 
 	mu   sync.Mutex
 	last int // number of the latest cluster
@@ -57,9 +56,6 @@ type Orchestrator struct {
 
 // New returns the orchestrator of one term.
 func New(cfg Config) *Orchestrator {
-	if cfg.Sets == nil {
-		cfg.Sets = new(access.Sets)
-	}
 	o := &Orchestrator{cfg: cfg}
 	o.queue = loop.New(loop.Config[string]{Reconcile: o.reconcile, Parallel: parallel,
 		Failed: func(cluster string, err error, pause time.Duration) {

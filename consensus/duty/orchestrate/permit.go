@@ -29,6 +29,7 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 		return problem.New(problem.Forbidden, "no token of %s belongs to %q any more", p.Cluster.Tenant, who.Actor)
 	}
 	v := o.cfg.Machine.View()
+	size := func() int { return len(v.Nodes(p.Cluster.Tenant, p.Cluster.ID)) }
 	have, _ := v.Cluster(p.Cluster.Tenant, p.Cluster.ID)
 	action := actions[p.Operation.Type]
 	switch {
@@ -37,28 +38,26 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 	case action == "":
 		action = access.Operate
 	}
-	set := o.cfg.Sets.Of(v, p.Cluster.Tenant)
+	set := o.sets.Of(v, p.Cluster.Tenant)
 	r := access.Request{
 		Principal: access.OfCaller(who), Action: action, Context: access.Context{Now: time.Now().UnixMilli(), Method: "token"},
-		Resource: access.OfCluster(&p.Cluster, func() int { return len(v.Nodes(p.Cluster.Tenant, p.Cluster.ID)) }),
+		Resource: access.OfCluster(&p.Cluster, size),
 	}
 	if p.Operation.Type == model.OpCreate {
 		use := r
 		use.Action, use.Resource = access.Use, access.Named(access.TypeTemplate, p.Cluster.Tenant, p.Cluster.Template.Name)
 		if d := set.Decide(&use); !d.Allowed {
-			return problem.New(problem.Forbidden, "%s, with the role %s, may not use template %s: %s", who.Actor, who.Role, p.Cluster.Template.Name,
-				d.Why())
+			return d.Refusal(who, "use template "+p.Cluster.Template.Name)
 		}
 	}
 	afters := planned(p)
 	if p.Operation.Type.Concurrent() { // it knows the nodes that it is about
-		afters = []access.After{access.AfterOf(&p.Cluster, len(v.Nodes(p.Cluster.Tenant, p.Cluster.ID)))}
+		afters = []access.After{access.AfterOf(&p.Cluster, size())}
 	}
 	for _, after := range afters {
 		r.Context.After = after
 		if d := set.Decide(&r); !d.Allowed {
-			return problem.New(problem.Forbidden, "%s, with the role %s, may not %s cluster %s: %s", who.Actor, who.Role, action, p.Cluster.Name,
-				d.Why())
+			return d.Refusal(who, string(action)+" cluster "+p.Cluster.Name)
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package clusters
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -64,18 +63,8 @@ func clusterRoutes(s *rest.Server) {
 			if err != nil {
 				return api.StartedBody{}, api.Written{}, err
 			}
-			wanted := &model.Cluster{Tenant: c.Who.Tenant, Owner: c.Who.Actor, Name: req.Name, Services: req.Services}
-			wanted.Template.Name, wanted.Provider.Name = req.ClusterTemplate, req.Provider
-			after := access.AfterOf(wanted, int(req.NumMachines))
-			after.HardwareType, after.ImageType = req.HardwareType, req.ImageType
-			if err := c.MayCreate(wanted, after); err != nil {
+			if err := mayCreate(c, &req); err != nil {
 				return api.StartedBody{}, api.Written{}, err
-			}
-			for _, key := range slices.Sorted(maps.Keys(req.Labels)) {
-				value := req.Labels[key]
-				if err := c.MayLabel(nil, wanted, key, &value); err != nil {
-					return api.StartedBody{}, api.Written{}, err
-				}
 			}
 			started, err := s.Clusters.Create(ctx, c.Who, req, in.DryRun)
 			return startedBody(v, c, started, in.DryRun, err)
@@ -258,6 +247,18 @@ func clusterRoutes(s *rest.Server) {
 			}
 			return append([]string{}, cl.Services...), nil
 		})
+}
+
+// mayCreate returns nil if the caller may create a cluster, as far as the request determines it, and give it its labels.
+func mayCreate(c *rest.Call, req *model.CreateCluster) error {
+	wanted := &model.Cluster{Tenant: c.Who.Tenant, Owner: c.Who.Actor, Name: req.Name, Services: req.Services}
+	wanted.Template.Name, wanted.Provider.Name = req.ClusterTemplate, req.Provider
+	after := access.AfterOf(wanted, int(req.NumMachines))
+	after.HardwareType, after.ImageType = req.HardwareType, req.ImageType
+	if err := c.MayCreate(wanted, after); err != nil {
+		return err
+	}
+	return mayLabel(c, nil, wanted, api.Labels{Set: req.Labels})
 }
 
 // statuses parses a list of statuses that are separated by commas. Unknown statuses are faults.

@@ -3,9 +3,7 @@ package clusters
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -99,109 +97,14 @@ func historyRoutes(s *rest.Server) {
 			return out, nil
 		},
 	)
-	rest.Write(
+	clusterOrder(
 		s,
-		rest.Route{ID: "resolveCluster", Method: http.MethodPost, Path: one + "/resolve", Tag: tag,
-			Summary: "Mark a failed cluster as repaired"},
-		func(ctx context.Context, c *rest.Call, in *struct {
-			rest.ByCluster
-			Body rest.Raw[api.OrderBody]
-		}) (api.ClusterSummary, api.Written, error) {
-			body, err := in.Body.Value()
-			if err != nil {
-				return api.ClusterSummary{}, api.Written{}, err
-			}
-			v, done, err := s.Before(ctx, c)
-			if err != nil {
-				return api.ClusterSummary{}, api.Written{}, err
-			}
-			if done != nil {
-				return resolved(*done)
-			}
-			cl, err := c.Cluster(v, in.ID)
-			if err != nil {
-				return api.ClusterSummary{}, api.Written{}, err
-			}
-			w, err := s.Clusters.Resolve(ctx, c.Who, cl.ID, body.Reason)
-			if err != nil {
-				return api.ClusterSummary{}, w, err
-			}
-			return resolved(w)
+		rest.Route{ID: "resolveCluster", Path: one + "/resolve", Summary: "Mark a failed cluster as repaired"},
+		nil,
+		func(ctx context.Context, c *rest.Call, _ rest.View, cl *model.Cluster, body api.OrderBody) (api.Written, error) {
+			return s.Clusters.Resolve(ctx, c.Who, cl.ID, body.Reason)
 		},
 	)
-}
-
-// labelRoute registers the order to change labels of a cluster.
-func labelRoute(s *rest.Server) {
-	rest.Write(
-		s,
-		rest.Route{ID: "labelCluster", Method: http.MethodPost, Path: "/v1/clusters/{cluster}/labels", Tag: "clusters",
-			Summary: "Set and remove labels of a cluster"},
-		func(ctx context.Context, c *rest.Call, in *struct {
-			rest.ByCluster
-			Body rest.Raw[api.Labels]
-		}) (api.ClusterSummary, api.Written, error) {
-			body, err := in.Body.Value()
-			if err != nil {
-				return api.ClusterSummary{}, api.Written{}, err
-			}
-			faults := model.CheckLabels("set", body.Set)
-			if len(body.Set) == 0 && len(body.Remove) == 0 {
-				faults.Add("set", "is missing: give labels to set, or to remove")
-			}
-			if n := len(body.Remove); n > model.MaxLabels {
-				faults.Add("remove", fmt.Sprintf("has %d keys: a cluster has at most %d labels", n, model.MaxLabels))
-			}
-			for i, key := range body.Remove {
-				if _, both := body.Set[key]; both {
-					faults.Add(fmt.Sprintf("remove[%d]", i), "is in set, too")
-				}
-			}
-			if len(faults) > 0 {
-				return api.ClusterSummary{}, api.Written{}, rest.Invalid(faults)
-			}
-			v, done, err := s.Before(ctx, c)
-			if err != nil {
-				return api.ClusterSummary{}, api.Written{}, err
-			}
-			if done != nil {
-				return resolved(*done)
-			}
-			cl, err := c.Cluster(v, in.ID)
-			if err != nil {
-				return api.ClusterSummary{}, api.Written{}, err
-			}
-			for _, key := range slices.Sorted(maps.Keys(body.Set)) {
-				value := body.Set[key]
-				if err := c.MayLabel(v, cl, key, &value); err != nil {
-					return api.ClusterSummary{}, api.Written{}, err
-				}
-			}
-			for _, key := range body.Remove {
-				if err := c.MayLabel(v, cl, key, nil); err != nil {
-					return api.ClusterSummary{}, api.Written{}, err
-				}
-			}
-			w, err := s.Clusters.Label(ctx, c.Who, cl.ID, body.Set, body.Remove)
-			if err != nil {
-				return api.ClusterSummary{}, w, err
-			}
-			return resolved(w)
-		},
-	)
-}
-
-// resolved returns the answer to an order about a cluster.
-func resolved(w api.Written) (api.ClusterSummary, api.Written, error) {
-	cl, err := rest.Wrote(w, w.Effect.Cluster)
-	if err != nil {
-		return api.ClusterSummary{}, w, err
-	}
-	var p api.ClusterProgress
-	if op := w.Effect.Operation; op != nil {
-		p = progressOf(op, w.Effect.Progress)
-	}
-	return summaryOf(&cl, w.Effect.Nodes, p), w, nil
 }
 
 // snapshotOf returns a snapshot; 0 is the present state of the cluster.

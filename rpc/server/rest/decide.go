@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -44,8 +42,10 @@ func (s *Server) decide(r *http.Request, route string, ru Rule, c *Call, own str
 	if !ok {
 		return fmt.Errorf("the route %s has no right", route)
 	}
+	who := c.Who
+	who.Tenant = own
 	c.decider = decider{
-		set: s.policies(r.Context(), c.Who.Tenant), principal: principalOf(c.Who, own), right: right, planned: ru.Planned,
+		set: s.policies(r.Context(), c.Who.Tenant), principal: access.OfCaller(who), right: right, planned: ru.Planned,
 		circumstances: access.Context{Now: s.Millis(), Method: "token"},
 	}
 	if right.Mesh && right.On == access.TypePolicy {
@@ -64,8 +64,7 @@ func (s *Server) decide(r *http.Request, route string, ru Rule, c *Call, own str
 		if right.Action != access.Create || ru.Planned {
 			return nil
 		}
-		x = c.named(right.On, "")
-		x.Row = ownRow(c.Who.Actor)
+		x = c.own(right.On)
 	default:
 		x = c.object(r)
 	}
@@ -85,12 +84,6 @@ func (s *Server) decideBy(c *Call, v View) error {
 		return nil
 	}
 	return c.May(c.right.Action, *c.asked)
-}
-
-// principalOf returns the caller, who is of the tenant own, as a principal.
-func principalOf(who model.Caller, own string) *access.Principal {
-	who.Tenant = own
-	return access.OfCaller(who)
 }
 
 // policies returns the policies that decide about a tenant. An agent without a copy of the state knows the built-in
@@ -116,64 +109,13 @@ func (c *Call) LocksOut(next *access.Set, of []*access.Principal) bool {
 	return c.set.LocksOut(next, c.Who.Tenant, of, c.circumstances)
 }
 
-// pathNames are the parameters of paths that hold names of resources.
-var pathNames = []string{"name", "profile", "program", "schedule", "site", "id", "agent"}
-
-// object returns the resource that a path names. It has no name if the path has none.
-func (c *Call) object(r *http.Request) access.Resource {
-	name := ""
-	for _, key := range pathNames {
-		if name = r.PathValue(key); name != "" {
-			break
-		}
-	}
-	if c.right.On == access.TypeTenant && c.right.Action == access.Admin {
-		name = c.Who.Tenant
-	}
-	return c.named(c.right.On, name)
-}
-
-// named returns a resource that has no attributes but its name.
-func (c *Call) named(on access.Type, name string) access.Resource {
-	tenant := c.Who.Tenant
-	if c.right.Mesh {
-		tenant = ""
-	}
-	x := access.Named(on, tenant, name)
-	switch on {
-	case access.TypeTenant:
-		x.ID, x.Tenant = name, name
-	case access.TypeProfile: // by one of several names
-		if ref, err := profile.ParseRef(name); err == nil {
-			if ref.Scope == profile.System {
-				x.Tenant = ""
-			}
-			x.ID, x.Row = x.Tenant+"/"+ref.Name, access.NameRow(ref.Name)
-		}
-	case access.TypeMesh:
-		x.Ref, x.Tenant, x.Row = access.TheMesh, "", nil
-	case access.TypeAgent:
-		x.ID, x.Tenant = name, ""
-	}
-	return x
-}
-
-// ownRow is a new resource of its owner.
-type ownRow string
-
-// Attribute returns the owner.
-func (r ownRow) Attribute(name string) any {
-	if name == "owner" {
-		return string(r)
-	}
-	return nil
-}
-
-// Labels returns nil.
-func (ownRow) Labels() map[string]string { return nil }
-
 func (c *Call) ask(a access.Action, x *access.Resource) access.Decision {
-	return c.set.Decide(&access.Request{Principal: c.principal, Action: a, Resource: *x, Context: c.circumstances})
+	return c.askIn(a, x, c.circumstances)
+}
+
+// askIn is like ask, in other circumstances.
+func (c *Call) askIn(a access.Action, x *access.Resource, in access.Context) access.Decision {
+	return c.set.Decide(&access.Request{Principal: c.principal, Action: a, Resource: *x, Context: in})
 }
 
 // forbidden reports whether a policy forbids what others may permit.
@@ -186,9 +128,9 @@ func forbidden(d access.Decision) bool {
 func (c *Call) MayCreate(cl *model.Cluster, after access.After) error {
 	c.done = true
 	x := access.OfCluster(cl, func() int { return 0 })
-	circumstances := c.circumstances
-	circumstances.After = after
-	d := c.set.Decide(&access.Request{Principal: c.principal, Action: access.Create, Resource: x, Context: circumstances})
+	in := c.circumstances
+	in.After = after
+	d := c.askIn(access.Create, &x, in)
 	if d.Allowed || forbidden(d) {
 		return nil
 	}
@@ -197,11 +139,11 @@ func (c *Call) MayCreate(cl *model.Cluster, after access.After) error {
 
 // askAs is like ask, about a change that leaves the cluster as it is.
 func (c *Call) askAs(a access.Action, x *access.Resource) access.Decision {
-	circumstances := c.circumstances
+	in := c.circumstances
 	if row, ok := x.Row.(interface{ After() access.After }); ok {
-		circumstances.After = row.After()
+		in.After = row.After()
 	}
-	return c.set.Decide(&access.Request{Principal: c.principal, Action: a, Resource: *x, Context: circumstances})
+	return c.askIn(a, x, in)
 }
 
 // May returns nil if the caller may do something with a resource. What the caller may not read is not
@@ -225,9 +167,7 @@ func (c *Call) MayNamed(a access.Action, on access.Type, name string) error {
 
 // MayStartRun returns nil if the caller may start a run of its own.
 func (c *Call) MayStartRun() error {
-	x := c.named(access.TypeRun, "")
-	x.Row = ownRow(c.Who.Actor)
-	return c.May(access.Create, x)
+	return c.May(access.Create, c.own(access.TypeRun))
 }
 
 // MayWrite returns nil if the caller may write a resource that has no attributes but its name: create it, or update it if
@@ -246,13 +186,13 @@ func (c *Call) MayLabel(v View, cl *model.Cluster, key string, value *string) er
 	if v != nil {
 		x = ofCluster(v, cl)
 	}
-	circumstances := c.circumstances
-	circumstances.Label, circumstances.Value = key, value
-	d := c.set.Decide(&access.Request{Principal: c.principal, Action: access.Label, Resource: x, Context: circumstances})
+	in := c.circumstances
+	in.Label, in.Value = key, value
+	d := c.askIn(access.Label, &x, in)
 	if d.Allowed {
 		return nil
 	}
-	return Forbidden("%s, with the role %s, may not change the label %s of cluster %s: %s", c.Who.Actor, c.Who.Role, key, cl.Name, d.Why())
+	return d.Refusal(c.Who, "change the label "+key+" of cluster "+cl.Name)
 }
 
 // use decides about a cluster, a node or a run that a request is about: whether the caller may read it, and
@@ -275,16 +215,16 @@ func (c *Call) use(x access.Resource, hidden error) error {
 	return nil
 }
 
-// filter returns a filter for what the caller may list, or read.
-func (c *Call) filter(a access.Action, on access.Type) *access.Filter {
+// filter returns a filter for what the caller may list.
+func (c *Call) filter(on access.Type) *access.Filter {
 	c.done = true
-	return c.set.Filter(c.principal, a, on, c.circumstances)
+	return c.set.Filter(c.principal, access.List, on, c.circumstances)
 }
 
 // Listed returns those of a tenant's resources that the caller may list. It fails if there are none and
 // the caller may list no resource of this type.
 func Listed[T any](c *Call, on access.Type, all []T, name func(T) string) ([]T, error) {
-	f := c.filter(access.List, on)
+	f := c.filter(on)
 	out := make([]T, 0, len(all))
 	for _, item := range all {
 		if x := c.named(on, name(item)); f.Allows(&x) {
@@ -310,37 +250,6 @@ func (c *Call) MayList() error {
 	return c.MayNamed(access.List, c.right.On, "")
 }
 
-var nouns = map[access.Type]string{
-	access.TypeHardwareType: "hardware type", access.TypeImageType: "image type", access.TypePluginType: "plugin type",
-	access.TypePluginResource: "plugin resource", access.TypeMesh: "the mesh",
-}
-
-func nameOf(x *access.Resource) string {
-	if x.Row == nil {
-		return ""
-	}
-	s, _ := x.Row.Attribute("name").(string)
-	return s
-}
-
-func nounOf(x *access.Resource) string {
-	return cmp.Or(nouns[x.Type], strings.ToLower(string(x.Type)))
-}
-
-// phrase returns how a text names a resource: "cluster shop", "a template", "the mesh".
-func phrase(x *access.Resource) string {
-	noun := nounOf(x)
-	switch name := nameOf(x); {
-	case name != "":
-		return noun + " " + name
-	case x.Type == access.TypeMesh:
-		return noun
-	case strings.ContainsRune("aeiou", rune(noun[0])):
-		return "an " + noun
-	}
-	return "a " + noun
-}
-
 // refusal returns the problem of a decision that denies.
 func (c *Call) refusal(a access.Action, x *access.Resource, d access.Decision) error {
 	verb := string(a)
@@ -351,57 +260,5 @@ func (c *Call) refusal(a access.Action, x *access.Resource, d access.Decision) e
 	if a == access.List {
 		what = strings.ReplaceAll(nounOf(x)+"s", "ys", "ies")
 	}
-	return Forbidden("%s, with the role %s, may not %s %s: %s", c.Who.Actor, c.Who.Role, verb, what, d.Why())
+	return d.Refusal(c.Who, verb+" "+what)
 }
-
-func ofCluster(v View, cl *model.Cluster) access.Resource {
-	return access.OfCluster(cl, func() int { return len(v.Nodes(cl.Tenant, cl.ID)) })
-}
-
-// nodeRow lets policies read a node.
-type nodeRow struct {
-	v View
-	n *model.Node
-}
-
-// Attribute returns an attribute of the node.
-func (r nodeRow) Attribute(name string) any {
-	switch name {
-	case "owner":
-		if cl, ok := r.v.Cluster(r.n.Tenant, r.n.Cluster); ok {
-			return cl.Owner
-		}
-	case "name":
-		return r.n.Hostname
-	}
-	return nil
-}
-
-// Labels returns nil.
-func (nodeRow) Labels() map[string]string { return nil }
-
-func ofNode(v View, n *model.Node) access.Resource {
-	return access.Resource{
-		Ref: access.Ref{Type: access.TypeNode, ID: n.ID}, Tenant: n.Tenant,
-		In: []access.Ref{{Type: access.TypeCluster, ID: n.Cluster}}, Row: nodeRow{v, n},
-	}
-}
-
-// runRow lets policies read a run.
-type runRow struct{ r *profile.Run }
-
-// Attribute returns an attribute of the run.
-func (r runRow) Attribute(name string) any {
-	switch name {
-	case "owner":
-		return r.r.Actor
-	case "name":
-		return r.r.ID
-	case "status":
-		return string(r.r.Status)
-	}
-	return nil
-}
-
-// Labels returns nil.
-func (runRow) Labels() map[string]string { return nil }

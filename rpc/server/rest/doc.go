@@ -5,5 +5,6 @@
 // document is generated from those types (openapi.go). A request passes, from
 // the outside in: the access log, metrics and panic guard (observe.go), the
 // limits on its size and duration (limits.go), the choice of the agent that
-// answers it (forward.go), and authentication (auth.go).
+// answers it (forward.go), authentication (auth.go), and the decision whether
+// the caller may do it (decide.go). Each route's right is in rights.go.
 package rest

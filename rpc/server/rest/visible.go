@@ -75,13 +75,9 @@ func (c *Call) Run(v View, id string) (*profile.Run, error) {
 	return r, c.use(c.ofRun(r), hidden)
 }
 
-func (c *Call) ofRun(r *profile.Run) access.Resource {
-	return access.Resource{Ref: access.Ref{Type: access.TypeRun, ID: r.ID}, Tenant: c.Who.Tenant, Row: runRow{r}}
-}
-
 // Clusters returns the clusters that the caller may list.
 func (c *Call) Clusters(v View) []*model.Cluster {
-	f := c.filter(access.List, access.TypeCluster)
+	f := c.filter(access.TypeCluster)
 	var out []*model.Cluster
 	for _, cl := range v.Clusters(c.Who.Tenant) {
 		if x := ofCluster(v, cl); f.Allows(&x) {
@@ -93,7 +89,7 @@ func (c *Call) Clusters(v View) []*model.Cluster {
 
 // Nodes returns the nodes of a cluster that the caller may list.
 func (c *Call) Nodes(v View, cl *model.Cluster) []*model.Node {
-	f := c.filter(access.List, access.TypeNode)
+	f := c.filter(access.TypeNode)
 	var out []*model.Node
 	for _, n := range v.Nodes(c.Who.Tenant, cl.ID) {
 		if x := ofNode(v, n); f.Allows(&x) {
@@ -105,7 +101,7 @@ func (c *Call) Nodes(v View, cl *model.Cluster) []*model.Node {
 
 // RunFilter returns a function that reports whether the caller may list a run.
 func (c *Call) RunFilter() func(*profile.Run) bool {
-	f := c.filter(access.List, access.TypeRun)
+	f := c.filter(access.TypeRun)
 	return func(r *profile.Run) bool {
 		x := c.ofRun(r)
 		return f.Allows(&x)
@@ -125,8 +121,7 @@ func (c *Call) Find(v View, on access.Type, name string) (access.Resource, error
 	ok := false
 	switch {
 	case name == "":
-		x.Row = ownRow(c.Who.Actor)
-		return x, nil
+		return c.own(on), nil
 	case on == access.TypeCluster:
 		var cl *model.Cluster
 		if cl, ok = v.Cluster(c.Who.Tenant, name); ok {
@@ -161,11 +156,11 @@ func (c *Call) DecideFor(who model.Caller, a access.Action, x access.Resource) a
 // ClusterFilter returns a function that reports whether the caller may list what belongs to a cluster, which
 // may be gone. It follows changes of the policies.
 func (s *Server) ClusterFilter(c *Call) func(v View, id string) bool {
-	f := c.filter(access.List, access.TypeCluster)
+	f := c.filter(access.TypeCluster)
 	return func(v View, id string) bool {
 		if set := s.setOf(v, c.Who.Tenant); set != c.set {
 			c.set = set
-			f = c.filter(access.List, access.TypeCluster)
+			f = c.filter(access.TypeCluster)
 		}
 		f.At(s.Millis())
 		x := c.clusterOf(v, id)
