@@ -113,10 +113,10 @@ type Batch struct {
 	Revoked map[string][]plan.Revoked
 	// Leases are the leases that the batch granted, in order. A later entry of the batch may have
 	// ended one again.
-	Leases []Lease
+	Leases []Leases
 	// Ended are the attempts that workers reported as ended or gave back, in order, without their
 	// sessions. The state may have refused a report: the attempt has ended all the same.
-	Ended []Lease
+	Ended []Attempts
 	// Health are the clusters in which the health or the recovery of nodes changed. A cluster may
 	// appear more than once.
 	Health []string
@@ -135,12 +135,19 @@ type Batch struct {
 	Restored bool
 }
 
-// Lease names one lease of a task.
-type Lease struct {
+// Leases names leases of tasks that one entry granted, all under one fence. The plan has their
+// sessions.
+type Leases struct {
 	Operation string
-	Vertex    uint32
+	Vertices  []uint32
 	Fence     uint64
-	Session   string
+}
+
+// Attempts names attempts of tasks, each by its vertex and its fence.
+type Attempts struct {
+	Operation string
+	Vertices  []uint32
+	Fences    []uint64 // as many as Vertices
 }
 
 // Watch calls fn after every batch, in order, from the goroutine that applies entries. fn must not

@@ -54,8 +54,8 @@ func (a tasks) lease(l *pb.Lease) Answer {
 			continue
 		}
 		granted = append(granted, v)
-		a.batch.Leases = append(a.batch.Leases, Lease{l.Operation, v, a.index, holders[l.SessionOf[i]].Session})
 	}
+	a.batch.Leases = append(a.batch.Leases, Leases{Operation: l.Operation, Vertices: granted, Fence: a.index})
 	a.taskEvents(op, e, granted, model.TaskLeased)
 	return ans
 }
@@ -69,9 +69,7 @@ func (a tasks) report(r *pb.Report) Answer {
 		return ans
 	}
 	if !r.Started {
-		for i, v := range r.Tasks {
-			a.batch.Ended = append(a.batch.Ended, Lease{Operation: r.Operation, Vertex: v, Fence: r.Fences[i]})
-		}
+		a.batch.Ended = append(a.batch.Ended, Attempts{Operation: r.Operation, Vertices: r.Tasks, Fences: r.Fences})
 	}
 	op := table.Get[model.Operation](a.txn, table.Operations, "id", r.Operation)
 	e := a.edit(r.Operation)

@@ -431,26 +431,27 @@ func (w *world) set(t interface{ Fatal(...any) }) *Set {
 // TestOracle compares the fast decisions with the literal ones.
 func TestOracle(t *testing.T) {
 	seen := map[Because]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t)
-		s := w.set(t)
-		o := newOracle(w.docs, w.grants)
-		for range 12 {
-			r := drawRequest(t, w)
-			want, why := o.decide(r)
-			got := s.Decide(r)
-			seen[why]++
-			if got.Allowed != want || got.Because != why {
-				t.Fatalf("%+v asks %s %+v (%+v): got %+v, want %v by %s", r.Principal, r.Action, r.Resource, r.Context, got, want, why)
+	missing := []Because{ByRoot, ByMeshForbid, ByTenantForbid, ByPermit, ByGrant, ByNothing, ByChain}
+	for round := 0; len(missing) > 0 && round < 20; round++ { // one is nearly always enough in a full run
+		rapid.Check(t, func(t *rapid.T) {
+			w := drawWorld(t)
+			s := w.set(t)
+			o := newOracle(w.docs, w.grants)
+			for range 12 {
+				r := drawRequest(t, w)
+				want, why := o.decide(r)
+				got := s.Decide(r)
+				seen[why]++
+				if got.Allowed != want || got.Because != why {
+					t.Fatalf("%+v asks %s %+v (%+v): got %+v, want %v by %s", r.Principal, r.Action, r.Resource, r.Context, got, want, why)
+				}
 			}
-		}
-	})
-	for _, why := range []Because{ByRoot, ByMeshForbid, ByTenantForbid, ByPermit, ByGrant, ByNothing, ByChain} {
-		if seen[why] == 0 {
-			t.Errorf("no request was decided by %s", why)
-		}
+		})
+		missing = slices.DeleteFunc(missing, func(why Because) bool { return seen[why] > 0 })
 	}
-	t.Log(seen)
+	if len(missing) > 0 {
+		t.Errorf("no request was decided by %q; seen %v", missing, seen)
+	}
 }
 
 // TestFilter compares filters, which remember decisions, with the literal decisions.

@@ -77,22 +77,28 @@ type parcel struct {
 
 // leased books the leases that a batch granted, and sends their tasks. A lease that has
 // ended since is not sent.
-func (d *Dispatcher) leased(v *state.View, list []state.Lease) {
+func (d *Dispatcher) leased(v *state.View, list []state.Leases) {
 	var out []parcel
 	for _, l := range list {
 		q := d.queues[l.Operation]
 		p, ok := v.Plan(l.Operation)
-		if q == nil || !ok || !p.Valid(l.Vertex, l.Fence) {
+		if q == nil || !ok {
 			continue
 		}
-		h := q.held[l.Vertex]
-		if h == nil || h.session == nil || h.session.id != l.Session {
-			d.release(q, l.Vertex)
-			h = d.hold(q, l.Vertex, d.sessions[l.Session], d.cfg.Tasks.Needs(v, q.op, q.graph, l.Vertex).Limit)
-		}
-		h.grant(l.Fence)
-		if h.session != nil && h.session.conn != nil {
-			out = append(out, parcel{taskKey: taskKey{l.Operation, l.Vertex}, fence: l.Fence, to: h.session})
+		for _, u := range l.Vertices {
+			if !p.Valid(u, l.Fence) {
+				continue
+			}
+			holder := p.Task(u).Holder.Session
+			h := q.held[u]
+			if h == nil || h.session == nil || h.session.id != holder {
+				d.release(q, u)
+				h = d.hold(q, u, d.sessions[holder], d.cfg.Tasks.Needs(v, q.op, q.graph, u).Limit)
+			}
+			h.grant(l.Fence)
+			if h.session != nil && h.session.conn != nil {
+				out = append(out, parcel{taskKey: taskKey{l.Operation, u}, fence: l.Fence, to: h.session})
+			}
 		}
 	}
 	d.deliver(out)

@@ -160,16 +160,18 @@ func (d *Dispatcher) propose(ctx context.Context, session string, rs reports, ne
 }
 
 // over releases the tasks whose attempts a batch ended. An attempt under an old lease frees nothing.
-func (b *book) over(list []state.Lease) {
+func (b *book) over(list []state.Attempts) {
 	for _, l := range list {
-		at := taskKey{l.Operation, l.Vertex}
-		b.hasEnded(func(e ending) bool { return e.taskKey == at && e.fence == l.Fence })
 		q := b.queues[l.Operation] // nil once the operation is over
-		if q == nil {
-			continue
-		}
-		if h := q.held[l.Vertex]; h != nil && h.granted && h.fence == l.Fence {
-			b.release(q, l.Vertex)
+		for i, v := range l.Vertices {
+			at, fence := taskKey{l.Operation, v}, l.Fences[i]
+			b.hasEnded(func(e ending) bool { return e.taskKey == at && e.fence == fence })
+			if q == nil {
+				continue
+			}
+			if h := q.held[v]; h != nil && h.granted && h.fence == fence {
+				b.release(q, v)
+			}
 		}
 	}
 }
