@@ -2,7 +2,7 @@
 # `go build ./...` or `go test ./...`; the targets only spare typing.
 
 # The version is set by the linker, so that a commit that changes no code relinks nothing.
-export GOFLAGS := -buildvcs=false
+export GOFLAGS := $(or $(GOFLAGS),-buildvcs=false)
 FUZZTIME ?= 3s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 

@@ -10,6 +10,7 @@
 set -uo pipefail
 set -m # each lane is a process group, which can be ended as a whole
 cd "$(dirname "$0")/../.."
+. testing/ci/flags.sh
 dir=$(mktemp -d)
 lanes=()
 # shellcheck disable=SC2329 # the trap calls it

@@ -17,6 +17,7 @@
 # meanwhile. The programs that tests run are built once. The test programs have no debugging
 # information, which takes long to link, and `make check` or `make lint` has vetted them.
 set -uo pipefail
+. testing/ci/flags.sh
 which=$1
 shift
 case $which in
@@ -49,7 +50,7 @@ if [ -z "${COOPR_TEST_BIN:-}" ]; then
 fi
 failed=0
 run() {
-  go test "$@" -vet=off -ldflags=-w -p $(($(nproc) + 1)) -timeout 40m 2>&1 | tee -a "$log" || failed=1
+  go test "$@" -vet=off -ldflags=-s -p $(($(nproc) + 1)) -timeout 40m 2>&1 | tee -a "$log" || failed=1
 }
 case $which in
 quick) run -short "$@" ./testing/e2e ./... ;;

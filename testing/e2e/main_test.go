@@ -21,7 +21,8 @@ const long = "^Test(" +
 	"KillWhileRollingBack|PauseAndRollback|Figure1Killed|ChangeCases|DamagedLog|" +
 	"HangPlugin|GarbagePlugin|UnrulyPlugin|KillFollower|RestartWorker|KillAll|StopLeader|" +
 	"FullDisk|HandOver|Storage|ClusterHeldInShape|TypesOfAutomators|Restore|LostQuorum|" +
-	"Move|Orphans|Readiness|ResourcesOfObjects|UploadKilled|RunKillLeader|WritingPlugins" +
+	"Move|Orphans|Readiness|ResourcesOfObjects|UploadKilled|RunKillLeader|WritingPlugins|" +
+	"RequestOnce|Recovery|ChecksOfUploads|PluginResources|Orders|CustomPlan|NoFault" +
 	")$"
 
 // TestMain builds the programs. They are built plainly: the race detector is
