@@ -71,7 +71,7 @@ func Parse(d Document, known Known) (*Policies, model.Faults) {
 		if i+1 < len(list) {
 			end = list[i+1].Position().Offset
 		}
-		c := &checker{known: known, text: d.Text[:end], start: p.Position().Offset, line: p.Position().Line, add: add}
+		c := &checker{known: known, tenant: d.Tenant, text: d.Text[:end], start: p.Position().Offset, line: p.Position().Line, add: add}
 		r := c.rule(d, i+1, p)
 		if names[r.id] {
 			add(r.line, fmt.Sprintf("another policy of this document has the @id %q: choose another", r.id))
@@ -106,7 +106,8 @@ func tooDeep(text string) int {
 
 // checker checks one policy.
 type checker struct {
-	known Known
+	known  Known
+	tenant string // of the document
 	// text is the document up to the end of the policy, which begins at start.
 	text        string
 	start, line int
@@ -243,6 +244,31 @@ func (c *checker) typeName(t types.EntityType) bool {
 	return false
 }
 
+// misnamed returns how resources of a type are named in policies if nothing of the type can have the id, and otherwise "".
+func (c *checker) misnamed(t Type, id string) string {
+	switch t {
+	case TypeCluster:
+		if _, ok := model.ClusterID(id).Number(); !ok {
+			return `write the cluster's id, such as "00000042"`
+		}
+	case TypeNode:
+		if _, ok := model.NodeID(id).Cluster().Number(); !ok {
+			return `write the node's id, such as "00000042-1000"`
+		}
+	case TypeTemplate, TypeService, TypeProvider, TypeHardwareType, TypeImageType, TypePluginType, TypePluginResource, TypeProfile,
+		TypeProgram, TypeSchedule, TypeSecret, TypeSite, TypePolicy:
+		switch tenant, name, ok := strings.Cut(id, "/"); {
+		case !ok && c.tenant == "":
+			return fmt.Sprintf("write the tenant before the name, %q", "TENANT/"+id)
+		case !ok:
+			return fmt.Sprintf("write the tenant before the name, %q", c.tenant+"/"+id)
+		case name == "" || c.tenant != "" && tenant != c.tenant:
+			return fmt.Sprintf("write the name of one in this tenant, %q", c.tenant+"/NAME")
+		}
+	}
+	return ""
+}
+
 // entity checks an entity that a policy names.
 func (c *checker) entity(e types.EntityUID) {
 	if e.Type == "Action" {
@@ -252,6 +278,10 @@ func (c *checker) entity(e types.EntityUID) {
 		return
 	}
 	if !c.typeName(e.Type) {
+		return
+	}
+	if what := c.misnamed(Type(e.Type), string(e.ID)); what != "" {
+		c.fault(string(e.ID), fmt.Sprintf("%s::%q can be nothing: %s, or compare resource.name", e.Type, e.ID, what))
 		return
 	}
 	if ids, ok := c.known[Type(e.Type)]; ok && !slices.Contains(ids, string(e.ID)) {

@@ -225,6 +225,19 @@ func drawPrincipal(t *rapid.T) *Principal {
 	return p
 }
 
+// idOf returns the id of the resource with a name.
+func idOf(t Type, tenant, name string) string {
+	switch t {
+	case TypeCluster:
+		return "0000000" + name
+	case TypeNode:
+		return "00000001-" + name
+	case TypeUser, TypeAccount, TypeToken, TypeGroup, TypeTenant, TypeAgent, TypeMesh, TypeRun:
+		return name
+	}
+	return tenant + "/" + name
+}
+
 func drawResource(t *rapid.T) Resource {
 	x := Resource{Ref: Ref{Type(pick(t, "resource type", vocab().entities...)), pick(t, "resource", thingNames...)}}
 	switch x.Type {
@@ -248,8 +261,9 @@ func drawResource(t *rapid.T) Resource {
 	default:
 		x.Tenant = pick(t, "resource's tenant", "", "acme", "acme", "other")
 	}
+	x.ID = idOf(x.Type, x.Tenant, x.ID)
 	if x.Type == TypeNode {
-		x.In = []Ref{{TypeCluster, pick(t, "cluster", thingNames...)}}
+		x.In = []Ref{{TypeCluster, idOf(TypeCluster, "", pick(t, "cluster", thingNames...))}}
 	}
 	if rapid.IntRange(0, 9).Draw(t, "row") > 0 {
 		a := &Attributes{Values: map[string]any{
@@ -281,8 +295,8 @@ var bodies = []struct {
 	{nil, []string{"Cluster", "Site", "Program", "Node"}, `resource.hasTag("env") && resource.getTag("env") == "prod"`},
 	{nil, []string{"Cluster", "Run"}, `resource.hasTag("protected")`},
 	{nil, []string{"Cluster", "Run"}, `resource.hasTag(principal.id)`},
-	{nil, []string{"Cluster"}, `resource == Cluster::"1"`},
-	{nil, []string{"Node"}, `resource in Cluster::"1"`},
+	{nil, []string{"Cluster"}, `resource == Cluster::"00000001"`},
+	{nil, []string{"Node"}, `resource in Cluster::"00000001"`},
 	{nil, []string{"Cluster", "Program", "Node", "Template"}, `resource in Tenant::"acme"`},
 	{nil, []string{""}, `principal in Group::"devs"`},
 	{nil, []string{""}, `principal in Tenant::"acme"`},
@@ -339,7 +353,7 @@ func drawPolicy(t *rapid.T) string {
 				on += ` in Tenant::"` + pick(t, "in", tenantNames...) + `"`
 			}
 		case 1:
-			on = "resource == " + of + `::"1"`
+			on = "resource == " + of + `::"` + idOf(Type(of), "acme", "1") + `"`
 		}
 	}
 	return fmt.Sprintf("%s (%s, %s, %s)\n%s { %s };\n", effect, who, what, on, pick(t, "when", "when", "when", "unless"), b.when)
@@ -351,6 +365,9 @@ func drawWorld(t *rapid.T) *world {
 		d := Document{Name: fmt.Sprint("d", i), Tenant: pick(t, "document's tenant", "", "acme", "other")}
 		for range rapid.IntRange(1, 4).Draw(t, "policies") {
 			text := drawPolicy(t)
+			if d.Tenant != "" {
+				text = strings.ReplaceAll(text, `"acme/1"`, `"`+d.Tenant+`/1"`)
+			}
 			if d.Tenant == "" { // such policies name nobody without a tenant
 				text = strings.ReplaceAll(text, `principal == User::"ann"`, "principal is User")
 				text = strings.ReplaceAll(text, " };\n", ` && principal.tenant like "*" };`+"\n")
@@ -366,6 +383,7 @@ func drawWorld(t *rapid.T) *world {
 		g := Grant{ID: fmt.Sprint("g", i), Grantee: Ref{TypeUser, pick(t, "grantee", idNames...)}, Until: pick(t, "until", int64(0), 0, 500, 2000),
 			Actions:  rapid.SliceOfNDistinct(rapid.SampledFrom([]Action{List, Read, Operate, Delete}), 1, 3, rapid.ID[Action]).Draw(t, "shared"),
 			Resource: Ref{pick(t, "shared type", TypeCluster, TypeCluster, TypeRun), pick(t, "shared", thingNames...)}}
+		g.Resource.ID = idOf(g.Resource.Type, "", g.Resource.ID)
 		if rapid.IntRange(0, 3).Draw(t, "to a group") == 0 {
 			g.Grantee = Ref{TypeGroup, pick(t, "grantees", groupNames...)}
 		}

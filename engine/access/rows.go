@@ -43,6 +43,20 @@ func AfterOf(c *model.Cluster, size int) After {
 // Labels returns the cluster's labels.
 func (r clusterRow) Labels() map[string]string { return r.c.Labels }
 
+// OfNode returns a node as a resource. owner returns the owner of its cluster.
+func OfNode(n *model.Node, owner func() string) Resource {
+	row := func(attribute string) any {
+		switch attribute {
+		case "owner":
+			return owner()
+		case "name":
+			return n.Hostname
+		}
+		return nil
+	}
+	return Resource{Ref: Ref{TypeNode, n.ID}, Tenant: n.Tenant, In: []Ref{{TypeCluster, n.Cluster}}, Row: RowFunc(row)}
+}
+
 // RowFunc is a Row without labels.
 type RowFunc func(name string) any
 

@@ -11,6 +11,8 @@ import (
 
 // Definitions reads stored definitions. The documents of the mesh are those of the tenant "".
 type Definitions interface {
+	// Index returns the index of the state. States of one index are alike.
+	Index() uint64
 	// Definitions returns the latest version of each definition of a kind, by name.
 	Definitions(tenant string, kind model.Kind) []model.StoredDefinition
 }
@@ -24,6 +26,7 @@ type Sets struct {
 }
 
 type keptSet struct {
+	at        uint64 // the index of a state that has these documents
 	mesh, own []model.StoredDefinition
 	set       *Set
 }
@@ -43,28 +46,35 @@ const (
 // Of returns the policies of the mesh and of a tenant. If a stored document has faults, nobody but superadmins may do
 // anything: nobody knows what the document forbids.
 func (s *Sets) Of(d Definitions, tenant string) *Set {
-	mesh := d.Definitions("", model.KindPolicies)
-	var own []model.StoredDefinition
-	if tenant != "" {
-		own = d.Definitions(tenant, model.KindPolicies)
-	}
 	s.mu.Lock()
 	k, ok := s.kept[tenant]
 	s.mu.Unlock()
-	if ok && slices.EqualFunc(k.mesh, mesh, same) && slices.EqualFunc(k.own, own, same) {
+	if ok && k.at == d.Index() {
 		return k.set
 	}
-	all, unreadable := readable(mesh, own, tenant, s.parse)
-	set, faults := setOf(all)
-	if faults = append(unreadable, faults...); len(faults) > 0 {
-		set.fault = faults
+	next := keptSet{at: d.Index(), mesh: d.Definitions("", model.KindPolicies), set: k.set}
+	if tenant != "" {
+		next.own = d.Definitions(tenant, model.KindPolicies)
+	}
+	if !ok || !slices.EqualFunc(k.mesh, next.mesh, same) || !slices.EqualFunc(k.own, next.own, same) {
+		next.set = s.make(next, tenant)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kept == nil || !ok && len(s.kept) >= maxSets {
 		s.kept = map[string]keptSet{}
 	}
-	s.kept[tenant] = keptSet{mesh, own, set}
+	s.kept[tenant] = next
+	return next.set
+}
+
+// make makes the set of documents.
+func (s *Sets) make(k keptSet, tenant string) *Set {
+	all, unreadable := readable(k.mesh, k.own, tenant, s.parse)
+	set, faults := setOf(all)
+	if faults = append(unreadable, faults...); len(faults) > 0 {
+		set.fault = faults
+	}
 	return set
 }
 
