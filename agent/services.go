@@ -36,7 +36,7 @@ func (a *Agent) services() rest.Services {
 		Runs: &service.Runs{Supervisor: s, HostExec: a.cfg.Rules(), Now: time.Now, Random: rand.Uint32},
 		Mesh: &service.Mesh{
 			ID: a.id, Name: name, Build: a.cfg.Build, Slots: a.cfg.Worker.Slots, Supervisor: s, Gossip: a.mesh, Worker: a.worker,
-			Registry: a.agents.Agents, Retention: a.cfg.Retention.Shown(), Logs: a.logs, Departure: a.departure, Router: router, Token: a.cfg.Token,
+			Registry: a.agents.Agents, Retention: a.cfg.Retention.Shown(), Logs: a.logs, Departure: a.departure, Router: router,
 		},
 		Raft: &service.Raft{ID: a.id, Name: name, Build: a.cfg.Build, Supervisor: s, Gossip: a.mesh},
 	}

@@ -14,7 +14,7 @@ func TestVoteThatIsStillNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.NewStore()
 		defer s.Close()
-		if err := apitest.NewAgent(s, "a").Services().Mesh.Leave(t.Context(), ""); !errors.Is(err, problem.Conflict) {
+		if err := apitest.NewAgent(s, "a").Services().Mesh.Leave(t.Context(), "", ""); !errors.Is(err, problem.Conflict) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -57,9 +57,8 @@ type Mesh struct {
 	Logs      Logs
 	// Departure takes this agent out of the mesh.
 	Departure *Departure
-	// Router and Token forward the removal of an agent to the leader.
+	// Router forwards the removal of an agent to the leader.
 	Router *Router
-	Token  string
 }
 
 // Members returns the agents that this agent knows of. Only the leader knows the numbers of
@@ -141,8 +140,9 @@ func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
 	return n, err
 }
 
-// Leave removes another agent, which must be dead, or makes this agent leave the mesh.
-func (m *Mesh) Leave(ctx context.Context, agent string) error {
+// Leave removes another agent, which must be dead, or makes this agent leave the mesh. If another agent leads, it decides
+// by the caller's token.
+func (m *Mesh) Leave(ctx context.Context, agent, token string) error {
 	if agent == "" || agent == m.ID || agent == m.Name() {
 		return m.Departure.Leave(ctx)
 	}
@@ -156,7 +156,7 @@ func (m *Mesh) Leave(ctx context.Context, agent string) error {
 	}
 	r, _, ok := m.Supervisor.Leader()
 	if !ok {
-		return m.forwardLeave(ctx, id)
+		return m.forwardLeave(ctx, id, token)
 	}
 	for _, s := range r.Group.Servers() {
 		// Only a member without a vote is removed here. The leader removes a voter once
@@ -184,12 +184,12 @@ const findTimeout = 5 * time.Second
 
 // forwardLeave asks the leader to remove an agent. The server does not forward this route by
 // itself, because a request without a name is about the agent that receives it.
-func (m *Mesh) forwardLeave(ctx context.Context, id string) error {
+func (m *Mesh) forwardLeave(ctx context.Context, id, token string) error {
 	body, err := json.Marshal(api.LeaveBody{Agent: id})
 	if err != nil {
 		return err
 	}
-	header := http.Header{"Authorization": {"Bearer " + m.Token}, "Content-Type": {"application/json"}}
+	header := http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}
 	until := time.Now().Add(findTimeout)
 	status, _, answer, err := m.Router.RoundTripToLeader(ctx, until, http.MethodPost, "/v1/leave", header, bytes.NewReader(body))
 	if err != nil {

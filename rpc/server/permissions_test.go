@@ -13,6 +13,7 @@ import (
 
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server"
 	"github.com/coopr/coopr/rpc/server/apitest"
@@ -45,7 +46,7 @@ func TestPermissions(t *testing.T) {
 	var tasks []model.Task
 	w.must(200, apitest.User, "GET", "/v1/operations/"+operation+"/tasks", "").into(t, &tasks)
 	w.must(200, apitest.Admin, "PUT", "/v1/profiles/p", `{"provisioner":{"name":"native","properties":[]}}`)
-	w.must(200, apitest.User, "PUT", "/v1/programs/job", `{"steps":[{"command":["true"]}]}`)
+	w.must(200, apitest.User, "PUT", "/v1/programs/job", job)
 	w.must(200, apitest.Admin, "PUT", "/v1/secrets/pin", `{"value":"1"}`)
 	names := map[string]string{
 		"cluster": cluster, "operation": operation, "node": nodes[0].ID, "task": url.PathEscape(tasks[0].ID), "pod": nodes[0].ID,
@@ -340,4 +341,43 @@ func TestPoliciesChangeWhileAsked(t *testing.T) {
 		w.must(404, apitest.Other, "GET", "/v1/clusters/web", "")
 	}
 	all.Wait()
+}
+
+// TestPoliciesOfNodesAndRuns checks that snapshots and their differences show only nodes that the reader may list, and
+// that a run is not stopped or torn down where its cluster may not be deleted.
+func TestPoliciesOfNodesAndRuns(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	_, op := w.cluster("web", "2")
+	w.Finish(op)
+	var nodes []model.Node
+	w.must(200, apitest.User, "GET", "/v1/nodes?cluster=web", "").into(t, &nodes)
+	hidden, _, _ := strings.Cut(nodes[0].Hostname, ".")
+	w.must(200, apitest.Admin, "PUT", "/v1/policies/hidden", policy("hidden",
+		`forbid (principal, action == Action::"list", resource is Node) when { resource.name == "`+nodes[0].Hostname+`" };`))
+	for _, path := range []string{"/v1/clusters/web/history/1", "/v1/clusters/web/diff?from=0&to=1", "/v1/clusters/web/diff?from=1"} {
+		if a := w.must(200, apitest.User, "GET", path, ""); strings.Contains(a.body, hidden) {
+			t.Errorf("%s shows the node %s: %s", path, hidden, a.body)
+		}
+	}
+	if a := w.must(200, apitest.User, "GET", "/v1/clusters/web/history/1", ""); !strings.Contains(a.body, nodes[1].Hostname) {
+		t.Errorf("the other node is missing in %s", a.body)
+	}
+
+	w.must(200, apitest.Admin, "PUT", "/v1/profiles/one", oneRun)
+	w.must(200, apitest.User, "PUT", "/v1/programs/job", job)
+	var run api.RunDetails
+	w.must(202, apitest.User, "POST", "/v1/programs/job/start", `{"profile":"one"}`).into(t, &run)
+	w.Up(run.ID)
+	w.must(200, apitest.Admin, "PUT", "/v1/policies/stays", policy("stays",
+		`@message("it stays") forbid (principal, action == Action::"delete", resource is Cluster);`))
+	one := "/v1/runs/" + run.ID
+	if a := w.must(403, apitest.User, "POST", one+"/stop", ""); !strings.Contains(a.body, "it stays") {
+		t.Error(a.body)
+	}
+	w.must(200, apitest.User, "POST", one+"/stop", `{"keepalive":true}`)
+	w.Happen(run.ID, apitest.Ended(profile.Killed, ""))
+	w.must(403, apitest.User, "POST", one+"/deprovision", "")
+	w.must(200, apitest.Admin, "DELETE", "/v1/policies/stays", "")
+	w.must(200, apitest.User, "POST", one+"/deprovision", "")
 }

@@ -12,8 +12,13 @@ import (
 
 // Call asks one agent's API once.
 func (a *Agent) Call(method, path string, body []byte, request string) (int, []byte) {
+	return a.CallAs(Token, method, path, body, request)
+}
+
+// CallAs is like Call, with another token.
+func (a *Agent) CallAs(token, method, path string, body []byte, request string) (int, []byte) {
 	req := httptest.NewRequest(method, path, bytes.NewReader(body))
-	req.Header.Set("Authorization", "Bearer "+Token)
+	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	if request != "" {
 		req.Header.Set("Coopr-Request-Id", request)

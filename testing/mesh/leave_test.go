@@ -1,10 +1,14 @@
 package mesh_test
 
 import (
+	"encoding/json"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/testing/mesh"
 )
 
@@ -68,6 +72,50 @@ func TestForgetAtAFollower(t *testing.T) {
 		if r := leader.Records(); len(r) != 2 {
 			t.Errorf("a minute later: %v", r)
 		}
+	})
+}
+
+// TestForgetHasTheCallersRights checks that an agent without a copy of the state, which knows no policies, lends nobody the
+// rights of the mesh when it passes the removal of an agent on.
+func TestForgetHasTheCallersRights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mesh.New(t, mesh.Options{Agents: 8, Seed: 1, Verbose: testing.Verbose()})
+		leader := m.AwaitLeader()
+		m.Until("everybody on record", func() bool { return len(leader.Records()) == 8 && len(m.Voters()) == 5 })
+		var without, gone *mesh.Agent
+		for _, a := range m.Agents() {
+			if !slices.ContainsFunc(m.Servers(), func(s raftgroup.Server) bool { return s.ID == a.ID }) {
+				without = a
+			} else if a != leader {
+				gone = a
+			}
+		}
+		var sam api.IssuedToken
+		must := func(code int, body []byte) []byte {
+			if code >= 300 {
+				t.Fatalf("%d %s", code, body)
+			}
+			return body
+		}
+		body := must(leader.Call("POST", "/v1/tokens", []byte(`{"actor":"sam","role":"superadmin"}`), ""))
+		if err := json.Unmarshal(body, &sam); err != nil {
+			t.Fatal(err)
+		}
+		must(leader.Call("PUT", "/v1/mesh/policies/members", []byte(`{"name":"members",
+			"text":"forbid (principal, action == Action::\"admin\", resource is Mesh);"}`), ""))
+		gone.Crash()
+		for _, at := range []*mesh.Agent{without, leader} {
+			var code int
+			var body []byte
+			m.Until("an answer", func() bool {
+				code, body = at.CallAs(sam.Secret, "POST", "/v1/leave", []byte(`{"agent":"`+gone.Name+`"}`), "")
+				return code != 409 // the dead agent is not taken for alive any more
+			})
+			if code != 403 {
+				t.Errorf("at %s: %d %s", at.Name, code, body)
+			}
+		}
+		forget(t, m, without, gone) // root may
 	})
 }
 

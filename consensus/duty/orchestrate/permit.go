@@ -2,6 +2,7 @@ package orchestrate
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/coopr/coopr/engine/access"
@@ -58,6 +59,29 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 		r.Context.After = after
 		if d := set.Decide(&r); !d.Allowed {
 			return d.Refusal(who, string(action)+" cluster "+p.Cluster.Name)
+		}
+	}
+	if p.Operation.Type.Concurrent() || p.Operation.Type == model.OpReplaceNode {
+		return forbidNodes(set, r, who, p)
+	}
+	return nil
+}
+
+// forbidNodes returns the refusal of a policy that forbids the caller to operate a node that the operation is about.
+// Who may operate a cluster may operate its nodes, unless a policy forbids it.
+func forbidNodes(set *access.Set, r access.Request, who model.Caller, p *operation.Prepared) error {
+	r.Action, r.Context.After = access.Operate, access.After{}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if !slices.ContainsFunc(p.Graph.On(n.ID), func(v uint32) bool {
+			// A replacement configures other nodes for the new address, too.
+			return p.Operation.Type != model.OpReplaceNode || p.Graph.Action[v] == model.Create
+		}) {
+			continue
+		}
+		r.Resource = access.OfNode(n, func() string { return p.Cluster.Owner })
+		if d := set.Decide(&r); d.Because == access.ByMeshForbid || d.Because == access.ByTenantForbid {
+			return d.Refusal(who, "operate node "+n.Hostname)
 		}
 	}
 	return nil

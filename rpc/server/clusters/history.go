@@ -59,10 +59,10 @@ func historyRoutes(s *rest.Server) {
 			}
 			out := *s
 			state := redact.For(v, c.Who.Tenant).Cluster(s.State)
-			out.State, out.Nodes = &state, make([]*model.Node, len(s.Nodes))
-			for i, n := range s.Nodes {
+			out.State, out.Nodes = &state, []*model.Node{}
+			for _, n := range c.Listable(v, s.Nodes) {
 				node := redact.Node(n)
-				out.Nodes[i] = &node
+				out.Nodes = append(out.Nodes, &node)
 			}
 			return out, nil
 		},
@@ -90,7 +90,7 @@ func historyRoutes(s *rest.Server) {
 				if err != nil {
 					return nil, err
 				}
-				sides[i] = compared(redact.For(v, c.Who.Tenant), s)
+				sides[i] = compared(redact.For(v, c.Who.Tenant), s, c.Listable(v, s.Nodes))
 			}
 			out := []api.Difference{}
 			differ("", sides[0], sides[1], &out)
@@ -122,7 +122,7 @@ func snapshotOf(c *rest.Call, v rest.View, cl *model.Cluster, number int) (*mode
 
 // compared returns the parts of a snapshot that users compare, without the marks and counters
 // that every operation changes.
-func compared(r *redact.Redactor, s *model.Snapshot) map[string]any {
+func compared(r *redact.Redactor, s *model.Snapshot, listable []*model.Node) map[string]any {
 	cl := r.Cluster(s.State)
 	out := map[string]any{
 		"status": string(cl.Status), "services": cl.Services, "config": cl.Config,
@@ -132,7 +132,7 @@ func compared(r *redact.Redactor, s *model.Snapshot) map[string]any {
 	for name, d := range cl.Definitions {
 		versions[name] = d.Version
 	}
-	for _, n := range s.Nodes {
+	for _, n := range listable {
 		name, _, _ := strings.Cut(n.Hostname, ".")
 		nodes[name] = map[string]any{
 			"hardwaretype": n.HardwareType,

@@ -87,14 +87,14 @@ func meshRoutes(s *rest.Server) {
 			Optional: true,
 			Summary:  "Make the contacted agent leave the mesh, or remove an agent that is dead",
 		},
-		func(ctx context.Context, _ *rest.Call, in *struct {
+		func(ctx context.Context, c *rest.Call, in *struct {
 			Body rest.Raw[api.LeaveBody]
 		}) (api.Left, error) {
 			body, err := in.Body.Value()
 			if err != nil {
 				return api.Left{}, err
 			}
-			return api.Left(body), s.Mesh.Leave(ctx, body.Agent)
+			return api.Left(body), s.Mesh.Leave(ctx, body.Agent, c.Token)
 		},
 	)
 	rest.Stream(

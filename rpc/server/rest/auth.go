@@ -55,7 +55,9 @@ func checkQuery(query url.Values) error {
 
 // Call is a request whose caller is known.
 type Call struct {
-	Who         model.Caller
+	Who model.Caller
+	// Token is what the caller authenticates with, for questions to other agents in the caller's name.
+	Token       string
 	consistency api.Consistency
 	// after and wait make a read wait for a newer state; after 0 does not wait.
 	after uint64

@@ -53,7 +53,8 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		refuse(problem.New(problem.NoLeader, "agent %s is not the leader", s.name))
 		return
 	}
-	who, err := s.identify(r.Context(), n.until, tokenOf(r))
+	token := tokenOf(r)
+	who, err := s.identify(r.Context(), n.until, token)
 	if err != nil {
 		refuse(err)
 		return
@@ -75,7 +76,7 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	if !ru.Local && !s.Router.Serves(stale) && s.forward(w, r, stale, ru) {
 		return
 	}
-	c := &Call{Who: who, note: n}
+	c := &Call{Who: who, Token: token, note: n}
 	if faults := c.parse(op, query); len(faults) > 0 {
 		refuse(Invalid(faults))
 		return

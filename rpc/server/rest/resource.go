@@ -64,20 +64,12 @@ func ofCluster(v View, cl *model.Cluster) access.Resource {
 }
 
 func ofNode(v View, n *model.Node) access.Resource {
-	return access.Resource{
-		Ref: access.Ref{Type: access.TypeNode, ID: n.ID}, Tenant: n.Tenant, In: []access.Ref{{Type: access.TypeCluster, ID: n.Cluster}},
-		Row: access.RowFunc(func(name string) any {
-			switch name {
-			case "owner":
-				if cl, ok := v.Cluster(n.Tenant, n.Cluster); ok {
-					return cl.Owner
-				}
-			case "name":
-				return n.Hostname
-			}
-			return nil
-		}),
-	}
+	return access.OfNode(n, func() string {
+		if cl, ok := v.Cluster(n.Tenant, n.Cluster); ok {
+			return cl.Owner
+		}
+		return ""
+	})
 }
 
 func (c *Call) ofRun(r *profile.Run) access.Resource {

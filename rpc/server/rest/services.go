@@ -183,8 +183,8 @@ type Mesh interface {
 	Status() api.AgentStatus
 	// Join contacts the mesh at gossip addresses and returns how many of them answered.
 	Join(ctx context.Context, addrs []string) (int, error)
-	// Leave makes this agent leave the mesh, or removes another agent, which must be dead.
-	Leave(ctx context.Context, agent string) error
+	// Leave makes this agent leave the mesh, or removes another agent, which must be dead. The token is the caller's.
+	Leave(ctx context.Context, agent, token string) error
 }
 
 // Raft controls the Raft group and snapshots of the whole state.

@@ -89,9 +89,14 @@ func (c *Call) Clusters(v View) []*model.Cluster {
 
 // Nodes returns the nodes of a cluster that the caller may list.
 func (c *Call) Nodes(v View, cl *model.Cluster) []*model.Node {
+	return c.Listable(v, v.Nodes(c.Who.Tenant, cl.ID))
+}
+
+// Listable returns those of the nodes that the caller may list.
+func (c *Call) Listable(v View, nodes []*model.Node) []*model.Node {
 	f := c.filter(access.TypeNode)
 	var out []*model.Node
-	for _, n := range v.Nodes(c.Who.Tenant, cl.ID) {
+	for _, n := range nodes {
 		if x := ofNode(v, n); f.Allows(&x) {
 			out = append(out, n)
 		}
@@ -142,6 +147,16 @@ func (c *Call) Find(v View, on access.Type, name string) (access.Resource, error
 		return x, hidden
 	}
 	return x, nil
+}
+
+// MayNotDelete returns the refusal of a policy that forbids the caller to delete a cluster, or nil. A cluster that is
+// gone may be deleted.
+func (c *Call) MayNotDelete(v View, cluster string) error {
+	x := c.clusterOf(v, cluster)
+	if d := c.ask(access.Delete, &x); x.Row != nil && forbidden(d) {
+		return c.refusal(access.Delete, &x, d)
+	}
+	return nil
 }
 
 // DecideFor decides for another caller of the same tenant.

@@ -212,10 +212,17 @@ func runOrder[B any](s *rest.Server, tag, one, verb, summary string, event func(
 			if done != nil {
 				return wrote(s, *done)
 			}
-			if _, err := c.Run(v, in.ID); err != nil {
+			r, err := c.Run(v, in.ID)
+			if err != nil {
 				return api.RunDetails{}, api.Written{}, err
 			}
-			w, err := s.Runs.Order(ctx, c.Who, in.ID, event(b))
+			e := event(b)
+			if (e.Kind == profile.Stop && !e.Keep || e.Kind == profile.TearDown || e.Kind == profile.Retry) && r.Cluster.ID != "" {
+				if err := c.MayNotDelete(v, r.Cluster.ID); err != nil {
+					return api.RunDetails{}, api.Written{}, err
+				}
+			}
+			w, err := s.Runs.Order(ctx, c.Who, in.ID, e)
 			if err != nil {
 				return api.RunDetails{}, w, err
 			}
