@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/hashicorp/serf/serf"
@@ -115,6 +116,7 @@ func (m *Mesh) Leave(ctx context.Context) error {
 			if err := s.Leave(); err != nil {
 				m.log.Warn("this agent could not announce to the mesh that it leaves; the others will detect it", "error", err)
 			}
+			m.sayGoodbye(s)
 		}()
 	}
 	m.mu.Unlock()
@@ -124,6 +126,20 @@ func (m *Mesh) Leave(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// sayGoodbye exchanges states with each agent that is alive. The news of a departure spreads at random: now and then it
+// misses an agent, which would then take this one for failed.
+func (m *Mesh) sayGoodbye(s *serf.Serf) {
+	var addrs []string
+	for _, x := range s.Members() {
+		if x.Status == serf.StatusAlive && x.Name != m.cfg.ID {
+			addrs = append(addrs, net.JoinHostPort(x.Addr.String(), strconv.Itoa(int(x.Port))))
+		}
+	}
+	if _, err := s.Memberlist().Join(addrs); err != nil {
+		m.log.Debug("not every agent was told directly that this one leaves", "error", err)
 	}
 }
 

@@ -257,7 +257,17 @@ func TestCrashAndReturnAtAnotherAddress(t *testing.T) {
 	}
 }
 
+// TestLeaveIsKnownAtOnceAndRejoinWorks has many lives, as the news of a departure misses an agent in one of thirty.
 func TestLeaveIsKnownAtOnceAndRejoinWorks(t *testing.T) {
+	for i := range 30 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			leaveAndRejoin(t)
+		})
+	}
+}
+
+func leaveAndRejoin(t *testing.T) {
 	inLab(t, 6, func(l *lab) {
 		nodes := l.startMany(5)
 		l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 5))
