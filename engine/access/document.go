@@ -244,7 +244,7 @@ func (c *checker) typeName(t types.EntityType) bool {
 	return false
 }
 
-// misnamed returns how resources of a type are named in policies if nothing of the type can have the id, and otherwise "".
+// misnamed returns "" for an id that a resource of the type can have. For others it returns what to write instead.
 func (c *checker) misnamed(t Type, id string) string {
 	switch t {
 	case TypeCluster:
@@ -256,14 +256,16 @@ func (c *checker) misnamed(t Type, id string) string {
 			return `write the node's id, such as "00000042-1000"`
 		}
 	case TypeTemplate, TypeService, TypeProvider, TypeHardwareType, TypeImageType, TypePluginType, TypePluginResource, TypeProfile,
-		TypeProgram, TypeSchedule, TypeSecret, TypeSite, TypePolicy:
-		switch tenant, name, ok := strings.Cut(id, "/"); {
-		case !ok && c.tenant == "":
-			return fmt.Sprintf("write the tenant before the name, %q", "TENANT/"+id)
-		case !ok:
-			return fmt.Sprintf("write the tenant before the name, %q", c.tenant+"/"+id)
-		case name == "" || c.tenant != "" && tenant != c.tenant:
-			return fmt.Sprintf("write the name of one in this tenant, %q", c.tenant+"/NAME")
+		TypeProgram, TypeSchedule, TypeSecret, TypeSite, TypePolicy, TypeToken:
+		tenant, name, ok := strings.Cut(id, "/")
+		tenants, known := c.known[TypeTenant]
+		switch {
+		case c.tenant != "" && (!ok || tenant != c.tenant || model.CheckName(name) != ""):
+			return fmt.Sprintf("write the tenant and the name, %q", c.tenant+"/NAME")
+		case !ok || model.CheckName(name) != "":
+			return `write the tenant and the name, "TENANT/NAME", or "/NAME" for what belongs to the mesh`
+		case known && tenant != "" && !slices.Contains(tenants, tenant):
+			return fmt.Sprintf("there is no tenant %q%s", tenant, words.DidYouMean(tenant, tenants))
 		}
 	}
 	return ""
@@ -281,7 +283,7 @@ func (c *checker) entity(e types.EntityUID) {
 		return
 	}
 	if what := c.misnamed(Type(e.Type), string(e.ID)); what != "" {
-		c.fault(string(e.ID), fmt.Sprintf("%s::%q can be nothing: %s, or compare resource.name", e.Type, e.ID, what))
+		c.fault(string(e.ID), fmt.Sprintf("nothing has the id %s::%q: %s, or compare resource.name", e.Type, e.ID, what))
 		return
 	}
 	if ids, ok := c.known[Type(e.Type)]; ok && !slices.Contains(ids, string(e.ID)) {

@@ -22,9 +22,10 @@ func TestFaults(t *testing.T) {
 		"user":                  {"permit (principal == User::\"an\", action, resource);", "1", `there is no User "an"`},
 		"user near":             {"permit (principal == User::\"annn\", action, resource);", "1", `there is no User "annn": did you mean "ann"?`},
 		"group":                 {"permit (principal in Group::\"dev\", action, resource);", "1", `there is no Group "dev": did you mean "devs"?`},
-		"cluster by its name":   {"permit (principal, action,\n resource == Cluster::\"shop\");", "2", `Cluster::"shop" can be nothing: write the cluster's id`},
+		"cluster by its name":   {"permit (principal, action,\n resource == Cluster::\"shop\");", "2", `nothing has the id Cluster::"shop": write the cluster's id`},
 		"node by its name":      {"permit (principal, action, resource == Node::\"web-1\");", "1", `write the node's id, such as "00000042-1000"`},
-		"template by its name":  {"permit (principal, action, resource == Template::\"lamp\");", "1", `write the tenant before the name, "TENANT/lamp"`},
+		"template by its name":  {"permit (principal, action, resource == Template::\"lamp\");", "1", `write the tenant and the name, "TENANT/NAME"`},
+		"template of a tenant":  {"permit (principal, action, resource == Template::\"acmee/lamp\");", "1", `there is no tenant "acmee": did you mean "acme"?`},
 		"tenant in a condition": {"permit (principal, action, resource)\nwhen { resource in Tenant::\"acmee\" };", "2", `there is no Tenant "acmee": did you mean "acme"?`},
 		"annotation":            {"@mesage(\"no\")\npermit (principal, action, resource);", "1", `@mesage: did you mean "message"?`},
 		"same id":               {"@id(\"a\") permit (principal, action, resource);\n@id(\"a\") permit (principal, action, resource);", "2", `choose another`},
@@ -54,10 +55,12 @@ func TestFaults(t *testing.T) {
 // TestNamesOfATenant refuses what a document of a tenant can never mean.
 func TestNamesOfATenant(t *testing.T) {
 	for id, want := range map[string]string{
-		"acme/lamp":  "",
-		"lamp":       `write the tenant before the name, "acme/lamp"`,
-		"other/lamp": `write the name of one in this tenant, "acme/NAME"`,
-		"acme/":      `write the name of one in this tenant, "acme/NAME"`,
+		"acme/lamp":   "",
+		"lamp":        `write the tenant and the name, "acme/NAME"`,
+		"SYSTEM:lamp": `write the tenant and the name, "acme/NAME"`,
+		"other/lamp":  `write the tenant and the name, "acme/NAME"`,
+		"acme/":       `write the tenant and the name, "acme/NAME"`,
+		"acme/a/b":    `write the tenant and the name, "acme/NAME"`,
 	} {
 		for _, text := range []string{
 			"permit (principal, action, resource == Template::%q);",

@@ -43,7 +43,9 @@ func (s *Set) remembered(p *Principal, r *Request) Decision {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.request.Context = r.Context
-	return k.decided(&r.Resource)
+	d := k.decided(&r.Resource)
+	k.request.Resource.Row = nil // it may hold a whole view of the state
+	return d
 }
 
 func (m *memory) filter(s *Set, p *Principal, r *Request) *kept {

@@ -11,10 +11,10 @@ import (
 
 // Definitions reads stored definitions. The documents of the mesh are those of the tenant "".
 type Definitions interface {
-	// Index returns the index of the state. States of one index are alike.
-	Index() uint64
 	// Definitions returns the latest version of each definition of a kind, by name.
 	Definitions(tenant string, kind model.Kind) []model.StoredDefinition
+	// Edition returns a value that is another once a definition of a kind has changed.
+	Edition(tenant string, kind model.Kind) any
 }
 
 // Sets makes the sets of policies for tenants from the stored documents, and keeps them until the documents
@@ -26,10 +26,13 @@ type Sets struct {
 }
 
 type keptSet struct {
-	at        uint64 // the index of a state that has these documents
+	edition   edition
 	mesh, own []model.StoredDefinition
 	set       *Set
 }
+
+// edition differs for states with different documents.
+type edition struct{ mesh, own any }
 
 // parsed is a document that was parsed before; parsing costs most of making a set.
 type parsed struct {
@@ -49,10 +52,14 @@ func (s *Sets) Of(d Definitions, tenant string) *Set {
 	s.mu.Lock()
 	k, ok := s.kept[tenant]
 	s.mu.Unlock()
-	if ok && k.at == d.Index() {
+	at := edition{mesh: d.Edition("", model.KindPolicies)}
+	if tenant != "" {
+		at.own = d.Edition(tenant, model.KindPolicies)
+	}
+	if ok && k.edition == at {
 		return k.set
 	}
-	next := keptSet{at: d.Index(), mesh: d.Definitions("", model.KindPolicies), set: k.set}
+	next := keptSet{edition: at, mesh: d.Definitions("", model.KindPolicies), set: k.set}
 	if tenant != "" {
 		next.own = d.Definitions(tenant, model.KindPolicies)
 	}

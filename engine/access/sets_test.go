@@ -14,7 +14,7 @@ type stored struct {
 	reads int
 }
 
-func (s *stored) Index() uint64 { return s.index }
+func (s *stored) Edition(string, model.Kind) any { return s.index }
 
 func (s *stored) Definitions(tenant string, _ model.Kind) []model.StoredDefinition {
 	s.reads++

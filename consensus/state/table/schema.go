@@ -298,6 +298,16 @@ func Each[T any](txn *memdb.Txn, table, index string, fn func(*T) bool, args ...
 	}
 }
 
+// Edition returns a value that is another once the rows that Each visits have changed. Values of different transactions can
+// be compared.
+func Edition(txn *memdb.Txn, table, index string, args ...any) any {
+	ch, _, err := txn.FirstWatch(table, index, args...)
+	if err != nil {
+		panic(err) // there is no such index
+	}
+	return ch
+}
+
 // List returns the rows that Each visits.
 func List[T any](txn *memdb.Txn, table, index string, args ...any) []*T {
 	var out []*T

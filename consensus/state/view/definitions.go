@@ -28,6 +28,12 @@ func (v DefinitionView) Definitions(tenant string, kind model.Kind) []model.Stor
 	return out
 }
 
+// Edition returns a value that is another once a definition of a kind has changed. Values of different views can be
+// compared.
+func (v DefinitionView) Edition(tenant string, kind model.Kind) any {
+	return table.Edition(v.txn, table.Definitions, "id_prefix", tenant, string(kind))
+}
+
 // Versions returns every version of one definition, oldest first.
 func (v DefinitionView) Versions(tenant string, kind model.Kind, name string) []model.StoredDefinition {
 	var out []model.StoredDefinition

@@ -36,6 +36,7 @@ type TenantView interface {
 type DefinitionView interface {
 	// Definitions returns the latest version of each definition of a kind, by name.
 	Definitions(tenant string, kind model.Kind) []model.StoredDefinition
+	Edition(tenant string, kind model.Kind) any
 	// Definition returns one version of a definition; version 0 means the latest.
 	Definition(tenant string, kind model.Kind, name string, version int) (model.StoredDefinition, bool)
 	Versions(tenant string, kind model.Kind, name string) []model.StoredDefinition
