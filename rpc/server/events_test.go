@@ -218,6 +218,27 @@ func TestNothingOutlivesItsToken(t *testing.T) {
 	}
 }
 
+// TestFollowedLogsFollowPolicies checks that a followed log ends when a policy does not permit to read it any more.
+func TestFollowedLogsFollowPolicies(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	_, op := w.cluster("web", "1")
+	w.Log(op+"/0", "first\n")
+	w.must(200, apitest.Admin, "PUT", "/v1/policies/open", policy("open",
+		`permit (principal == User::"carol", action == Action::"read", resource in Tenant::"acme");`))
+	req, _ := http.NewRequest(http.MethodGet, w.url+"/v1/tasks/"+op+"%2F0/log?follow=true", nil)
+	req.Header.Set("Authorization", "Bearer "+apitest.Other)
+	resp, err := w.http.Do(req)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%v %v", resp, err)
+	}
+	defer resp.Body.Close()
+	w.must(200, apitest.Admin, "DELETE", "/v1/policies/open", "")
+	if text, err := io.ReadAll(resp.Body); err == nil || string(text) != "first\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 func TestBlockingReadsEndWithTheirToken(t *testing.T) {
 	a := newAgent(t)
 	b := &slow{begun: make(chan struct{}), ended: make(chan struct{})}

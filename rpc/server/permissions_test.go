@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
@@ -378,6 +379,7 @@ func TestPoliciesOfNodesAndRuns(t *testing.T) {
 	w.must(200, apitest.User, "POST", one+"/stop", `{"keepalive":true}`)
 	w.Happen(run.ID, apitest.Ended(profile.Killed, ""))
 	w.must(403, apitest.User, "POST", one+"/deprovision", "")
+	w.must(403, apitest.User, "POST", one+"/extend", fmt.Sprintf(`{"expireAt":%d}`, time.Now().Add(time.Second).UnixMilli()))
 	w.must(200, apitest.Admin, "DELETE", "/v1/policies/stays", "")
 	w.must(200, apitest.User, "POST", one+"/deprovision", "")
 }

@@ -61,7 +61,7 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 			return d.Refusal(who, string(action)+" cluster "+p.Cluster.Name)
 		}
 	}
-	if p.Operation.Type.Concurrent() || p.Operation.Type == model.OpReplaceNode {
+	if action == access.Operate || p.Operation.Type == model.OpShrink {
 		return forbidNodes(set, r, who, p)
 	}
 	return nil
@@ -74,8 +74,14 @@ func forbidNodes(set *access.Set, r access.Request, who model.Caller, p *operati
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		if !slices.ContainsFunc(p.Graph.On(n.ID), func(v uint32) bool {
-			// A replacement configures other nodes for the new address, too.
-			return p.Operation.Type != model.OpReplaceNode || p.Graph.Action[v] == model.Create
+			// These configure other nodes for the new addresses, too.
+			switch p.Operation.Type {
+			case model.OpReplaceNode:
+				return p.Graph.Action[v] == model.Create
+			case model.OpShrink:
+				return p.Graph.Action[v] == model.Delete
+			}
+			return true
 		}) {
 			continue
 		}

@@ -3,6 +3,7 @@ package orchestrate
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,8 +20,8 @@ import (
 func TestNodesMayBeForbidden(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {
-		l, id := shop(t, 3)
-		nodes := l.m.View().Nodes("t", id)
+		l, id := shop(t, 5)
+		nodes := slices.DeleteFunc(l.m.View().Nodes("t", id), func(n *model.Node) bool { return !slices.Contains(n.Services, "web") })
 		kept, other := nodes[0], nodes[1]
 		policies := &model.Policies{Base: model.Base{Name: "kept"}, Text: `@message("ask ann") forbid (principal, action == Action::"operate", resource is Node)
 			when { resource.name == "` + kept.Hostname + `" };`}
@@ -34,7 +35,14 @@ func TestNodesMayBeForbidden(t *testing.T) {
 			p, _, err := l.o.Operate(context.Background(), who, id, operation.Request{Type: model.OpReplaceNode, Victims: []string{n.ID}})
 			return p, err
 		}
-		for _, order := range []func(*model.Node) (*operation.Prepared, error){restart, replace} {
+		shrink := func(n *model.Node) (*operation.Prepared, error) {
+			p, _, err := l.o.Operate(context.Background(), who, id, operation.Request{Type: model.OpShrink, Victims: []string{n.ID}})
+			return p, err
+		}
+		if _, _, err := l.o.Operate(context.Background(), who, id, operation.Request{Type: model.OpRestart}); !errors.Is(err, problem.Forbidden) {
+			t.Errorf("restart of all nodes: %v", err)
+		}
+		for _, order := range []func(*model.Node) (*operation.Prepared, error){restart, replace, shrink} {
 			if _, err := order(kept); !errors.Is(err, problem.Forbidden) || !strings.Contains(err.Error(), "operate node "+kept.Hostname) ||
 				!strings.Contains(err.Error(), "ask ann") {
 				t.Errorf("of the node that a policy is about: %v", err)

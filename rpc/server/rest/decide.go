@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
@@ -24,6 +25,32 @@ type decider struct {
 	asked *access.Resource
 	// done is set once the right that the route needs was asked about. Nothing is answered before.
 	done bool
+	// again asks once more about what the handler has read first, for a call that lasts. It is nil for others.
+	again *atomic.Pointer[func(*Call, View) error]
+}
+
+// repeat sets what is asked again and again while the call lasts.
+func (c *Call) repeat(ask func(*Call, View) error) {
+	if c.again != nil {
+		c.again.Store(&ask)
+	}
+}
+
+// stands returns an error if the caller may not do any more what a call that lasts has begun.
+func (s *Server) stands(ctx context.Context, c *Call) error {
+	ask := c.again.Load()
+	if ask == nil {
+		return nil
+	}
+	v, err := s.State.View(ctx, api.Stale, 0)
+	if err != nil {
+		return nil // not known
+	}
+	now := &Call{Who: c.Who, decider: decider{
+		set: s.setOf(v, c.Who.Tenant), principal: c.principal, right: c.right, planned: c.planned,
+		circumstances: access.Context{Now: s.Millis(), Method: c.circumstances.Method},
+	}}
+	return (*ask)(now, v)
 }
 
 // builtin is the set without policies other than the built-in ones.

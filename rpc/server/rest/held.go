@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/coopr/coopr/engine/problem"
@@ -20,15 +21,15 @@ func waits(ru Rule, query url.Values) bool {
 	return ru.Watches || query.Get("index") != "" || follow
 }
 
-// endedToken is the cause of the end of a context whose token was revoked.
-type endedToken struct{ error }
+// endedRight is the cause of the end of a context whose token was revoked, or whose caller may not go on.
+type endedRight struct{ error }
 
-func (e *endedToken) Unwrap() error { return e.error }
+func (e *endedRight) Unwrap() error { return e.error }
 
-// Ended returns why a request ended before its reader left: its token is not valid any more. It
-// returns nil if the reader left, and while the request goes on.
+// Ended returns why a request ended before its reader left: its token is not valid any more, or its caller may not read on.
+// It returns nil if the reader left, and while the request goes on.
 func Ended(ctx context.Context) error {
-	var e *endedToken
+	var e *endedRight
 	if errors.As(context.Cause(ctx), &e) {
 		return e.error
 	}
@@ -43,10 +44,11 @@ func (c *Call) CheckToken(ctx context.Context) error {
 	return c.check(ctx)
 }
 
-// hold makes a request that waits end with its token. The returned context ends soon after the
-// token, until the caller calls release.
+// hold makes a request that waits end with its token and its caller's right. The returned context ends soon after these,
+// until the caller calls release.
 func (s *Server) hold(r *http.Request, c *Call) (held context.Context, release func()) {
-	token := tokenOf(r)
+	token := c.Token
+	c.again = &atomic.Pointer[func(*Call, View) error]{}
 	_, err := s.Tokens.Authenticate(r.Context(), token)
 	known := err == nil
 	c.check = func(ctx context.Context) error {
@@ -72,8 +74,12 @@ func (s *Server) hold(r *http.Request, c *Call) (held context.Context, release f
 				return
 			case <-ticker.C:
 			}
-			if err := c.check(ctx); err != nil {
-				cancel(&endedToken{err})
+			err := c.check(ctx)
+			if err == nil {
+				err = s.stands(ctx, c)
+			}
+			if err != nil {
+				cancel(&endedRight{err})
 				return
 			}
 		}

@@ -35,8 +35,12 @@ func (c *Call) Operation(v View, id string) (*model.Operation, error) {
 	return op, c.use(c.clusterOf(v, op.Cluster), hidden)
 }
 
-// Task returns a task of a cluster that the caller may read.
+// Task returns a task of a cluster that the caller may read. A call that lasts ends once it may not.
 func (c *Call) Task(v View, id string) (model.Task, error) {
+	c.repeat(func(c *Call, v View) error {
+		_, err := c.Task(v, id)
+		return err
+	})
 	hidden := NotFound("there is no task %q in tenant %s", id, c.Who.Tenant)
 	t, ok := v.Task(c.Who.Tenant, id)
 	if !ok {
@@ -65,8 +69,13 @@ func (c *Call) Node(v View, id string) (*model.Node, error) {
 // if the caller may not read it.
 func (c *Call) UseNode(v View, n *model.Node, hidden error) error { return c.use(ofNode(v, n), hidden) }
 
-// Run returns a run that the caller may read and that it may do the route's action with.
+// Run returns a run that the caller may read and that it may do the route's action with. A call that lasts ends once it
+// may not.
 func (c *Call) Run(v View, id string) (*profile.Run, error) {
+	c.repeat(func(c *Call, v View) error {
+		_, err := c.Run(v, id)
+		return err
+	})
 	hidden := NotFound("there is no run %q in tenant %s", id, c.Who.Tenant)
 	r, ok := v.Run(c.Who.Tenant, id)
 	if !ok {
@@ -151,8 +160,8 @@ func (c *Call) Find(v View, on access.Type, name string) (access.Resource, error
 
 // MayNotDelete returns the refusal of a policy that forbids the caller to delete a cluster, or nil. A cluster that is
 // gone may be deleted.
-func (c *Call) MayNotDelete(v View, cluster string) error {
-	x := c.clusterOf(v, cluster)
+func (c *Call) MayNotDelete(v View, idOrName string) error {
+	x := c.clusterOf(v, idOrName)
 	if d := c.ask(access.Delete, &x); x.Row != nil && forbidden(d) {
 		return c.refusal(access.Delete, &x, d)
 	}

@@ -186,6 +186,20 @@ func runOrders(s *rest.Server, tag, one string) {
 		func(b api.OrderBody) profile.Event { return profile.Event{Kind: profile.Purge, Reason: b.Reason} })
 }
 
+// deletes reports whether an order deletes a run's cluster, or lets it be deleted earlier.
+func deletes(r *profile.Run, e profile.Event) bool {
+	switch e.Kind {
+	case profile.Stop:
+		return !e.Keep || r.Status == profile.Pending
+	case profile.Extend:
+		return e.At != 0 && (r.Cluster.ExpiresAt == 0 || e.At < r.Cluster.ExpiresAt)
+	case profile.TearDown, profile.Retry:
+		return true
+	default:
+		return false
+	}
+}
+
 func runOrder[B any](s *rest.Server, tag, one, verb, summary string, event func(B) profile.Event) {
 	rest.Write(
 		s,
@@ -217,8 +231,8 @@ func runOrder[B any](s *rest.Server, tag, one, verb, summary string, event func(
 				return api.RunDetails{}, api.Written{}, err
 			}
 			e := event(b)
-			if (e.Kind == profile.Stop && !e.Keep || e.Kind == profile.TearDown || e.Kind == profile.Retry) && r.Cluster.ID != "" {
-				if err := c.MayNotDelete(v, r.Cluster.ID); err != nil {
+			if deletes(r, e) {
+				if err := c.MayNotDelete(v, r.Cluster.Name); err != nil {
 					return api.RunDetails{}, api.Written{}, err
 				}
 			}
