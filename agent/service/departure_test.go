@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/server/apitest"
 )
@@ -14,7 +15,7 @@ func TestVoteThatIsStillNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.NewStore()
 		defer s.Close()
-		if err := apitest.NewAgent(s, "a").Services().Mesh.Leave(t.Context(), "", ""); !errors.Is(err, problem.Conflict) {
+		if err := apitest.NewAgent(s, "a").Services().Mesh.Leave(t.Context(), model.Caller{}, "", ""); !errors.Is(err, problem.Conflict) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -142,7 +142,7 @@ func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
 
 // Leave removes another agent, which must be dead, or makes this agent leave the mesh. If another agent leads, it decides
 // by the caller's token.
-func (m *Mesh) Leave(ctx context.Context, agent, token string) error {
+func (m *Mesh) Leave(ctx context.Context, who model.Caller, token, agent string) error {
 	if agent == "" || agent == m.ID || agent == m.Name() {
 		return m.Departure.Leave(ctx)
 	}
@@ -168,7 +168,10 @@ func (m *Mesh) Leave(ctx context.Context, agent, token string) error {
 			}
 		}
 	}
-	answers, err := r.Propose(ctx, &pb.Command{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id, WithTypes: true}}})
+	answers, err := r.Propose(ctx, &pb.Command{
+		Actor:  who.Actor,
+		Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id, WithTypes: true}},
+	})
 	if err == nil {
 		err = answers[0].Err
 	}

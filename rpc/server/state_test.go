@@ -425,6 +425,9 @@ func TestMesh(t *testing.T) {
 	w.StoreResources(t.TempDir(), 1, 1) // has the agent id-blobs on record
 	w.must(200, apitest.Super, "POST", "/v1/leave", `{"agent":"id-blobs"}`)
 	w.must(404, apitest.Super, "POST", "/v1/leave", `{"agent":"id-blobs"}`)
+	if a := w.must(200, apitest.Super, "GET", "/v1/audit?tenant=*&type=agent.removed", ""); !strings.Contains(a.body, `"actor":"root"`) {
+		t.Errorf("the removal of an agent on the audit log: %s", a.body)
+	}
 	if joined, left := w.Joined(); len(joined) != 1 || len(left) != 1 || left[0] != "id-blobs" {
 		t.Errorf("%v %v", joined, left)
 	}

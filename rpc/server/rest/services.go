@@ -184,7 +184,7 @@ type Mesh interface {
 	// Join contacts the mesh at gossip addresses and returns how many of them answered.
 	Join(ctx context.Context, addrs []string) (int, error)
 	// Leave makes this agent leave the mesh, or removes another agent, which must be dead. The token is the caller's.
-	Leave(ctx context.Context, agent, token string) error
+	Leave(ctx context.Context, who model.Caller, token, agent string) error
 }
 
 // Raft controls the Raft group and snapshots of the whole state.
