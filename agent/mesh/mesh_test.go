@@ -274,6 +274,7 @@ func leaveAndRejoin(t *testing.T) {
 		if err := nodes[4].Leave(context.Background()); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // each agent answers before it reads what it was told
 		if !sees(nodes[:4], idOf(4), StatusLeft)() {
 			t.Error("a goodbye is not known when Leave returns")
 		}
