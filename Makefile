@@ -1,7 +1,8 @@
 # Every target is listed by `make help`. Nothing here is needed for a plain
 # `go build ./...` or `go test ./...`; the targets only spare typing.
 
-# The version is set by the linker, so that a commit that changes no code relinks nothing.
+# The version is set by the linker, so that a commit that changes no code relinks nothing. Given flags
+# replace these.
 export GOFLAGS := $(or $(GOFLAGS),-buildvcs=false)
 FUZZTIME ?= 3s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)

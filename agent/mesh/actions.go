@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"github.com/hashicorp/serf/serf"
@@ -135,7 +134,7 @@ func (m *Mesh) sayGoodbye(s *serf.Serf) {
 	var addrs []string
 	for _, x := range s.Members() {
 		if x.Status == serf.StatusAlive && x.Name != m.cfg.ID {
-			addrs = append(addrs, net.JoinHostPort(x.Addr.String(), strconv.Itoa(int(x.Port))))
+			addrs = append(addrs, addrOf(x))
 		}
 	}
 	if _, err := s.Memberlist().Join(addrs); err != nil {

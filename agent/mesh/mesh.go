@@ -220,6 +220,11 @@ func (m *Mesh) pump(done, stop <-chan struct{}, events <-chan serf.Event, doubt 
 // coalesce is how long arrivals are gathered before subscribers are notified. They are notified of failures at once.
 const coalesce = 20 * time.Millisecond
 
+// addrOf returns the gossip address of a member.
+func addrOf(x serf.Member) string {
+	return net.JoinHostPort(x.Addr.String(), strconv.Itoa(int(x.Port)))
+}
+
 // apply applies one member event to the view. It reports whether subscribers should be notified at once.
 func (m *Mesh) apply(event serf.EventType, sm serf.Member) (urgent bool) {
 	if event == serf.EventMemberReap {
@@ -229,7 +234,7 @@ func (m *Mesh) apply(event serf.EventType, sm serf.Member) (urgent bool) {
 	}
 	self, epoch := decodeTags(sm.Tags)
 	member := Member{
-		ID: sm.Name, Self: self, Epoch: epoch, Addr: net.JoinHostPort(sm.Addr.String(), strconv.Itoa(int(sm.Port))),
+		ID: sm.Name, Self: self, Epoch: epoch, Addr: addrOf(sm),
 		Status: statusOf(sm.Status, self),
 	}
 	before, after := m.view.gossiped(member)

@@ -257,7 +257,7 @@ func TestCrashAndReturnAtAnotherAddress(t *testing.T) {
 	}
 }
 
-// TestLeaveIsKnownAtOnceAndRejoinWorks has many lives, as the news of a departure misses an agent in one of thirty.
+// TestLeaveIsKnownAtOnceAndRejoinWorks has many lives: gossip alone misses an agent in one of thirty.
 func TestLeaveIsKnownAtOnceAndRejoinWorks(t *testing.T) {
 	for i := range 30 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {

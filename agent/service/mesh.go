@@ -156,7 +156,7 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, token, agent string)
 	}
 	r, _, ok := m.Supervisor.Leader()
 	if !ok {
-		return m.forwardLeave(ctx, id, token)
+		return m.forwardLeave(ctx, token, id)
 	}
 	for _, s := range r.Group.Servers() {
 		// Only a member without a vote is removed here. The leader removes a voter once
@@ -187,7 +187,7 @@ const findTimeout = 5 * time.Second
 
 // forwardLeave asks the leader to remove an agent. The server does not forward this route by
 // itself, because a request without a name is about the agent that receives it.
-func (m *Mesh) forwardLeave(ctx context.Context, id, token string) error {
+func (m *Mesh) forwardLeave(ctx context.Context, token, id string) error {
 	body, err := json.Marshal(api.LeaveBody{Agent: id})
 	if err != nil {
 		return err

@@ -72,6 +72,11 @@ func (d *Decision) Refusal(who model.Caller, what string) error {
 	return problem.New(problem.Forbidden, "%s, with the role %s, may not %s: %s", who.Actor, who.Role, what, d.Why())
 }
 
+// Forbidden reports whether a policy forbids what others may permit.
+func (d *Decision) Forbidden() bool {
+	return d.Because == ByMeshForbid || d.Because == ByTenantForbid
+}
+
 // Decider is a policy that decided.
 type Decider struct {
 	Policy, Tenant string

@@ -15,8 +15,8 @@ type Filter struct {
 	set     *Set
 	request Request
 	grants  bool
-	// remembers is set if the filter shares decisions with others by the memory of its set.
-	remembers bool
+	// evaluates is set if the filter is part of its set's memory, which all other filters ask.
+	evaluates bool
 	// maker is the filter for the principal that a token acts for; nil if there is none.
 	maker *Filter
 	// tooLong is set if the chain of makers is too long.
@@ -34,8 +34,7 @@ type Filter struct {
 
 // Filter returns a filter for a principal, an action, a type of resource, and the circumstances.
 func (s *Set) Filter(p *Principal, a Action, t Type, c Context) *Filter {
-	f := s.filter(p, a, t, c)
-	f.grants, f.remembers = true, true
+	f := s.filter(p, a, t, c, true)
 	at := f
 	for depth := 1; p.Maker != nil; depth++ {
 		if depth == maxChain {
@@ -43,15 +42,14 @@ func (s *Set) Filter(p *Principal, a Action, t Type, c Context) *Filter {
 			break
 		}
 		p = p.Maker
-		at.maker = s.filter(p, a, t, c)
+		at.maker = s.filter(p, a, t, c, true)
 		at = at.maker
-		at.grants, at.remembers = true, true
 	}
 	return f
 }
 
-func (s *Set) filter(p *Principal, a Action, t Type, c Context) *Filter {
-	return &Filter{set: s, request: Request{Principal: p, Action: a, Resource: Resource{Ref: Ref{Type: t}}, Context: c}}
+func (s *Set) filter(p *Principal, a Action, t Type, c Context, grants bool) *Filter {
+	return &Filter{set: s, grants: grants, request: Request{Principal: p, Action: a, Resource: Resource{Ref: Ref{Type: t}}, Context: c}}
 }
 
 // At sets the time of the next decisions, in Unix milliseconds.
@@ -131,10 +129,10 @@ func (f *Filter) decided(x *Resource) Decision {
 	f.note(x)
 	d, ok := f.known[string(f.key)]
 	if !ok {
-		if f.remembers {
-			d = f.set.remembered(f.request.Principal, &f.request)
-		} else {
+		if f.evaluates {
 			d = f.set.one(f.request.Principal, &f.request)
+		} else {
+			d = f.set.remembered(f.request.Principal, &f.request)
 		}
 		if len(f.known) == maxKinds {
 			clear(f.known)
@@ -197,8 +195,7 @@ func (f *Filter) note(x *Resource) {
 func (f *Filter) granter(p *Principal) *Filter {
 	g, ok := f.granters[p]
 	if !ok {
-		g = f.set.filter(p, f.request.Action, f.request.Resource.Type, f.request.Context)
-		g.remembers = f.remembers
+		g = f.set.filter(p, f.request.Action, f.request.Resource.Type, f.request.Context, false)
 		if f.granters == nil {
 			f.granters = map[*Principal]*Filter{}
 		}

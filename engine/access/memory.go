@@ -54,7 +54,8 @@ func (m *memory) filter(s *Set, p *Principal, r *Request) *kept {
 	defer m.mu.Unlock()
 	k := m.filters[q]
 	if k == nil {
-		k = &kept{Filter: s.filter(p, r.Action, r.Resource.Type, r.Context)}
+		k = &kept{Filter: s.filter(p, r.Action, r.Resource.Type, r.Context, false)}
+		k.evaluates = true
 		k.cut(r.Resource.Tenant)
 		if m.filters == nil || len(m.filters) == maxFilters {
 			m.filters = map[question]*kept{}

@@ -365,10 +365,9 @@ func drawWorld(t *rapid.T) *world {
 		d := Document{Name: fmt.Sprint("d", i), Tenant: pick(t, "document's tenant", "", "acme", "other")}
 		for range rapid.IntRange(1, 4).Draw(t, "policies") {
 			text := drawPolicy(t)
-			if d.Tenant != "" {
+			if d.Tenant != "" { // such policies name only what is of their tenant
 				text = strings.ReplaceAll(text, `"acme/1"`, `"`+d.Tenant+`/1"`)
-			}
-			if d.Tenant == "" { // such policies name nobody without a tenant
+			} else { // such policies name nobody without a tenant
 				text = strings.ReplaceAll(text, `principal == User::"ann"`, "principal is User")
 				text = strings.ReplaceAll(text, " };\n", ` && principal.tenant like "*" };`+"\n")
 			}

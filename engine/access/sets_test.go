@@ -9,12 +9,12 @@ import (
 
 // stored is a state that counts how often its documents are read.
 type stored struct {
-	index uint64
-	docs  map[string][]model.StoredDefinition // by tenant
-	reads int
+	edition int
+	docs    map[string][]model.StoredDefinition // by tenant
+	reads   int
 }
 
-func (s *stored) Edition(string, model.Kind) any { return s.index }
+func (s *stored) Edition(string, model.Kind) any { return s.edition }
 
 func (s *stored) Definitions(tenant string, _ model.Kind) []model.StoredDefinition {
 	s.reads++
@@ -27,14 +27,14 @@ func (s *stored) put(t *testing.T, tenant, name, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.index++
-	s.docs[tenant] = []model.StoredDefinition{{Kind: model.KindPolicies, Name: name, Version: int(s.index), Body: body}}
+	s.edition++
+	s.docs[tenant] = []model.StoredDefinition{{Kind: model.KindPolicies, Name: name, Version: s.edition, Body: body}}
 }
 
 // TestSetsFollowTheState reads the documents of each state once, and makes a set only of new documents.
 func TestSetsFollowTheState(t *testing.T) {
 	var sets Sets
-	s := &stored{index: 7, docs: map[string][]model.StoredDefinition{}}
+	s := &stored{edition: 7, docs: map[string][]model.StoredDefinition{}}
 	cluster := Resource{Ref: Ref{TypeCluster, "1"}, Tenant: "one"}
 	reads := func(set *Set) bool {
 		t.Helper()
@@ -49,7 +49,7 @@ func TestSetsFollowTheState(t *testing.T) {
 	if sets.Of(s, "one") != first || s.reads != n {
 		t.Errorf("the documents of one state were read %d times, want %d", s.reads, n)
 	}
-	s.index++
+	s.edition++
 	if sets.Of(s, "one") != first || s.reads == n {
 		t.Error("a newer state with the same documents has another set, or was not read")
 	}
@@ -61,7 +61,7 @@ func TestSetsFollowTheState(t *testing.T) {
 		if reads(sets.Of(s, "one")) {
 			t.Errorf("a document of tenant %q is not in force", tenant)
 		}
-		s.index++
+		s.edition++
 		delete(s.docs, tenant)
 		if !reads(sets.Of(s, "one")) {
 			t.Errorf("a document of tenant %q that is gone is in force", tenant)

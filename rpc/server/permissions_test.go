@@ -344,9 +344,8 @@ func TestPoliciesChangeWhileAsked(t *testing.T) {
 	all.Wait()
 }
 
-// TestPoliciesOfNodesAndRuns checks that snapshots and their differences show only nodes that the reader may list, and
-// that a run is not stopped or torn down where its cluster may not be deleted.
-func TestPoliciesOfNodesAndRuns(t *testing.T) {
+// TestSnapshotsFollowPolicies checks that snapshots and their differences show only nodes that the reader may list.
+func TestSnapshotsFollowPolicies(t *testing.T) {
 	w := newWorld(t)
 	w.template()
 	_, op := w.cluster("web", "2")
@@ -364,7 +363,12 @@ func TestPoliciesOfNodesAndRuns(t *testing.T) {
 	if a := w.must(200, apitest.User, "GET", "/v1/clusters/web/history/1", ""); !strings.Contains(a.body, nodes[1].Hostname) {
 		t.Errorf("the other node is missing in %s", a.body)
 	}
+}
 
+// TestRunsOfProtectedClusters checks that a run is not stopped, torn down or shortened where its cluster may not be deleted.
+func TestRunsOfProtectedClusters(t *testing.T) {
+	w := newWorld(t)
+	w.template()
 	w.must(200, apitest.Admin, "PUT", "/v1/profiles/one", oneRun)
 	w.must(200, apitest.User, "PUT", "/v1/programs/job", job)
 	var run api.RunDetails

@@ -68,29 +68,34 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 }
 
 // forbidNodes returns the refusal of a policy that forbids the caller to operate a node that the operation is about.
-// Who may operate a cluster may operate its nodes, unless a policy forbids it.
+// A caller who may operate a cluster may operate its nodes, unless a policy forbids it.
 func forbidNodes(set *access.Set, r access.Request, who model.Caller, p *operation.Prepared) error {
 	r.Action, r.Context.After = access.Operate, access.After{}
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		if !slices.ContainsFunc(p.Graph.On(n.ID), func(v uint32) bool {
-			// These configure other nodes for the new addresses, too.
-			switch p.Operation.Type {
-			case model.OpReplaceNode:
-				return p.Graph.Action[v] == model.Create
-			case model.OpShrink:
-				return p.Graph.Action[v] == model.Delete
-			}
-			return true
-		}) {
+		if !about(p, n.ID) {
 			continue
 		}
 		r.Resource = access.OfNode(n, func() string { return p.Cluster.Owner })
-		if d := set.Decide(&r); d.Because == access.ByMeshForbid || d.Because == access.ByTenantForbid {
+		if d := set.Decide(&r); d.Forbidden() {
 			return d.Refusal(who, "operate node "+n.Hostname)
 		}
 	}
 	return nil
+}
+
+// about reports whether an operation is about a node. Replacing and removing nodes also configures others, for the new
+// addresses, but is not about these.
+func about(p *operation.Prepared, node string) bool {
+	return slices.ContainsFunc(p.Graph.On(node), func(v uint32) bool {
+		switch p.Operation.Type {
+		case model.OpReplaceNode:
+			return p.Graph.Action[v] == model.Create
+		case model.OpShrink:
+			return p.Graph.Action[v] == model.Delete
+		}
+		return true
+	})
 }
 
 // planned returns what an operation asks for: an entry for each pair of hardware and image types of the nodes that

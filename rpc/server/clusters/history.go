@@ -59,10 +59,10 @@ func historyRoutes(s *rest.Server) {
 			}
 			out := *s
 			state := redact.For(v, c.Who.Tenant).Cluster(s.State)
-			out.State, out.Nodes = &state, []*model.Node{}
-			for _, n := range c.Listable(v, s.Nodes) {
+			out.State, out.Nodes = &state, make([]*model.Node, len(s.Nodes))
+			for i, n := range s.Nodes {
 				node := redact.Node(n)
-				out.Nodes = append(out.Nodes, &node)
+				out.Nodes[i] = &node
 			}
 			return out, nil
 		},
@@ -90,7 +90,7 @@ func historyRoutes(s *rest.Server) {
 				if err != nil {
 					return nil, err
 				}
-				sides[i] = compared(redact.For(v, c.Who.Tenant), s, c.Listable(v, s.Nodes))
+				sides[i] = compared(redact.For(v, c.Who.Tenant), s)
 			}
 			out := []api.Difference{}
 			differ("", sides[0], sides[1], &out)
@@ -107,14 +107,16 @@ func historyRoutes(s *rest.Server) {
 	)
 }
 
-// snapshotOf returns a snapshot; 0 is the present state of the cluster.
+// snapshotOf returns a snapshot, with the nodes that the caller may list; 0 is the present state of the cluster.
 func snapshotOf(c *rest.Call, v rest.View, cl *model.Cluster, number int) (*model.Snapshot, error) {
 	if number == 0 {
-		return &model.Snapshot{State: cl, Nodes: v.Nodes(c.Who.Tenant, cl.ID)}, nil
+		return &model.Snapshot{State: cl, Nodes: c.Nodes(v, cl)}, nil
 	}
 	for _, s := range v.History(c.Who.Tenant, cl.ID) {
 		if s.Number == number {
-			return s, nil
+			visible := *s
+			visible.Nodes = c.Listable(v, s.Nodes)
+			return &visible, nil
 		}
 	}
 	return nil, rest.NotFound("cluster %s has no snapshot %d", cl.Name, number)
@@ -122,7 +124,7 @@ func snapshotOf(c *rest.Call, v rest.View, cl *model.Cluster, number int) (*mode
 
 // compared returns the parts of a snapshot that users compare, without the marks and counters
 // that every operation changes.
-func compared(r *redact.Redactor, s *model.Snapshot, listable []*model.Node) map[string]any {
+func compared(r *redact.Redactor, s *model.Snapshot) map[string]any {
 	cl := r.Cluster(s.State)
 	out := map[string]any{
 		"status": string(cl.Status), "services": cl.Services, "config": cl.Config,
@@ -132,7 +134,7 @@ func compared(r *redact.Redactor, s *model.Snapshot, listable []*model.Node) map
 	for name, d := range cl.Definitions {
 		versions[name] = d.Version
 	}
-	for _, n := range listable {
+	for _, n := range s.Nodes {
 		name, _, _ := strings.Cut(n.Hostname, ".")
 		nodes[name] = map[string]any{
 			"hardwaretype": n.HardwareType,

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
@@ -63,8 +64,10 @@ type Call struct {
 	after uint64
 	wait  waitTime
 	note  *note
-	// check returns an error once the token is not valid any more. It is nil if the call does not wait.
-	check func(context.Context) error
+	// check returns an error once the token is not valid any more, and question is what a policy must still permit. Both are
+	// nil if the call does not wait.
+	check    func(context.Context) error
+	question *atomic.Pointer[question]
 	decider
 }
 

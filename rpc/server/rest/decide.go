@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
@@ -25,32 +24,6 @@ type decider struct {
 	asked *access.Resource
 	// done is set once the right that the route needs was asked about. Nothing is answered before.
 	done bool
-	// again asks once more about what the handler has read first, for a call that lasts. It is nil for others.
-	again *atomic.Pointer[func(*Call, View) error]
-}
-
-// repeat sets what is asked again and again while the call lasts.
-func (c *Call) repeat(ask func(*Call, View) error) {
-	if c.again != nil {
-		c.again.Store(&ask)
-	}
-}
-
-// stands returns an error if the caller may not do any more what a call that lasts has begun.
-func (s *Server) stands(ctx context.Context, c *Call) error {
-	ask := c.again.Load()
-	if ask == nil {
-		return nil
-	}
-	v, err := s.State.View(ctx, api.Stale, 0)
-	if err != nil {
-		return nil // not known
-	}
-	now := &Call{Who: c.Who, decider: decider{
-		set: s.setOf(v, c.Who.Tenant), principal: c.principal, right: c.right, planned: c.planned,
-		circumstances: access.Context{Now: s.Millis(), Method: c.circumstances.Method},
-	}}
-	return (*ask)(now, v)
 }
 
 // builtin is the set without policies other than the built-in ones.
@@ -145,11 +118,6 @@ func (c *Call) askIn(a access.Action, x *access.Resource, in access.Context) acc
 	return c.set.Decide(&access.Request{Principal: c.principal, Action: a, Resource: *x, Context: in})
 }
 
-// forbidden reports whether a policy forbids what others may permit.
-func forbidden(d access.Decision) bool {
-	return d.Because == access.ByMeshForbid || d.Because == access.ByTenantForbid
-}
-
 // MayCreate returns nil if a policy permits the caller to create a cluster. What others forbid, the orchestrator finds
 // out when it knows the whole cluster.
 func (c *Call) MayCreate(cl *model.Cluster, after access.After) error {
@@ -158,7 +126,7 @@ func (c *Call) MayCreate(cl *model.Cluster, after access.After) error {
 	in := c.circumstances
 	in.After = after
 	d := c.askIn(access.Create, &x, in)
-	if d.Allowed || forbidden(d) {
+	if d.Allowed || d.Forbidden() {
 		return nil
 	}
 	return c.refusal(access.Create, &x, d)
@@ -232,7 +200,7 @@ func (c *Call) use(x access.Resource, hidden error) error {
 	switch {
 	case a == access.Read, a == access.List:
 	case x.Type == c.right.On:
-		if d := c.askAs(a, &x); !d.Allowed && !(c.planned && a == access.Update && forbidden(d)) {
+		if d := c.askAs(a, &x); !d.Allowed && !(c.planned && a == access.Update && d.Forbidden()) {
 			return c.refusal(a, &x, d)
 		}
 	default:

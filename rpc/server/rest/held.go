@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/api"
 )
 
 // tokenTime is how often a request that waits checks that its token is still valid.
@@ -44,11 +46,38 @@ func (c *Call) CheckToken(ctx context.Context) error {
 	return c.check(ctx)
 }
 
+// question asks whether a call may go on with what it has begun.
+type question func(*Call, View) error
+
+// repeat sets the question that is asked again and again while the call waits.
+func (c *Call) repeat(q question) {
+	if c.question != nil {
+		c.question.Store(&q)
+	}
+}
+
+// permits asks the question of a call by the present policies. Without a question, or a state, it returns nil.
+func (s *Server) permits(ctx context.Context, c *Call) error {
+	ask := c.question.Load()
+	if ask == nil {
+		return nil
+	}
+	v, err := s.State.View(ctx, api.Stale, 0)
+	if err != nil {
+		return nil
+	}
+	now := &Call{Who: c.Who, decider: decider{
+		set: s.setOf(v, c.Who.Tenant), principal: c.principal, right: c.right, planned: c.planned,
+		circumstances: access.Context{Now: s.Millis(), Method: c.circumstances.Method},
+	}}
+	return (*ask)(now, v)
+}
+
 // hold makes a request that waits end with its token and its caller's right. The returned context ends soon after these,
 // until the caller calls release.
 func (s *Server) hold(r *http.Request, c *Call) (held context.Context, release func()) {
 	token := c.Token
-	c.again = &atomic.Pointer[func(*Call, View) error]{}
+	c.question = new(atomic.Pointer[question])
 	_, err := s.Tokens.Authenticate(r.Context(), token)
 	known := err == nil
 	c.check = func(ctx context.Context) error {
@@ -76,7 +105,7 @@ func (s *Server) hold(r *http.Request, c *Call) (held context.Context, release f
 			}
 			err := c.check(ctx)
 			if err == nil {
-				err = s.stands(ctx, c)
+				err = s.permits(ctx, c)
 			}
 			if err != nil {
 				cancel(&endedRight{err})

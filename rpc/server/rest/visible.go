@@ -158,11 +158,10 @@ func (c *Call) Find(v View, on access.Type, name string) (access.Resource, error
 	return x, nil
 }
 
-// MayNotDelete returns the refusal of a policy that forbids the caller to delete a cluster, or nil. A cluster that is
-// gone may be deleted.
-func (c *Call) MayNotDelete(v View, idOrName string) error {
+// MayDelete returns nil unless a policy forbids the caller to delete a cluster that is there.
+func (c *Call) MayDelete(v View, idOrName string) error {
 	x := c.clusterOf(v, idOrName)
-	if d := c.ask(access.Delete, &x); x.Row != nil && forbidden(d) {
+	if d := c.ask(access.Delete, &x); x.Row != nil && d.Forbidden() {
 		return c.refusal(access.Delete, &x, d)
 	}
 	return nil

@@ -232,7 +232,7 @@ func runOrder[B any](s *rest.Server, tag, one, verb, summary string, event func(
 			}
 			e := event(b)
 			if deletes(r, e) {
-				if err := c.MayNotDelete(v, r.Cluster.Name); err != nil {
+				if err := c.MayDelete(v, r.Cluster.Name); err != nil {
 					return api.RunDetails{}, api.Written{}, err
 				}
 			}
