@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -39,6 +40,7 @@ func newSite(t *testing.T) *site {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the shop: %v\n%s", err, out)
 	}
+	s.slow()
 	p, err := create(t, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +66,18 @@ func newSite(t *testing.T) *site {
 		})
 	}
 	return s
+}
+
+// slow puts a script in the program's place that starts servers late, as a busy machine does.
+func (s *site) slow() {
+	s.t.Helper()
+	at, script := filepath.Join(s.bin, "shop"), `#!/bin/sh
+case $1 in store | web | balancer) sleep .5 ;; esac
+exec shop-itself "$@"
+`
+	if err := errors.Join(os.Rename(at, at+"-itself"), os.WriteFile(at, []byte(script), 0o755)); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *site) nodeDir(n macro.Node) string { return filepath.Join(s.dir, fmt.Sprint(n.Number)) }

@@ -172,8 +172,8 @@ func balancerHandler(name string, log *slog.Logger, pool *pool, transport http.R
 // errNoBackend means that no web server could take a request.
 var errNoBackend = errors.New("no web server")
 
-// spreader sends each request to the next live web server, and to another one if the first does not
-// answer and a repetition is safe.
+// spreader sends each request to the next web server, the live ones first, and to another one if it
+// does not answer and a repetition is safe.
 type spreader struct {
 	pool *pool
 	base http.RoundTripper
@@ -191,7 +191,7 @@ func (s spreader) RoundTrip(req *http.Request) (*http.Response, error) {
 			if len(faults) > 0 {
 				return nil, fmt.Errorf("%w: %w", errNoBackend, errors.Join(faults...))
 			}
-			return nil, fmt.Errorf("%w: %s", errNoBackend, s.pool.faults())
+			return nil, fmt.Errorf("%w: no web servers are configured", errNoBackend)
 		}
 		tried[at] = true
 		to, err := url.Parse(at)

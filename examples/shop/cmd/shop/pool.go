@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -50,15 +48,19 @@ func (p *pool) set(urls []string) {
 	}
 }
 
-// pick returns the next web server that is alive and not in tried.
+// pick returns the next web server that is alive and not in tried. Once none is left, it returns those that
+// are skipped: what the last check observed may be over, and a request that fails is no worse than
+// one that is refused.
 func (p *pool) pick(tried map[string]bool) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range p.list {
-		at := (p.next + i) % len(p.list)
-		if b := p.list[at]; b.fault == "" && !tried[b.url] {
-			p.next = at + 1
-			return b.url, true
+	for _, skipped := range []bool{false, true} {
+		for i := range p.list {
+			at := (p.next + i) % len(p.list)
+			if b := p.list[at]; (b.fault != "") == skipped && !tried[b.url] {
+				p.next = at + 1
+				return b.url, true
+			}
 		}
 	}
 	return "", false
@@ -96,22 +98,6 @@ func (p *pool) count() (alive, all int) {
 		}
 	}
 	return alive, len(p.list)
-}
-
-// faults returns the reason why no web server is available.
-func (p *pool) faults() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.list) == 0 {
-		return "no web servers are configured"
-	}
-	var out []string
-	for _, b := range p.list {
-		if b.fault != "" {
-			out = append(out, fmt.Sprintf("%s (%s)", b.url, b.fault))
-		}
-	}
-	return "no web server answers: " + strings.Join(out, ", ")
 }
 
 // check probes all web servers once, concurrently.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -288,6 +289,31 @@ func TestBalancerWithoutWebServers(t *testing.T) {
 	status, body := get(t, balancer.url+"/")
 	if status != 503 || strings.TrimSpace(body) != `{"error":"balancer b1: no web server: no web servers are configured"}` {
 		t.Errorf("%d %s", status, body)
+	}
+}
+
+// TestSkippedServersAreTried sends a request between a web server's return and the check that notices
+// it.
+func TestSkippedServersAreTried(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, 200, health{Web: "back"})
+	}))
+	defer web.Close()
+	log := slog.New(slog.DiscardHandler)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	p := &pool{log: log, client: &http.Client{Transport: transport}}
+	dead := "http://127.0.0.1:1"
+	p.set([]string{dead, web.URL})
+	for _, url := range []string{dead, web.URL} {
+		p.mark(url, errors.New("connection refused"))
+	}
+	balancer := httptest.NewServer(balancerHandler("b1", log, p, transport))
+	defer balancer.Close()
+	for range 4 {
+		if status, body := get(t, balancer.URL+"/"); status != 200 || !strings.Contains(body, `"back"`) {
+			t.Errorf("%d %s", status, body)
+		}
 	}
 }
 
