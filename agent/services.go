@@ -25,6 +25,7 @@ func (a *Agent) services() rest.Services {
 		State:       &service.State{Supervisor: s},
 		Tenants:     &service.Tenants{Supervisor: s},
 		Tokens:      &service.Tokens{Supervisor: s, Root: a.cfg.Token, RootActor: rootActor},
+		Users:       &service.Users{Supervisor: s},
 		Definitions: a.definitions,
 		Clusters:    &service.Clusters{Supervisor: s},
 		Operations:  &service.Operations{Supervisor: s, Peers: a.net.peers, Logger: a.log},

@@ -13,10 +13,6 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// FirstTenant is the tenant that every mesh starts with. The root token uses it
-// for requests that name no tenant.
-const FirstTenant = "default"
-
 // seed is the duty that writes the first tenant and the id of a new mesh.
 type seed struct{ replica *replica.Replica }
 
@@ -25,10 +21,10 @@ func (s *seed) Name() string { return "seed" }
 
 // Restore writes the first tenant unless there is one.
 func (s *seed) Restore(ctx context.Context) error {
-	if _, ok := s.replica.Machine.View().Tenant(FirstTenant); ok {
+	if _, ok := s.replica.Machine.View().Tenant(model.FirstTenant); ok {
 		return nil
 	}
-	first, err := logformat.PutTenant(&model.Tenant{Name: FirstTenant, Description: "the tenant that every mesh begins with"}, true)
+	first, err := logformat.PutTenant(&model.Tenant{Name: model.FirstTenant, Description: "the tenant that every mesh begins with"}, true)
 	if err != nil {
 		return err
 	}

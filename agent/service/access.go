@@ -6,8 +6,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"time"
 
-	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -41,17 +41,19 @@ type Tokens struct {
 	Root string
 	// RootActor is the superadmin's name in records.
 	RootActor string
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
 }
 
 // Authenticate returns the caller that a token belongs to.
 func (t *Tokens) Authenticate(_ context.Context, token string) (model.Caller, error) {
 	if t.Root != "" && subtle.ConstantTimeCompare([]byte(token), []byte(t.Root)) == 1 {
-		return model.Caller{Tenant: member.FirstTenant, Actor: t.RootActor, Role: model.RoleSuperadmin, Root: true}, nil
+		return model.Caller{Tenant: model.FirstTenant, Actor: t.RootActor, Role: model.RoleSuperadmin, Root: true}, nil
 	}
 	if m := t.Supervisor.Member(); m != nil && token != "" {
 		sum := sha256.Sum256([]byte(token))
-		if found, ok := m.Machine.View().TokenByHash(hex.EncodeToString(sum[:])); ok {
-			return model.Caller{Tenant: found.Tenant, Actor: found.Actor, Role: found.Role}, nil
+		if who, ok := m.Machine.View().Caller(hex.EncodeToString(sum[:]), clock(t.Now).UnixMilli()); ok {
+			return who, nil
 		}
 	}
 	return model.Caller{}, problem.Unauthorized
@@ -59,19 +61,30 @@ func (t *Tokens) Authenticate(_ context.Context, token string) (model.Caller, er
 
 // Create returns the secret of a new token. The state keeps only its hash.
 func (t *Tokens) Create(ctx context.Context, who model.Caller, token model.Token) (string, api.Written, error) {
-	secret := "coopr-" + rand.Text()
-	sum := sha256.Sum256([]byte(secret))
-	if token.ID == "" {
-		token.ID = rand.Text()[:8]
-	}
-	w, err := write(ctx, t.Supervisor, who, &pb.Command{Change: &pb.Command_PutToken{PutToken: &pb.PutToken{
-		Hash: sum[:], Actor: token.Actor, Tenant: token.Tenant, Role: string(token.Role), Id: token.ID,
-	}}})
+	secret, put := newToken(token)
+	w, err := write(ctx, t.Supervisor, who, &pb.Command{Change: &pb.Command_PutToken{PutToken: put}})
 	if w.Repeated {
 		return "", w, problem.New(problem.Conflict,
 			"this request was carried out before, and the secret of a token is shown only once: revoke the token and create another")
 	}
 	return secret, w, err
+}
+
+// newToken returns the secret of a new token, and what writes its record.
+func newToken(t model.Token) (secret string, put *pb.PutToken) {
+	secret = "coopr-" + rand.Text()
+	sum := sha256.Sum256([]byte(secret))
+	return secret, &pb.PutToken{
+		Hash: sum[:], Id: rand.Text()[:8], Actor: t.Actor, Tenant: t.Tenant, Role: string(t.Role), Session: t.Session, Parent: t.Parent,
+		ExpiresMs: t.Expires, RenewableMs: t.Renewable, Description: t.Description,
+	}
+}
+
+// Renew moves the end of the caller's session.
+func (t *Tokens) Renew(ctx context.Context, who model.Caller) (api.Written, error) {
+	return write(ctx, t.Supervisor, who, &pb.Command{Change: &pb.Command_RenewToken{RenewToken: &pb.RenewToken{
+		Id: who.Token, ExpiresMs: clock(t.Now).Add(sessionTime).UnixMilli(),
+	}}})
 }
 
 // Delete revokes a token.

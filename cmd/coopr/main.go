@@ -29,7 +29,7 @@ func main() {
 	os.Exit(root.Run(ctx, root.Config{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv,
 		StdinTerminal: term.IsTerminal(int(os.Stdin.Fd())), StdoutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
-		Width: width, Version: version,
+		Width: width, Version: version, Secret: secret,
 	}, os.Args[1:]))
 }
 
@@ -40,4 +40,10 @@ func width() int {
 		return 80
 	}
 	return w
+}
+
+// secret reads a line from the terminal, which does not show it.
+func secret() (string, error) {
+	text, err := term.ReadPassword(int(os.Stdin.Fd()))
+	return string(text), err
 }

@@ -49,6 +49,8 @@ func (e *encoder) token(x model.Token) *record.Token {
 		Tenant:  x.Tenant,
 		Role:    string(x.Role),
 		Created: x.Created,
+
+		Session: x.Session, Parent: x.Parent, Expires: x.Expires, Renewable: x.Renewable, Description: x.Description,
 	}
 }
 
@@ -61,6 +63,54 @@ func (d *decoder) token(m *record.Token) model.Token {
 		Actor:   m.Actor,
 		Tenant:  m.Tenant,
 		Role:    model.Role(m.Role),
+		Created: m.Created,
+
+		Session: m.Session, Parent: m.Parent, Expires: m.Expires, Renewable: m.Renewable, Description: m.Description,
+	}
+}
+
+// EncodeUser returns the message of a user.
+func EncodeUser(x *model.User) (*record.User, error) { return encode(x, (*encoder).user) }
+
+// DecodeUser is the inverse of EncodeUser. It fails if the message is missing.
+func DecodeUser(m *record.User) (*model.User, error) { return decode(m, (*decoder).user) }
+
+func (e *encoder) user(x model.User) *record.User {
+	return &record.User{
+		Name: x.Name, Tenant: x.Tenant, Method: x.Method, Role: string(x.Role), Groups: x.Groups, Description: x.Description,
+		Disabled: x.Disabled, Created: x.Created, Deleted: x.Deleted, Set: x.Set,
+	}
+}
+
+func (d *decoder) user(m *record.User) model.User {
+	if m == nil {
+		return model.User{}
+	}
+	return model.User{
+		Name: m.Name, Tenant: m.Tenant, Method: m.Method, Role: model.Role(m.Role), Groups: m.Groups, Description: m.Description,
+		Disabled: m.Disabled, Created: m.Created, Deleted: m.Deleted, Set: m.Set,
+	}
+}
+
+// EncodeGrant returns the message of a grant.
+func EncodeGrant(x *model.Grant) (*record.Grant, error) { return encode(x, (*encoder).grant) }
+
+// DecodeGrant is the inverse of EncodeGrant. It fails if the message is missing.
+func DecodeGrant(m *record.Grant) (*model.Grant, error) { return decode(m, (*decoder).grant) }
+
+func (e *encoder) grant(x model.Grant) *record.Grant {
+	return &record.Grant{
+		Id: x.ID, Tenant: x.Tenant, Granter: x.Granter, To: x.To, Actions: x.Actions, Resource: x.Resource, Name: x.Name, Until: x.Until,
+		Created: x.Created,
+	}
+}
+
+func (d *decoder) grant(m *record.Grant) model.Grant {
+	if m == nil {
+		return model.Grant{}
+	}
+	return model.Grant{
+		ID: m.Id, Tenant: m.Tenant, Granter: m.Granter, To: m.To, Actions: m.Actions, Resource: m.Resource, Name: m.Name, Until: m.Until,
 		Created: m.Created,
 	}
 }

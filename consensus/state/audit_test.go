@@ -172,6 +172,13 @@ func TestAuditRecords(t *testing.T) {
 			[]string{`audit.pruned  by coopr says=the retention of 1 records is over:  → {"anchor":{"hash":"`}},
 		{"a tenant deleted", []*pb.Command{{Actor: "root", Change: &pb.Command_DeleteTenant{DeleteTenant: &pb.DeleteTenant{Name: "two"}}}},
 			[]string{`tenant.deleted two by root tenant=two: {"name":"two"} → `}},
+		{"user", []*pb.Command{putUser("root", model.User{Name: "eve", Tenant: "one", Method: "local", Role: "user"}, "$hash")},
+			[]string{`user.created eve by root tenant=one:  → {"created":29000,"method":"local","name":"eve","role":"user","set":29000,"tenant":"one"}`}},
+		{"user changed", []*pb.Command{putUser("root", model.User{Name: "eve", Tenant: "one", Role: "user", Disabled: true}, "")},
+			[]string{`user.changed eve by root tenant=one: {} → {"disabled":true}`}},
+		{"no such user", []*pb.Command{putUser("root", model.User{Name: "nobody", Tenant: "one", Role: "user"}, "")}, nil},
+		{"user deleted", []*pb.Command{{Tenant: "one", Actor: "root", Change: &pb.Command_DeleteUser{DeleteUser: &pb.DeleteUser{Name: "eve"}}}},
+			[]string{`user.deleted eve by root tenant=one: {"created":29000`}},
 	}
 	for _, s := range steps {
 		index++

@@ -23,7 +23,13 @@ func (a *applier) effect(c *pb.Command, subject string) *effect.Rows {
 		return out
 	case *pb.Command_PutTenant:
 		return &effect.Rows{Tenant: table.Get[model.Tenant](a.txn, table.Tenants, "id", subject)}
-	case *pb.Command_PutToken:
+	case *pb.Command_PutUser:
+		if u := table.Get[table.UserRow](a.txn, table.Users, "id", ch.PutUser.User.GetTenant(), subject); u != nil {
+			return &effect.Rows{User: &u.User}
+		}
+	case *pb.Command_PutGrant:
+		return &effect.Rows{Grant: table.Get[model.Grant](a.txn, table.Grants, "id", ch.PutGrant.Grant.GetTenant(), subject)}
+	case *pb.Command_PutToken, *pb.Command_RenewToken:
 		if t := table.Get[table.TokenRow](a.txn, table.Tokens, "id", subject); t != nil {
 			return &effect.Rows{Token: &t.Token}
 		}

@@ -101,6 +101,8 @@ func TestEffects(t *testing.T) {
 		{tenantOf(9), &pb.Command{Change: &pb.Command_DeleteTenant{DeleteTenant: &pb.DeleteTenant{Name: "other"}}}, `"maxNodes":9`},
 		{&pb.Command{Change: &pb.Command_PutToken{PutToken: &pb.PutToken{Hash: []byte("h"), Actor: "eve", Tenant: "t", Role: "user", Id: "k"}}},
 			&pb.Command{Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: "k"}}}, `"id":"k"`},
+		{created("fay", "mine"), putUser("ann", model.User{Name: "fay", Tenant: "t", Role: "read", Description: "theirs"}, ""), `"mine"`},
+		{grantOf("mine", "ann", "user/bob", 0), dropGrant("mine"), `"mine"`},
 		{setting(t, "profile", "p", "put", of("mine")), setting(t, "profile", "p", "put", of("others")), `"mine"`},
 		{setting(t, "profile", "p", "disable", nil), setting(t, "profile", "p", "delete", nil), `"DISABLED"`},
 		{setting(t, "program", "g", "put", program("mine")), setting(t, "program", "g", "put", program("theirs")), `"version":1`},

@@ -311,6 +311,16 @@ func everything(t *testing.T) *clinic {
 			Tenant: "t", Role: "admin", Id: id}}})
 	}
 	must(&pb.Command{Actor: "root", Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: "t2"}}})
+	must(created("eve", "on call"))
+	must(created("fay", "has left"))
+	must(putUser("root", model.User{Name: "eve", Tenant: "t", Role: "admin", Groups: []string{"devs", "oncall"}, Disabled: true}, "$argon2id"))
+	must(&pb.Command{Tenant: "t", Actor: "root", Change: &pb.Command_DeleteUser{DeleteUser: &pb.DeleteUser{Name: "fay"}}})
+	must(created("gus", ""))
+	must(grantOf("g1", "ann", "user/gus", c.now+1e6))
+	must(grantOf("g2", "ann", "group/devs", 0))
+	must(dropGrant("g2"))
+	must(sessionOf("gus", "t3", c.now+1e6, 0))
+	must(&pb.Command{Actor: "gus", Change: &pb.Command_RenewToken{RenewToken: &pb.RenewToken{Id: "t3", ExpiresMs: c.now + 2e6}}})
 	must(as("r1", &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{
 		{Kind: "services", Name: "x", Body: []byte(`{"name":"x"}`)}, {Kind: "services", Name: "y", Body: []byte(`{"name":"y"}`)},
 	}}}}))

@@ -361,9 +361,19 @@ func (a *applier) change(c *pb.Command) Answer {
 	case *pb.Command_DeleteTenant:
 		return a.tenants().deleteTenant(c, ch.DeleteTenant.Name)
 	case *pb.Command_PutToken:
-		return a.tenants().putToken(c, ch.PutToken)
+		return a.users().putToken(c, ch.PutToken)
+	case *pb.Command_RenewToken:
+		return a.users().renewToken(c, ch.RenewToken)
 	case *pb.Command_DeleteToken:
-		return a.tenants().deleteToken(c, ch.DeleteToken.Id)
+		return a.users().deleteToken(c, ch.DeleteToken.Id)
+	case *pb.Command_PutUser:
+		return a.users().putUser(c, ch.PutUser)
+	case *pb.Command_PutGrant:
+		return a.users().putGrant(c, ch.PutGrant)
+	case *pb.Command_DeleteGrant:
+		return a.users().deleteGrant(c, ch.DeleteGrant.Id)
+	case *pb.Command_DeleteUser:
+		return a.users().deleteUser(c, ch.DeleteUser.Name)
 	case *pb.Command_OpenSession:
 		return a.agents().openSession(ch.OpenSession)
 	case *pb.Command_EndSession:

@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// tenants changes tenants, with their tokens and definitions.
+// tenants changes tenants, with their definitions.
 type tenants struct{ *writer }
 
 func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
@@ -38,7 +37,7 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		case !p.UnlessUsed || d.Version != 0 && len(rows) > 1:
 			continue // users name definitions without a version
 		}
-		if users := a.view().Users(c.Tenant, model.Kind(d.Kind), d.Name); len(users) > 0 {
+		if users := a.view().UsedBy(c.Tenant, model.Kind(d.Kind), d.Name); len(users) > 0 {
 			return refuse(problem.Conflict, "%s/%s is in use by %s: change or delete its users first, or force the deletion", d.Kind, d.Name,
 				someOf(users))
 		}
@@ -172,32 +171,15 @@ func (a tenants) removeTenantRows(name string) {
 			a.remove(table.Tokens, r)
 		}
 	}
+	for _, r := range table.List[model.Grant](a.txn, table.Grants, "id_prefix", name) {
+		a.remove(table.Grants, r)
+	}
+	for _, r := range table.List[table.UserRow](a.txn, table.Users, "id_prefix", name) {
+		a.remove(table.Users, r)
+	}
 	for _, c := range table.List[model.Cluster](a.txn, table.Clusters, "id_prefix", name) {
 		a.operations().forgetCluster(c, a.remove)
 	}
 	a.sites().removeSites(name)
 	a.resources().removeResources(name)
-}
-
-func (a tenants) putToken(c *pb.Command, p *pb.PutToken) Answer {
-	if err := a.tenant(p.Tenant); err != nil {
-		return Answer{Err: err}
-	}
-	if table.Get[table.TokenRow](a.txn, table.Tokens, "id", p.Id) != nil {
-		return refuse(problem.Conflict, "token %q exists", p.Id)
-	}
-	a.put(table.Tokens, &table.TokenRow{Hash: hex.EncodeToString(p.Hash),
-		Token: model.Token{ID: p.Id, Actor: p.Actor, Tenant: p.Tenant, Role: model.Role(p.Role), Created: a.now}})
-	a.event(model.Event{Type: "token.changed", Tenant: p.Tenant, Subject: p.Id, Actor: c.Actor})
-	return Answer{Subject: p.Id}
-}
-
-func (a tenants) deleteToken(c *pb.Command, id string) Answer {
-	t := table.Get[table.TokenRow](a.txn, table.Tokens, "id", id)
-	if t == nil {
-		return refuse(problem.NotFound, "there is no token %q", id)
-	}
-	a.remove(table.Tokens, t)
-	a.event(model.Event{Type: "token.deleted", Tenant: t.Tenant, Subject: id, Actor: c.Actor})
-	return Answer{Subject: id}
 }

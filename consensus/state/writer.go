@@ -31,6 +31,7 @@ type writer struct {
 }
 
 func (w *writer) tenants() tenants       { return tenants{w} }
+func (w *writer) users() users           { return users{w} }
 func (w *writer) operations() operations { return operations{w} }
 func (w *writer) queue() queue           { return queue{w} }
 func (w *writer) plans() plans           { return plans{w} }

@@ -3,6 +3,7 @@ package access
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/coopr/coopr/engine/model"
@@ -51,9 +52,24 @@ var groupOf = map[model.Role]string{
 
 // OfCaller returns the principal of a caller with a role. A caller without a role is in no group.
 func OfCaller(who model.Caller) *Principal {
-	p := &Principal{Type: TypeUser, ID: who.Actor, Name: who.Actor, Tenant: who.Tenant, Root: who.Root}
+	p := &Principal{Type: TypeUser, ID: who.Actor, Name: who.Actor, Tenant: who.Tenant, Root: who.Root, Groups: who.Groups}
+	if who.Account {
+		p.Type = TypeAccount
+	}
 	if g, ok := groupOf[who.Role]; ok {
-		p.Groups = []string{g}
+		p.Groups = append([]string{g}, who.Groups...)
+	}
+	if who.Maker != nil {
+		p.Type, p.ID = TypeToken, who.Token
+		p.Maker = OfCaller(*who.Maker)
 	}
 	return p
+}
+
+// GroupID returns the name of a tenant's group in policies: TENANT/NAME, or NAME for a group that is built in.
+func GroupID(tenant, name string) string {
+	if slices.Contains(BuiltinNames, name) {
+		return name
+	}
+	return tenant + "/" + name
 }

@@ -225,13 +225,8 @@ func (g *Grant) isFor(p *Principal, r *Request) bool {
 		p.Tenant == r.Resource.Tenant && p.is(g.Grantee)
 }
 
-// is reports whether a name is that of a principal, of the principal that it acts for, or of a group
-// of it.
+// is reports whether a name is that of a principal or of a group of it. A token that may do less than its maker gets
+// nothing by the maker's grants.
 func (p *Principal) is(who Ref) bool {
-	for ; p != nil; p = p.Maker {
-		if who == (Ref{p.Type, p.ID}) || who.Type == TypeGroup && p.in(who.ID) {
-			return true
-		}
-	}
-	return false
+	return who == (Ref{p.Type, p.ID}) || who.Type == TypeGroup && p.in(who.ID)
 }

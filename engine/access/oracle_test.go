@@ -157,10 +157,7 @@ func (o *oracle) one(p *Principal, r *Request, grants bool) (bool, Because) {
 func (o *oracle) granted(p *Principal, r *Request) bool {
 	for _, g := range o.grants {
 		of := g.Resource == r.Resource.Ref || slices.Contains(r.Resource.In, g.Resource)
-		to := false
-		for q := p; q != nil; q = q.Maker {
-			to = to || g.Grantee.Type == q.Type && g.Grantee.ID == q.ID || g.Grantee.Type == TypeGroup && slices.Contains(q.Groups, g.Grantee.ID)
-		}
+		to := g.Grantee.Type == p.Type && g.Grantee.ID == p.ID || g.Grantee.Type == TypeGroup && slices.Contains(p.Groups, g.Grantee.ID)
 		if !of || !to || p.Tenant != r.Resource.Tenant || g.Until != 0 && g.Until <= r.Context.Now || !slices.Contains(g.Actions, r.Action) {
 			continue
 		}

@@ -90,7 +90,7 @@ func TestRule(t *testing.T) {
 		"a token of less":                {nil, Request{token, Delete, own, Context{}}, "false nothing allows it [] []"},
 		"a token of as much":             {nil, Request{token, Read, own, Context{}}, "true a permit [viewer] []"},
 		"a token of more":                {nil, Request{strong, Delete, cluster("d", "acme", "bob", 1, nil), Context{}}, "false nothing allows it [] [] (maker)"},
-		"a token of a grantee":           {nil, Request{&Principal{Type: TypeToken, ID: "t", Tenant: "acme", Groups: []string{"user"}, Maker: who("bob", "acme", "user")}, Read, own, Context{}}, "true a grant [] [g1]"},
+		"a token of a grantee":           {nil, Request{&Principal{Type: TypeToken, ID: "t", Tenant: "acme", Groups: []string{"user"}, Maker: who("bob", "acme", "user")}, Read, own, Context{}}, "false nothing allows it [] []"},
 		"a replaced policy":              {[]Document{{Name: "user", Text: `permit (principal in Group::"user", action == Action::"read", resource);`}}, Request{ann, Delete, own, Context{}}, "false nothing allows it [] []"},
 		"a tenant's namesake":            {[]Document{{Name: "user", Tenant: "acme", Text: `permit (principal in Group::"user", action == Action::"read", resource);`}}, Request{ann, Delete, own, Context{}}, "true a permit [user/user-owns] []"},
 	} {

@@ -3,18 +3,25 @@ package access
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Definitions reads stored definitions. The documents of the mesh are those of the tenant "".
+// Definitions reads stored definitions and grants. The documents of the mesh are those of the tenant "".
 type Definitions interface {
 	// Definitions returns the latest version of each definition of a kind, by name.
 	Definitions(tenant string, kind model.Kind) []model.StoredDefinition
 	// Edition returns a value that is another once a definition of a kind has changed.
 	Edition(tenant string, kind model.Kind) any
+	// Grants returns a tenant's grants. GrantEdition returns a value that is another once these, or the rights of their
+	// granters, have changed.
+	Grants(tenant string) []model.Grant
+	GrantEdition(tenant string) any
+	// Acting returns a user as a caller, with the rights that the user has now.
+	Acting(tenant, actor string) model.Caller
 }
 
 // Sets makes the sets of policies for tenants from the stored documents, and keeps them until the documents
@@ -28,11 +35,12 @@ type Sets struct {
 type keptSet struct {
 	edition   edition
 	mesh, own []model.StoredDefinition
+	grants    []Grant
 	set       *Set
 }
 
 // edition differs for states with different documents.
-type edition struct{ mesh, own any }
+type edition struct{ mesh, own, grants any }
 
 // parsed is a document that was parsed before; parsing costs most of making a set.
 type parsed struct {
@@ -54,16 +62,17 @@ func (s *Sets) Of(d Definitions, tenant string) *Set {
 	s.mu.Unlock()
 	at := edition{mesh: d.Edition("", model.KindPolicies)}
 	if tenant != "" {
-		at.own = d.Edition(tenant, model.KindPolicies)
+		at.own, at.grants = d.Edition(tenant, model.KindPolicies), d.GrantEdition(tenant)
 	}
 	if ok && k.edition == at {
 		return k.set
 	}
 	next := keptSet{edition: at, mesh: d.Definitions("", model.KindPolicies), set: k.set}
 	if tenant != "" {
-		next.own = d.Definitions(tenant, model.KindPolicies)
+		next.own, next.grants = d.Definitions(tenant, model.KindPolicies), grantsOf(d, tenant)
 	}
-	if !ok || !slices.EqualFunc(k.mesh, next.mesh, same) || !slices.EqualFunc(k.own, next.own, same) {
+	if !ok || !slices.EqualFunc(k.mesh, next.mesh, same) || !slices.EqualFunc(k.own, next.own, same) ||
+		!reflect.DeepEqual(k.grants, next.grants) {
 		next.set = s.make(next, tenant)
 	}
 	s.mu.Lock()
@@ -78,7 +87,7 @@ func (s *Sets) Of(d Definitions, tenant string) *Set {
 // make makes the set of documents.
 func (s *Sets) make(k keptSet, tenant string) *Set {
 	all, unreadable := readable(k.mesh, k.own, tenant, s.parse)
-	set, faults := setOf(all)
+	set, faults := setOf(all, k.grants)
 	if faults = append(unreadable, faults...); len(faults) > 0 {
 		set.fault = faults
 	}
@@ -108,12 +117,12 @@ func same(a, b model.StoredDefinition) bool { return a.Name == b.Name && bytes.E
 // together. Documents with faults of their own are left out.
 func SetOf(mesh, own []model.StoredDefinition, tenant string) (*Set, model.Faults) {
 	all, _ := readable(mesh, own, tenant, func(d Document) (*Policies, model.Faults) { return Parse(d, nil) })
-	return setOf(all)
+	return setOf(all, nil)
 }
 
-// setOf is like NewSet, without grants. If there are too many policies, the set has the built-in ones.
-func setOf(all []*Policies) (*Set, model.Faults) {
-	set, faults := NewSet(all, nil)
+// setOf is like NewSet. If there are too many policies, the set has the built-in ones and no grants.
+func setOf(all []*Policies, grants []Grant) (*Set, model.Faults) {
+	set, faults := NewSet(all, grants)
 	if len(faults) > 0 {
 		set, _ = NewSet(nil, nil)
 	}

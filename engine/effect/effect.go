@@ -14,6 +14,8 @@ type Rows struct {
 	Definitions []model.StoredDefinition
 	Tenant      *model.Tenant
 	Token       *model.Token
+	User        *model.User
+	Grant       *model.Grant
 	Profile     *profile.Profile
 	Program     *profile.Program
 	Schedule    *profile.Schedule
@@ -37,7 +39,7 @@ type Rows struct {
 // request has the same answer. It lacks what the repeated request has itself, and what is large.
 func (r *Rows) Kept() *Rows {
 	out := &Rows{
-		Tenant: r.Tenant, Token: r.Token, Profile: r.Profile, Schedule: r.Schedule, Operation: r.Operation, Progress: r.Progress,
+		Tenant: r.Tenant, Token: r.Token, User: r.User, Grant: r.Grant, Profile: r.Profile, Schedule: r.Schedule, Operation: r.Operation, Progress: r.Progress,
 		Cluster: r.Cluster, Nodes: r.Nodes, Resources: r.Resources, Generation: r.Generation,
 	}
 	for _, d := range r.Definitions {

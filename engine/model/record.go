@@ -33,44 +33,6 @@ type Agent struct {
 	Since int64 `json:"since"`
 }
 
-// Role is the set of rights of a token's holder within its tenant.
-type Role string
-
-// The roles, from the most rights to the fewest. A superadmin acts in every tenant and alone
-// controls the mesh itself.
-const (
-	RoleSuperadmin Role = "superadmin"
-	RoleAdmin      Role = "admin"
-	RoleUser       Role = "user"
-	RoleRead       Role = "read"
-)
-
-// Token is the record of a token. The token itself is shown once, when it is made.
-type Token struct {
-	ID      string `json:"id"`
-	Actor   string `json:"actor"`
-	Tenant  string `json:"tenant"`
-	Role    Role   `json:"role"`
-	Created int64  `json:"created"`
-}
-
-// Self is the actor of changes that the mesh makes on its own.
-const Self = "coopr"
-
-// Caller is the author of a request.
-type Caller struct {
-	Tenant string
-	Actor  string
-	Role   Role
-	// Request is the id of the request, or "". A request with the same id is carried out once.
-	Request string
-	// Follows is set if the mesh acts by itself and in consequence of what was accepted before, such
-	// as a recovery. It is not decided again whether the actor may do it.
-	Follows bool
-	// Root is set for the root token of the mesh, which no policy restricts.
-	Root bool
-}
-
 // Task is one task of a plan as people and programs see it.
 type Task struct {
 	ID        string     `json:"id"`

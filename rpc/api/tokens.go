@@ -8,8 +8,13 @@ import (
 type Self struct {
 	Actor  string     `json:"actor" doc:"The name of the token's user in logs and records"`
 	Tenant string     `json:"tenant" doc:"The tenant that the request acts in"`
-	Role   model.Role `json:"role" enum:"superadmin,admin,user,read" doc:"The token's role"`
-	Root   bool       `json:"root,omitempty" doc:"The token is the root token, which no policy restricts"`
+	Role   model.Role `json:"role" enum:"superadmin,admin,user,read" doc:"The role"`
+	Groups []string   `json:"groups,omitempty" doc:"The groups, as policies name them"`
+	// Session and Expires are of the token.
+	Session bool  `json:"session,omitempty" doc:"The token is a session, which a login opened"`
+	Expires int64 `json:"expires,omitempty" doc:"When the token ends, in Unix milliseconds; absent: never"`
+	Account bool  `json:"account,omitempty" doc:"The caller is a service account"`
+	Root    bool  `json:"root,omitempty" doc:"The token is the root token, which no policy restricts"`
 }
 
 // Permission is the answer to the question whether somebody may do something.
@@ -18,6 +23,7 @@ type Permission struct {
 	Actor    string           `json:"actor" doc:"Whose permission it is"`
 	Rule     string           `json:"rule" doc:"The rule that decided: root, a permit, a forbid of the mesh or of the tenant, or that nothing allows it"`
 	Policies []DecidingPolicy `json:"policies,omitempty" doc:"The policies that decided"`
+	Grants   []string         `json:"grants,omitempty" doc:"The ids of the grants that decided"`
 	Reason   string           `json:"reason,omitempty" doc:"Why it is denied"`
 }
 
@@ -32,6 +38,9 @@ type DecidingPolicy struct {
 type NewToken struct {
 	Actor string     `json:"actor" doc:"The name of the token's user in logs and records"`
 	Role  model.Role `json:"role,omitempty" enum:"superadmin,admin,user,read" doc:"The token's role; user if absent"`
+	// TTL and Description are of the token.
+	TTL         string `json:"ttl,omitempty" doc:"How long the token is valid, such as 12h or 30d; without end if absent"`
+	Description string `json:"description,omitempty" doc:"What the token is for"`
 }
 
 // IssuedToken is a new token. No later answer shows its secret again.

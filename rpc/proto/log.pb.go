@@ -551,6 +551,11 @@ type Command struct {
 	//	*Command_NoteOrphans
 	//	*Command_Checkpoint
 	//	*Command_ReportDivergence
+	//	*Command_RenewToken
+	//	*Command_PutUser
+	//	*Command_DeleteUser
+	//	*Command_PutGrant
+	//	*Command_DeleteGrant
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -864,6 +869,51 @@ func (x *Command) GetReportDivergence() *ReportDivergence {
 	return nil
 }
 
+func (x *Command) GetRenewToken() *RenewToken {
+	if x != nil {
+		if x, ok := x.Change.(*Command_RenewToken); ok {
+			return x.RenewToken
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPutUser() *PutUser {
+	if x != nil {
+		if x, ok := x.Change.(*Command_PutUser); ok {
+			return x.PutUser
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeleteUser() *DeleteUser {
+	if x != nil {
+		if x, ok := x.Change.(*Command_DeleteUser); ok {
+			return x.DeleteUser
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPutGrant() *PutGrant {
+	if x != nil {
+		if x, ok := x.Change.(*Command_PutGrant); ok {
+			return x.PutGrant
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeleteGrant() *DeleteGrant {
+	if x != nil {
+		if x, ok := x.Change.(*Command_DeleteGrant); ok {
+			return x.DeleteGrant
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -976,6 +1026,26 @@ type Command_ReportDivergence struct {
 	ReportDivergence *ReportDivergence `protobuf:"bytes,81,opt,name=report_divergence,json=reportDivergence,proto3,oneof"`
 }
 
+type Command_RenewToken struct {
+	RenewToken *RenewToken `protobuf:"bytes,90,opt,name=renew_token,json=renewToken,proto3,oneof"`
+}
+
+type Command_PutUser struct {
+	PutUser *PutUser `protobuf:"bytes,91,opt,name=put_user,json=putUser,proto3,oneof"`
+}
+
+type Command_DeleteUser struct {
+	DeleteUser *DeleteUser `protobuf:"bytes,92,opt,name=delete_user,json=deleteUser,proto3,oneof"`
+}
+
+type Command_PutGrant struct {
+	PutGrant *PutGrant `protobuf:"bytes,93,opt,name=put_grant,json=putGrant,proto3,oneof"`
+}
+
+type Command_DeleteGrant struct {
+	DeleteGrant *DeleteGrant `protobuf:"bytes,94,opt,name=delete_grant,json=deleteGrant,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -1029,6 +1099,16 @@ func (*Command_NoteOrphans) isCommand_Change() {}
 func (*Command_Checkpoint) isCommand_Change() {}
 
 func (*Command_ReportDivergence) isCommand_Change() {}
+
+func (*Command_RenewToken) isCommand_Change() {}
+
+func (*Command_PutUser) isCommand_Change() {}
+
+func (*Command_DeleteUser) isCommand_Change() {}
+
+func (*Command_PutGrant) isCommand_Change() {}
+
+func (*Command_DeleteGrant) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1338,6 +1418,12 @@ type PutToken struct {
 	Tenant        string                 `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Role          string                 `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"` // superadmin, admin, user, read
 	Id            string                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`     // its public name
+	Session       bool                   `protobuf:"varint,6,opt,name=session,proto3" json:"session,omitempty"`
+	Parent        string                 `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`
+	ExpiresMs     int64                  `protobuf:"varint,8,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	RenewableMs   int64                  `protobuf:"varint,9,opt,name=renewable_ms,json=renewableMs,proto3" json:"renewable_ms,omitempty"`
+	Description   string                 `protobuf:"bytes,10,opt,name=description,proto3" json:"description,omitempty"`
+	PasswordSetMs int64                  `protobuf:"varint,11,opt,name=password_set_ms,json=passwordSetMs,proto3" json:"password_set_ms,omitempty"` // of a session: when the password was set that opened it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1407,6 +1493,48 @@ func (x *PutToken) GetId() string {
 	return ""
 }
 
+func (x *PutToken) GetSession() bool {
+	if x != nil {
+		return x.Session
+	}
+	return false
+}
+
+func (x *PutToken) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *PutToken) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
+func (x *PutToken) GetRenewableMs() int64 {
+	if x != nil {
+		return x.RenewableMs
+	}
+	return 0
+}
+
+func (x *PutToken) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *PutToken) GetPasswordSetMs() int64 {
+	if x != nil {
+		return x.PasswordSetMs
+	}
+	return 0
+}
+
 type DeleteToken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1451,6 +1579,259 @@ func (x *DeleteToken) GetId() string {
 	return ""
 }
 
+// RenewToken moves the end of a session.
+type RenewToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ExpiresMs     int64                  `protobuf:"varint,2,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewToken) Reset() {
+	*x = RenewToken{}
+	mi := &file_log_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewToken) ProtoMessage() {}
+
+func (x *RenewToken) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewToken.ProtoReflect.Descriptor instead.
+func (*RenewToken) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RenewToken) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RenewToken) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
+type PutUser struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          *record.User           `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	CreateOnly    bool                   `protobuf:"varint,2,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
+	Password      string                 `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"` // its argon2id hash; "": stays as it is
+	Keep          string                 `protobuf:"bytes,4,opt,name=keep,proto3" json:"keep,omitempty"`         // the id of a session that a new password does not end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutUser) Reset() {
+	*x = PutUser{}
+	mi := &file_log_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutUser) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutUser) ProtoMessage() {}
+
+func (x *PutUser) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutUser.ProtoReflect.Descriptor instead.
+func (*PutUser) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PutUser) GetUser() *record.User {
+	if x != nil {
+		return x.User
+	}
+	return nil
+}
+
+func (x *PutUser) GetCreateOnly() bool {
+	if x != nil {
+		return x.CreateOnly
+	}
+	return false
+}
+
+func (x *PutUser) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+func (x *PutUser) GetKeep() string {
+	if x != nil {
+		return x.Keep
+	}
+	return ""
+}
+
+type DeleteUser struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteUser) Reset() {
+	*x = DeleteUser{}
+	mi := &file_log_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteUser) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteUser) ProtoMessage() {}
+
+func (x *DeleteUser) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteUser.ProtoReflect.Descriptor instead.
+func (*DeleteUser) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *DeleteUser) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type PutGrant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Grant         *record.Grant          `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutGrant) Reset() {
+	*x = PutGrant{}
+	mi := &file_log_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutGrant) ProtoMessage() {}
+
+func (x *PutGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutGrant.ProtoReflect.Descriptor instead.
+func (*PutGrant) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PutGrant) GetGrant() *record.Grant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+type DeleteGrant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteGrant) Reset() {
+	*x = DeleteGrant{}
+	mi := &file_log_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteGrant) ProtoMessage() {}
+
+func (x *DeleteGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteGrant.ProtoReflect.Descriptor instead.
+func (*DeleteGrant) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DeleteGrant) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 type OpenSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -1465,7 +1846,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_log_proto_msgTypes[9]
+	mi := &file_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1858,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[9]
+	mi := &file_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1871,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{9}
+	return file_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OpenSession) GetSession() string {
@@ -1547,7 +1928,7 @@ type EndSession struct {
 
 func (x *EndSession) Reset() {
 	*x = EndSession{}
-	mi := &file_log_proto_msgTypes[10]
+	mi := &file_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1940,7 @@ func (x *EndSession) String() string {
 func (*EndSession) ProtoMessage() {}
 
 func (x *EndSession) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[10]
+	mi := &file_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1953,7 @@ func (x *EndSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
 func (*EndSession) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{10}
+	return file_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EndSession) GetSession() string {
@@ -1608,7 +1989,7 @@ type StartOperation struct {
 
 func (x *StartOperation) Reset() {
 	*x = StartOperation{}
-	mi := &file_log_proto_msgTypes[11]
+	mi := &file_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +2001,7 @@ func (x *StartOperation) String() string {
 func (*StartOperation) ProtoMessage() {}
 
 func (x *StartOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[11]
+	mi := &file_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +2014,7 @@ func (x *StartOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartOperation.ProtoReflect.Descriptor instead.
 func (*StartOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{11}
+	return file_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StartOperation) GetOperation() *record.Operation {
@@ -1713,7 +2094,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_log_proto_msgTypes[12]
+	mi := &file_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1725,7 +2106,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[12]
+	mi := &file_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1738,7 +2119,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{12}
+	return file_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Lease) GetOperation() string {
@@ -1784,7 +2165,7 @@ type Outputs struct {
 
 func (x *Outputs) Reset() {
 	*x = Outputs{}
-	mi := &file_log_proto_msgTypes[13]
+	mi := &file_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +2177,7 @@ func (x *Outputs) String() string {
 func (*Outputs) ProtoMessage() {}
 
 func (x *Outputs) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[13]
+	mi := &file_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +2190,7 @@ func (x *Outputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outputs.ProtoReflect.Descriptor instead.
 func (*Outputs) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{13}
+	return file_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Outputs) GetAt() uint32 {
@@ -1877,7 +2258,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_log_proto_msgTypes[14]
+	mi := &file_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +2270,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[14]
+	mi := &file_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +2283,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{14}
+	return file_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Report) GetOperation() string {
@@ -1958,7 +2339,7 @@ type ControlOperation struct {
 
 func (x *ControlOperation) Reset() {
 	*x = ControlOperation{}
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2351,7 @@ func (x *ControlOperation) String() string {
 func (*ControlOperation) ProtoMessage() {}
 
 func (x *ControlOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2364,7 @@ func (x *ControlOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlOperation.ProtoReflect.Descriptor instead.
 func (*ControlOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{15}
+	return file_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ControlOperation) GetOperation() string {
@@ -2020,7 +2401,7 @@ type ControlCluster struct {
 
 func (x *ControlCluster) Reset() {
 	*x = ControlCluster{}
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2413,7 @@ func (x *ControlCluster) String() string {
 func (*ControlCluster) ProtoMessage() {}
 
 func (x *ControlCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2426,7 @@ func (x *ControlCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlCluster.ProtoReflect.Descriptor instead.
 func (*ControlCluster) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{16}
+	return file_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ControlCluster) GetCluster() string {
@@ -2097,7 +2478,7 @@ type OrderPlan struct {
 
 func (x *OrderPlan) Reset() {
 	*x = OrderPlan{}
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2490,7 @@ func (x *OrderPlan) String() string {
 func (*OrderPlan) ProtoMessage() {}
 
 func (x *OrderPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2503,7 @@ func (x *OrderPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderPlan.ProtoReflect.Descriptor instead.
 func (*OrderPlan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{17}
+	return file_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OrderPlan) GetOperation() string {
@@ -2173,7 +2554,7 @@ type QueueOperation struct {
 
 func (x *QueueOperation) Reset() {
 	*x = QueueOperation{}
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2566,7 @@ func (x *QueueOperation) String() string {
 func (*QueueOperation) ProtoMessage() {}
 
 func (x *QueueOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2579,7 @@ func (x *QueueOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueOperation.ProtoReflect.Descriptor instead.
 func (*QueueOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{18}
+	return file_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *QueueOperation) GetOperation() *record.Operation {
@@ -2238,7 +2619,7 @@ type HealthChange struct {
 
 func (x *HealthChange) Reset() {
 	*x = HealthChange{}
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2631,7 @@ func (x *HealthChange) String() string {
 func (*HealthChange) ProtoMessage() {}
 
 func (x *HealthChange) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2644,7 @@ func (x *HealthChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthChange.ProtoReflect.Descriptor instead.
 func (*HealthChange) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{19}
+	return file_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HealthChange) GetTenant() string {
@@ -2325,7 +2706,7 @@ type ReportHealth struct {
 
 func (x *ReportHealth) Reset() {
 	*x = ReportHealth{}
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2337,7 +2718,7 @@ func (x *ReportHealth) String() string {
 func (*ReportHealth) ProtoMessage() {}
 
 func (x *ReportHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2350,7 +2731,7 @@ func (x *ReportHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportHealth.ProtoReflect.Descriptor instead.
 func (*ReportHealth) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{20}
+	return file_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReportHealth) GetChanges() []*HealthChange {
@@ -2373,7 +2754,7 @@ type SaveValue struct {
 
 func (x *SaveValue) Reset() {
 	*x = SaveValue{}
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2766,7 @@ func (x *SaveValue) String() string {
 func (*SaveValue) ProtoMessage() {}
 
 func (x *SaveValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2779,7 @@ func (x *SaveValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveValue.ProtoReflect.Descriptor instead.
 func (*SaveValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{21}
+	return file_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SaveValue) GetOperation() string {
@@ -2450,7 +2831,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2843,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2856,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{22}
+	return file_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Part) GetId() string {
@@ -2516,7 +2897,7 @@ type RemoveAgent struct {
 
 func (x *RemoveAgent) Reset() {
 	*x = RemoveAgent{}
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2909,7 @@ func (x *RemoveAgent) String() string {
 func (*RemoveAgent) ProtoMessage() {}
 
 func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2922,7 @@ func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAgent.ProtoReflect.Descriptor instead.
 func (*RemoveAgent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{23}
+	return file_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RemoveAgent) GetId() string {
@@ -2573,7 +2954,7 @@ type Prune struct {
 
 func (x *Prune) Reset() {
 	*x = Prune{}
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2966,7 @@ func (x *Prune) String() string {
 func (*Prune) ProtoMessage() {}
 
 func (x *Prune) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2979,7 @@ func (x *Prune) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prune.ProtoReflect.Descriptor instead.
 func (*Prune) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{24}
+	return file_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Prune) GetOperations() []string {
@@ -2656,7 +3037,7 @@ type PruneCluster struct {
 
 func (x *PruneCluster) Reset() {
 	*x = PruneCluster{}
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +3049,7 @@ func (x *PruneCluster) String() string {
 func (*PruneCluster) ProtoMessage() {}
 
 func (x *PruneCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +3062,7 @@ func (x *PruneCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneCluster.ProtoReflect.Descriptor instead.
 func (*PruneCluster) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{25}
+	return file_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PruneCluster) GetTenant() string {
@@ -2715,7 +3096,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +3108,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +3121,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{26}
+	return file_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -2773,7 +3154,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2785,7 +3166,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2798,7 +3179,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{27}
+	return file_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DropResource) GetProvider() string {
@@ -2848,7 +3229,7 @@ type NoteOrphans struct {
 
 func (x *NoteOrphans) Reset() {
 	*x = NoteOrphans{}
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2860,7 +3241,7 @@ func (x *NoteOrphans) String() string {
 func (*NoteOrphans) ProtoMessage() {}
 
 func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2873,7 +3254,7 @@ func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteOrphans.ProtoReflect.Descriptor instead.
 func (*NoteOrphans) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{28}
+	return file_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NoteOrphans) GetFound() []*FoundOrphan {
@@ -2896,7 +3277,7 @@ type FoundOrphan struct {
 
 func (x *FoundOrphan) Reset() {
 	*x = FoundOrphan{}
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3289,7 @@ func (x *FoundOrphan) String() string {
 func (*FoundOrphan) ProtoMessage() {}
 
 func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3302,7 @@ func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundOrphan.ProtoReflect.Descriptor instead.
 func (*FoundOrphan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{29}
+	return file_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FoundOrphan) GetTenant() string {
@@ -2968,7 +3349,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +3361,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +3374,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{30}
+	return file_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -3094,7 +3475,7 @@ type PutSetting struct {
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3106,7 +3487,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3119,7 +3500,7 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{31}
+	return file_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PutSetting) GetKind() SettingKind {
@@ -3272,7 +3653,7 @@ type StartRun struct {
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3665,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3678,7 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{32}
+	return file_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StartRun) GetRun() *record.Run {
@@ -3347,7 +3728,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3359,7 +3740,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3372,7 +3753,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{33}
+	return file_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -3406,7 +3787,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3799,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3812,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{34}
+	return file_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -3459,7 +3840,7 @@ type ChangeResource struct {
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3852,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3865,7 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{35}
+	return file_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ChangeResource) GetChange() isChangeResource_Change {
@@ -3555,7 +3936,7 @@ type AddResource struct {
 
 func (x *AddResource) Reset() {
 	*x = AddResource{}
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3567,7 +3948,7 @@ func (x *AddResource) String() string {
 func (*AddResource) ProtoMessage() {}
 
 func (x *AddResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3580,7 +3961,7 @@ func (x *AddResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
 func (*AddResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{36}
+	return file_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AddResource) GetVersion() *record.ResourceVersion {
@@ -3615,7 +3996,7 @@ type OrderResource struct {
 
 func (x *OrderResource) Reset() {
 	*x = OrderResource{}
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +4008,7 @@ func (x *OrderResource) String() string {
 func (*OrderResource) ProtoMessage() {}
 
 func (x *OrderResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3640,7 +4021,7 @@ func (x *OrderResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
 func (*OrderResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{37}
+	return file_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *OrderResource) GetResource() *record.ResourceKey {
@@ -3673,7 +4054,7 @@ type SyncResources struct {
 
 func (x *SyncResources) Reset() {
 	*x = SyncResources{}
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3685,7 +4066,7 @@ func (x *SyncResources) String() string {
 func (*SyncResources) ProtoMessage() {}
 
 func (x *SyncResources) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3698,7 +4079,7 @@ func (x *SyncResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
 func (*SyncResources) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{38}
+	return file_log_proto_rawDescGZIP(), []int{43}
 }
 
 // Checkpoint has each voter keep the state as of this entry, so that the leader can compare the
@@ -3711,7 +4092,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +4104,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +4117,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{39}
+	return file_log_proto_rawDescGZIP(), []int{44}
 }
 
 // ReportDivergence records that members' copies of the state differ at a checkpoint.
@@ -3752,7 +4133,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +4145,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +4158,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{40}
+	return file_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -3820,7 +4201,7 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xb5\x0e\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xda\x10\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -3863,7 +4244,14 @@ const file_log_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18P \x01(\v2\x18.coopr.log.v1.CheckpointH\x00R\n" +
 	"checkpoint\x12M\n" +
-	"\x11report_divergence\x18Q \x01(\v2\x1e.coopr.log.v1.ReportDivergenceH\x00R\x10reportDivergenceB\b\n" +
+	"\x11report_divergence\x18Q \x01(\v2\x1e.coopr.log.v1.ReportDivergenceH\x00R\x10reportDivergence\x12;\n" +
+	"\vrenew_token\x18Z \x01(\v2\x18.coopr.log.v1.RenewTokenH\x00R\n" +
+	"renewToken\x122\n" +
+	"\bput_user\x18[ \x01(\v2\x15.coopr.log.v1.PutUserH\x00R\aputUser\x12;\n" +
+	"\vdelete_user\x18\\ \x01(\v2\x18.coopr.log.v1.DeleteUserH\x00R\n" +
+	"deleteUser\x125\n" +
+	"\tput_grant\x18] \x01(\v2\x16.coopr.log.v1.PutGrantH\x00R\bputGrant\x12>\n" +
+	"\fdelete_grant\x18^ \x01(\v2\x19.coopr.log.v1.DeleteGrantH\x00R\vdeleteGrantB\b\n" +
 	"\x06change\"H\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -3889,14 +4277,40 @@ const file_log_proto_rawDesc = "" +
 	"\vcreate_only\x18\x02 \x01(\bR\n" +
 	"createOnly\"\"\n" +
 	"\fDeleteTenant\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"p\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xae\x02\n" +
 	"\bPutToken\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04role\x18\x04 \x01(\tR\x04role\x12\x0e\n" +
-	"\x02id\x18\x05 \x01(\tR\x02id\"\x1d\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\x12\x18\n" +
+	"\asession\x18\x06 \x01(\bR\asession\x12\x16\n" +
+	"\x06parent\x18\a \x01(\tR\x06parent\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\b \x01(\x03R\texpiresMs\x12!\n" +
+	"\frenewable_ms\x18\t \x01(\x03R\vrenewableMs\x12 \n" +
+	"\vdescription\x18\n" +
+	" \x01(\tR\vdescription\x12&\n" +
+	"\x0fpassword_set_ms\x18\v \x01(\x03R\rpasswordSetMs\"\x1d\n" +
 	"\vDeleteToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\";\n" +
+	"\n" +
+	"RenewToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\x02 \x01(\x03R\texpiresMs\"\x85\x01\n" +
+	"\aPutUser\x12)\n" +
+	"\x04user\x18\x01 \x01(\v2\x15.coopr.record.v1.UserR\x04user\x12\x1f\n" +
+	"\vcreate_only\x18\x02 \x01(\bR\n" +
+	"createOnly\x12\x1a\n" +
+	"\bpassword\x18\x03 \x01(\tR\bpassword\x12\x12\n" +
+	"\x04keep\x18\x04 \x01(\tR\x04keep\" \n" +
+	"\n" +
+	"DeleteUser\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"8\n" +
+	"\bPutGrant\x12,\n" +
+	"\x05grant\x18\x01 \x01(\v2\x16.coopr.record.v1.GrantR\x05grant\"\x1d\n" +
+	"\vDeleteGrant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\xcc\x01\n" +
 	"\vOpenSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
@@ -4144,7 +4558,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -4162,59 +4576,66 @@ var file_log_proto_goTypes = []any{
 	(*DeleteTenant)(nil),            // 13: coopr.log.v1.DeleteTenant
 	(*PutToken)(nil),                // 14: coopr.log.v1.PutToken
 	(*DeleteToken)(nil),             // 15: coopr.log.v1.DeleteToken
-	(*OpenSession)(nil),             // 16: coopr.log.v1.OpenSession
-	(*EndSession)(nil),              // 17: coopr.log.v1.EndSession
-	(*StartOperation)(nil),          // 18: coopr.log.v1.StartOperation
-	(*Lease)(nil),                   // 19: coopr.log.v1.Lease
-	(*Outputs)(nil),                 // 20: coopr.log.v1.Outputs
-	(*Report)(nil),                  // 21: coopr.log.v1.Report
-	(*ControlOperation)(nil),        // 22: coopr.log.v1.ControlOperation
-	(*ControlCluster)(nil),          // 23: coopr.log.v1.ControlCluster
-	(*OrderPlan)(nil),               // 24: coopr.log.v1.OrderPlan
-	(*QueueOperation)(nil),          // 25: coopr.log.v1.QueueOperation
-	(*HealthChange)(nil),            // 26: coopr.log.v1.HealthChange
-	(*ReportHealth)(nil),            // 27: coopr.log.v1.ReportHealth
-	(*SaveValue)(nil),               // 28: coopr.log.v1.SaveValue
-	(*Part)(nil),                    // 29: coopr.log.v1.Part
-	(*RemoveAgent)(nil),             // 30: coopr.log.v1.RemoveAgent
-	(*Prune)(nil),                   // 31: coopr.log.v1.Prune
-	(*PruneCluster)(nil),            // 32: coopr.log.v1.PruneCluster
-	(*RaiseFeatureLevel)(nil),       // 33: coopr.log.v1.RaiseFeatureLevel
-	(*DropResource)(nil),            // 34: coopr.log.v1.DropResource
-	(*NoteOrphans)(nil),             // 35: coopr.log.v1.NoteOrphans
-	(*FoundOrphan)(nil),             // 36: coopr.log.v1.FoundOrphan
-	(*ChangeRuns)(nil),              // 37: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),              // 38: coopr.log.v1.PutSetting
-	(*StartRun)(nil),                // 39: coopr.log.v1.StartRun
-	(*RunEvent)(nil),                // 40: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),               // 41: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),          // 42: coopr.log.v1.ChangeResource
-	(*AddResource)(nil),             // 43: coopr.log.v1.AddResource
-	(*OrderResource)(nil),           // 44: coopr.log.v1.OrderResource
-	(*SyncResources)(nil),           // 45: coopr.log.v1.SyncResources
-	(*Checkpoint)(nil),              // 46: coopr.log.v1.Checkpoint
-	(*ReportDivergence)(nil),        // 47: coopr.log.v1.ReportDivergence
-	nil,                             // 48: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 49: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 50: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 51: coopr.record.v1.Tenant
-	(*record.Agent)(nil),            // 52: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 53: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 54: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 55: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 56: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 57: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 58: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 59: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 60: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 61: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 62: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 63: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 64: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 65: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 66: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 67: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 68: coopr.record.v1.ResourceKey
+	(*RenewToken)(nil),              // 16: coopr.log.v1.RenewToken
+	(*PutUser)(nil),                 // 17: coopr.log.v1.PutUser
+	(*DeleteUser)(nil),              // 18: coopr.log.v1.DeleteUser
+	(*PutGrant)(nil),                // 19: coopr.log.v1.PutGrant
+	(*DeleteGrant)(nil),             // 20: coopr.log.v1.DeleteGrant
+	(*OpenSession)(nil),             // 21: coopr.log.v1.OpenSession
+	(*EndSession)(nil),              // 22: coopr.log.v1.EndSession
+	(*StartOperation)(nil),          // 23: coopr.log.v1.StartOperation
+	(*Lease)(nil),                   // 24: coopr.log.v1.Lease
+	(*Outputs)(nil),                 // 25: coopr.log.v1.Outputs
+	(*Report)(nil),                  // 26: coopr.log.v1.Report
+	(*ControlOperation)(nil),        // 27: coopr.log.v1.ControlOperation
+	(*ControlCluster)(nil),          // 28: coopr.log.v1.ControlCluster
+	(*OrderPlan)(nil),               // 29: coopr.log.v1.OrderPlan
+	(*QueueOperation)(nil),          // 30: coopr.log.v1.QueueOperation
+	(*HealthChange)(nil),            // 31: coopr.log.v1.HealthChange
+	(*ReportHealth)(nil),            // 32: coopr.log.v1.ReportHealth
+	(*SaveValue)(nil),               // 33: coopr.log.v1.SaveValue
+	(*Part)(nil),                    // 34: coopr.log.v1.Part
+	(*RemoveAgent)(nil),             // 35: coopr.log.v1.RemoveAgent
+	(*Prune)(nil),                   // 36: coopr.log.v1.Prune
+	(*PruneCluster)(nil),            // 37: coopr.log.v1.PruneCluster
+	(*RaiseFeatureLevel)(nil),       // 38: coopr.log.v1.RaiseFeatureLevel
+	(*DropResource)(nil),            // 39: coopr.log.v1.DropResource
+	(*NoteOrphans)(nil),             // 40: coopr.log.v1.NoteOrphans
+	(*FoundOrphan)(nil),             // 41: coopr.log.v1.FoundOrphan
+	(*ChangeRuns)(nil),              // 42: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 43: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 44: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 45: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 46: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 47: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 48: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 49: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 50: coopr.log.v1.SyncResources
+	(*Checkpoint)(nil),              // 51: coopr.log.v1.Checkpoint
+	(*ReportDivergence)(nil),        // 52: coopr.log.v1.ReportDivergence
+	nil,                             // 53: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 54: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 55: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 56: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 57: coopr.record.v1.User
+	(*record.Grant)(nil),            // 58: coopr.record.v1.Grant
+	(*record.Agent)(nil),            // 59: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 60: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 61: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 62: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 63: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 64: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 65: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 66: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 67: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 68: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 69: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 70: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 71: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 72: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 73: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 74: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 75: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -4223,78 +4644,85 @@ var file_log_proto_depIdxs = []int32{
 	13, // 3: coopr.log.v1.Command.delete_tenant:type_name -> coopr.log.v1.DeleteTenant
 	14, // 4: coopr.log.v1.Command.put_token:type_name -> coopr.log.v1.PutToken
 	15, // 5: coopr.log.v1.Command.delete_token:type_name -> coopr.log.v1.DeleteToken
-	16, // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
-	17, // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
-	18, // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
-	19, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
-	21, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
-	22, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
-	28, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
-	29, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
-	30, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
-	31, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	33, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
-	24, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
-	27, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
-	25, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	50, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
-	34, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
-	23, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
-	37, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	42, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
-	35, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
-	46, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	47, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
-	9,  // 28: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 29: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	51, // 30: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	52, // 31: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	53, // 32: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	54, // 33: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	55, // 34: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	56, // 35: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	19, // 36: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	57, // 37: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 38: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	58, // 39: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	20, // 40: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 41: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 42: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	48, // 43: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,  // 44: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	49, // 45: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	54, // 46: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	59, // 47: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 48: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	26, // 49: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	32, // 50: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	36, // 51: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	38, // 52: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	39, // 53: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	40, // 54: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	41, // 55: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 56: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 57: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	60, // 58: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	61, // 59: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	62, // 60: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	63, // 61: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	64, // 62: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	62, // 63: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	65, // 64: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	66, // 65: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	43, // 66: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	44, // 67: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	45, // 68: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	67, // 69: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 70: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	68, // 71: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 72: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	21, // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
+	22, // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
+	23, // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
+	24, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
+	26, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
+	27, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
+	33, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
+	34, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
+	35, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
+	36, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
+	38, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	29, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
+	32, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
+	30, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
+	55, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	39, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
+	28, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
+	42, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	47, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	40, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
+	51, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
+	52, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	16, // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
+	17, // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
+	18, // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
+	19, // 31: coopr.log.v1.Command.put_grant:type_name -> coopr.log.v1.PutGrant
+	20, // 32: coopr.log.v1.Command.delete_grant:type_name -> coopr.log.v1.DeleteGrant
+	9,  // 33: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 34: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	56, // 35: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	57, // 36: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	58, // 37: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	59, // 38: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	60, // 39: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	61, // 40: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	62, // 41: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	63, // 42: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	24, // 43: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	64, // 44: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 45: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	65, // 46: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	25, // 47: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 48: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 49: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	53, // 50: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,  // 51: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	54, // 52: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	61, // 53: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	66, // 54: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 55: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	31, // 56: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	37, // 57: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	41, // 58: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	43, // 59: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	44, // 60: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	45, // 61: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	46, // 62: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 63: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 64: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	67, // 65: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	68, // 66: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	69, // 67: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	70, // 68: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	71, // 69: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	69, // 70: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	72, // 71: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	73, // 72: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	48, // 73: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	49, // 74: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	50, // 75: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	74, // 76: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 77: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	75, // 78: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 79: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -4332,21 +4760,26 @@ func file_log_proto_init() {
 		(*Command_NoteOrphans)(nil),
 		(*Command_Checkpoint)(nil),
 		(*Command_ReportDivergence)(nil),
+		(*Command_RenewToken)(nil),
+		(*Command_PutUser)(nil),
+		(*Command_DeleteUser)(nil),
+		(*Command_PutGrant)(nil),
+		(*Command_DeleteGrant)(nil),
 	}
-	file_log_proto_msgTypes[30].OneofWrappers = []any{
+	file_log_proto_msgTypes[35].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
 	}
-	file_log_proto_msgTypes[31].OneofWrappers = []any{
+	file_log_proto_msgTypes[36].OneofWrappers = []any{
 		(*PutSetting_Profile)(nil),
 		(*PutSetting_Program)(nil),
 		(*PutSetting_Schedule)(nil),
 		(*PutSetting_Preferences)(nil),
 		(*PutSetting_Secret)(nil),
 	}
-	file_log_proto_msgTypes[35].OneofWrappers = []any{
+	file_log_proto_msgTypes[40].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
 		(*ChangeResource_Order)(nil),
 		(*ChangeResource_Sync)(nil),
@@ -4357,7 +4790,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   43,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

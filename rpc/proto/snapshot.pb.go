@@ -122,6 +122,8 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Run
 	//	*SnapshotRecord_Usage
 	//	*SnapshotRecord_Hello
+	//	*SnapshotRecord_User
+	//	*SnapshotRecord_Grant
 	Row           isSnapshotRecord_Row `protobuf_oneof:"row"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -443,6 +445,24 @@ func (x *SnapshotRecord) GetHello() *HelloRow {
 	return nil
 }
 
+func (x *SnapshotRecord) GetUser() *UserRow {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRecord_User); ok {
+			return x.User
+		}
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetGrant() *record.Grant {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRecord_Grant); ok {
+			return x.Grant
+		}
+	}
+	return nil
+}
+
 type isSnapshotRecord_Row interface {
 	isSnapshotRecord_Row()
 }
@@ -571,6 +591,14 @@ type SnapshotRecord_Hello struct {
 	Hello *HelloRow `protobuf:"bytes,31,opt,name=hello,proto3,oneof"`
 }
 
+type SnapshotRecord_User struct {
+	User *UserRow `protobuf:"bytes,32,opt,name=user,proto3,oneof"`
+}
+
+type SnapshotRecord_Grant struct {
+	Grant *record.Grant `protobuf:"bytes,33,opt,name=grant,proto3,oneof"`
+}
+
 func (*SnapshotRecord_Tenant) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_Token) isSnapshotRecord_Row() {}
@@ -633,6 +661,10 @@ func (*SnapshotRecord_Usage) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_Hello) isSnapshotRecord_Row() {}
 
+func (*SnapshotRecord_User) isSnapshotRecord_Row() {}
+
+func (*SnapshotRecord_Grant) isSnapshotRecord_Row() {}
+
 type TokenRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         *record.Token          `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -685,6 +717,58 @@ func (x *TokenRow) GetHash() string {
 	return ""
 }
 
+type UserRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          *record.User           `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Password      string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"` // the argon2id hash of its password
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserRow) Reset() {
+	*x = UserRow{}
+	mi := &file_snapshot_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserRow) ProtoMessage() {}
+
+func (x *UserRow) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserRow.ProtoReflect.Descriptor instead.
+func (*UserRow) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *UserRow) GetUser() *record.User {
+	if x != nil {
+		return x.User
+	}
+	return nil
+}
+
+func (x *UserRow) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
 type DefinitionRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -700,7 +784,7 @@ type DefinitionRow struct {
 
 func (x *DefinitionRow) Reset() {
 	*x = DefinitionRow{}
-	mi := &file_snapshot_proto_msgTypes[3]
+	mi := &file_snapshot_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +796,7 @@ func (x *DefinitionRow) String() string {
 func (*DefinitionRow) ProtoMessage() {}
 
 func (x *DefinitionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[3]
+	mi := &file_snapshot_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +809,7 @@ func (x *DefinitionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DefinitionRow.ProtoReflect.Descriptor instead.
 func (*DefinitionRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{3}
+	return file_snapshot_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DefinitionRow) GetTenant() string {
@@ -788,7 +872,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_snapshot_proto_msgTypes[4]
+	mi := &file_snapshot_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +884,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[4]
+	mi := &file_snapshot_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +897,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{4}
+	return file_snapshot_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SessionRow) GetId() string {
@@ -850,7 +934,7 @@ type HelloRow struct {
 
 func (x *HelloRow) Reset() {
 	*x = HelloRow{}
-	mi := &file_snapshot_proto_msgTypes[5]
+	mi := &file_snapshot_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +946,7 @@ func (x *HelloRow) String() string {
 func (*HelloRow) ProtoMessage() {}
 
 func (x *HelloRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[5]
+	mi := &file_snapshot_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +959,7 @@ func (x *HelloRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRow.ProtoReflect.Descriptor instead.
 func (*HelloRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HelloRow) GetAgent() string {
@@ -919,7 +1003,7 @@ type PlanRow struct {
 
 func (x *PlanRow) Reset() {
 	*x = PlanRow{}
-	mi := &file_snapshot_proto_msgTypes[6]
+	mi := &file_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1015,7 @@ func (x *PlanRow) String() string {
 func (*PlanRow) ProtoMessage() {}
 
 func (x *PlanRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[6]
+	mi := &file_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1028,7 @@ func (x *PlanRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRow.ProtoReflect.Descriptor instead.
 func (*PlanRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PlanRow) GetOperation() string {
@@ -996,7 +1080,7 @@ type RequestRow struct {
 
 func (x *RequestRow) Reset() {
 	*x = RequestRow{}
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1092,7 @@ func (x *RequestRow) String() string {
 func (*RequestRow) ProtoMessage() {}
 
 func (x *RequestRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1105,7 @@ func (x *RequestRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestRow.ProtoReflect.Descriptor instead.
 func (*RequestRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RequestRow) GetKey() string {
@@ -1077,13 +1161,15 @@ type Effect struct {
 	Cluster       *record.Cluster           `protobuf:"bytes,13,opt,name=cluster,proto3" json:"cluster,omitempty"`        // that an order was about
 	Nodes         int64                     `protobuf:"varint,14,opt,name=nodes,proto3" json:"nodes,omitempty"`           // of that cluster
 	Generation    uint64                    `protobuf:"varint,15,opt,name=generation,proto3" json:"generation,omitempty"` // of a site, that began
+	User          *record.User              `protobuf:"bytes,16,opt,name=user,proto3" json:"user,omitempty"`
+	Grant         *record.Grant             `protobuf:"bytes,17,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Effect) Reset() {
 	*x = Effect{}
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1181,7 @@ func (x *Effect) String() string {
 func (*Effect) ProtoMessage() {}
 
 func (x *Effect) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1194,7 @@ func (x *Effect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effect.ProtoReflect.Descriptor instead.
 func (*Effect) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Effect) GetDefinitions() []*DefinitionRow {
@@ -1216,6 +1302,20 @@ func (x *Effect) GetGeneration() uint64 {
 	return 0
 }
 
+func (x *Effect) GetUser() *record.User {
+	if x != nil {
+		return x.User
+	}
+	return nil
+}
+
+func (x *Effect) GetGrant() *record.Grant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
 type PartRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1227,7 +1327,7 @@ type PartRow struct {
 
 func (x *PartRow) Reset() {
 	*x = PartRow{}
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1339,7 @@ func (x *PartRow) String() string {
 func (*PartRow) ProtoMessage() {}
 
 func (x *PartRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1352,7 @@ func (x *PartRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartRow.ProtoReflect.Descriptor instead.
 func (*PartRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PartRow) GetId() string {
@@ -1287,7 +1387,7 @@ type ValueRow struct {
 
 func (x *ValueRow) Reset() {
 	*x = ValueRow{}
-	mi := &file_snapshot_proto_msgTypes[10]
+	mi := &file_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1399,7 @@ func (x *ValueRow) String() string {
 func (*ValueRow) ProtoMessage() {}
 
 func (x *ValueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[10]
+	mi := &file_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1412,7 @@ func (x *ValueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueRow.ProtoReflect.Descriptor instead.
 func (*ValueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ValueRow) GetNode() string {
@@ -1349,7 +1449,7 @@ type MetaRow struct {
 
 func (x *MetaRow) Reset() {
 	*x = MetaRow{}
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1461,7 @@ func (x *MetaRow) String() string {
 func (*MetaRow) ProtoMessage() {}
 
 func (x *MetaRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1474,7 @@ func (x *MetaRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRow.ProtoReflect.Descriptor instead.
 func (*MetaRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{11}
+	return file_snapshot_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *MetaRow) GetFeatureLevel() uint32 {
@@ -1429,7 +1529,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1541,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1554,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{12}
+	return file_snapshot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HistoryRow) GetTenant() string {
@@ -1523,7 +1623,7 @@ type QueueRow struct {
 
 func (x *QueueRow) Reset() {
 	*x = QueueRow{}
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1635,7 @@ func (x *QueueRow) String() string {
 func (*QueueRow) ProtoMessage() {}
 
 func (x *QueueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1648,7 @@ func (x *QueueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRow.ProtoReflect.Descriptor instead.
 func (*QueueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{13}
+	return file_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *QueueRow) GetOperation() string {
@@ -1575,7 +1675,7 @@ type ProfileRow struct {
 
 func (x *ProfileRow) Reset() {
 	*x = ProfileRow{}
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1687,7 @@ func (x *ProfileRow) String() string {
 func (*ProfileRow) ProtoMessage() {}
 
 func (x *ProfileRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1700,7 @@ func (x *ProfileRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileRow.ProtoReflect.Descriptor instead.
 func (*ProfileRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{14}
+	return file_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProfileRow) GetTenant() string {
@@ -1627,7 +1727,7 @@ type ProgramRow struct {
 
 func (x *ProgramRow) Reset() {
 	*x = ProgramRow{}
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1739,7 @@ func (x *ProgramRow) String() string {
 func (*ProgramRow) ProtoMessage() {}
 
 func (x *ProgramRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1752,7 @@ func (x *ProgramRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRow.ProtoReflect.Descriptor instead.
 func (*ProgramRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{15}
+	return file_snapshot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProgramRow) GetTenant() string {
@@ -1681,7 +1781,7 @@ type SecretRow struct {
 
 func (x *SecretRow) Reset() {
 	*x = SecretRow{}
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1793,7 @@ func (x *SecretRow) String() string {
 func (*SecretRow) ProtoMessage() {}
 
 func (x *SecretRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1806,7 @@ func (x *SecretRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRow.ProtoReflect.Descriptor instead.
 func (*SecretRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{16}
+	return file_snapshot_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SecretRow) GetTenant() string {
@@ -1749,7 +1849,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1861,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1874,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{17}
+	return file_snapshot_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UsageRow) GetTenant() string {
@@ -1813,7 +1913,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
-	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xee\f\n" +
+	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xcb\r\n" +
 	"\x0eSnapshotRecord\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x17.coopr.record.v1.TenantH\x00R\x06tenant\x12.\n" +
 	"\x05token\x18\x02 \x01(\v2\x16.coopr.log.v1.TokenRowH\x00R\x05token\x12=\n" +
@@ -1851,11 +1951,16 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x06secret\x18\x1c \x01(\v2\x17.coopr.log.v1.SecretRowH\x00R\x06secret\x12(\n" +
 	"\x03run\x18\x1d \x01(\v2\x14.coopr.record.v1.RunH\x00R\x03run\x12.\n" +
 	"\x05usage\x18\x1e \x01(\v2\x16.coopr.log.v1.UsageRowH\x00R\x05usage\x12.\n" +
-	"\x05hello\x18\x1f \x01(\v2\x16.coopr.log.v1.HelloRowH\x00R\x05helloB\x05\n" +
+	"\x05hello\x18\x1f \x01(\v2\x16.coopr.log.v1.HelloRowH\x00R\x05hello\x12+\n" +
+	"\x04user\x18  \x01(\v2\x15.coopr.log.v1.UserRowH\x00R\x04user\x12.\n" +
+	"\x05grant\x18! \x01(\v2\x16.coopr.record.v1.GrantH\x00R\x05grantB\x05\n" +
 	"\x03row\"L\n" +
 	"\bTokenRow\x12,\n" +
 	"\x05token\x18\x01 \x01(\v2\x16.coopr.record.v1.TokenR\x05token\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\tR\x04hash\"\xad\x01\n" +
+	"\x04hash\x18\x02 \x01(\tR\x04hash\"P\n" +
+	"\aUserRow\x12)\n" +
+	"\x04user\x18\x01 \x01(\v2\x15.coopr.record.v1.UserR\x04user\x12\x1a\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword\"\xad\x01\n" +
 	"\rDefinitionRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -1887,7 +1992,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\tR\asubject\x12\x12\n" +
 	"\x04time\x18\x04 \x01(\x03R\x04time\x12,\n" +
-	"\x06effect\x18\x05 \x01(\v2\x14.coopr.log.v1.EffectR\x06effect\"\xff\x05\n" +
+	"\x06effect\x18\x05 \x01(\v2\x14.coopr.log.v1.EffectR\x06effect\"\xd8\x06\n" +
 	"\x06Effect\x12=\n" +
 	"\vdefinitions\x18\x01 \x03(\v2\x1b.coopr.log.v1.DefinitionRowR\vdefinitions\x12/\n" +
 	"\x06tenant\x18\x02 \x01(\v2\x17.coopr.record.v1.TenantR\x06tenant\x12,\n" +
@@ -1907,7 +2012,9 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x05nodes\x18\x0e \x01(\x03R\x05nodes\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x0f \x01(\x04R\n" +
-	"generation\x1a@\n" +
+	"generation\x12)\n" +
+	"\x04user\x18\x10 \x01(\v2\x15.coopr.record.v1.UserR\x04user\x12,\n" +
+	"\x05grant\x18\x11 \x01(\v2\x16.coopr.record.v1.GrantR\x05grant\x1a@\n" +
 	"\x12TasksByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"E\n" +
@@ -1970,107 +2077,115 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),          // 0: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),          // 1: coopr.log.v1.SnapshotRecord
 	(*TokenRow)(nil),                // 2: coopr.log.v1.TokenRow
-	(*DefinitionRow)(nil),           // 3: coopr.log.v1.DefinitionRow
-	(*SessionRow)(nil),              // 4: coopr.log.v1.SessionRow
-	(*HelloRow)(nil),                // 5: coopr.log.v1.HelloRow
-	(*PlanRow)(nil),                 // 6: coopr.log.v1.PlanRow
-	(*RequestRow)(nil),              // 7: coopr.log.v1.RequestRow
-	(*Effect)(nil),                  // 8: coopr.log.v1.Effect
-	(*PartRow)(nil),                 // 9: coopr.log.v1.PartRow
-	(*ValueRow)(nil),                // 10: coopr.log.v1.ValueRow
-	(*MetaRow)(nil),                 // 11: coopr.log.v1.MetaRow
-	(*HistoryRow)(nil),              // 12: coopr.log.v1.HistoryRow
-	(*QueueRow)(nil),                // 13: coopr.log.v1.QueueRow
-	(*ProfileRow)(nil),              // 14: coopr.log.v1.ProfileRow
-	(*ProgramRow)(nil),              // 15: coopr.log.v1.ProgramRow
-	(*SecretRow)(nil),               // 16: coopr.log.v1.SecretRow
-	(*UsageRow)(nil),                // 17: coopr.log.v1.UsageRow
-	nil,                             // 18: coopr.log.v1.Effect.TasksByStatusEntry
-	(*record.Tenant)(nil),           // 19: coopr.record.v1.Tenant
-	(*record.PluginType)(nil),       // 20: coopr.record.v1.PluginType
-	(*record.Agent)(nil),            // 21: coopr.record.v1.Agent
-	(*record.Cluster)(nil),          // 22: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 23: coopr.record.v1.Node
-	(*record.Operation)(nil),        // 24: coopr.record.v1.Operation
-	(*record.NodeHealth)(nil),       // 25: coopr.record.v1.NodeHealth
-	(*record.Site)(nil),             // 26: coopr.record.v1.Site
-	(*record.Generation)(nil),       // 27: coopr.record.v1.Generation
-	(*record.PluginResource)(nil),   // 28: coopr.record.v1.PluginResource
-	(*record.ResourceSet)(nil),      // 29: coopr.record.v1.ResourceSet
-	(*record.Schedule)(nil),         // 30: coopr.record.v1.Schedule
-	(*record.Preferences)(nil),      // 31: coopr.record.v1.Preferences
-	(*record.Run)(nil),              // 32: coopr.record.v1.Run
-	(*record.Token)(nil),            // 33: coopr.record.v1.Token
-	(*record.PlanTree)(nil),         // 34: coopr.record.v1.PlanTree
-	(*record.Profile)(nil),          // 35: coopr.record.v1.Profile
-	(*record.ResourceVersion)(nil),  // 36: coopr.record.v1.ResourceVersion
-	(*FoundOrphan)(nil),             // 37: coopr.log.v1.FoundOrphan
-	(*record.OperationRequest)(nil), // 38: coopr.record.v1.OperationRequest
-	(*record.Program)(nil),          // 39: coopr.record.v1.Program
-	(SettingKind)(0),                // 40: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 41: coopr.record.v1.Usage
+	(*UserRow)(nil),                 // 3: coopr.log.v1.UserRow
+	(*DefinitionRow)(nil),           // 4: coopr.log.v1.DefinitionRow
+	(*SessionRow)(nil),              // 5: coopr.log.v1.SessionRow
+	(*HelloRow)(nil),                // 6: coopr.log.v1.HelloRow
+	(*PlanRow)(nil),                 // 7: coopr.log.v1.PlanRow
+	(*RequestRow)(nil),              // 8: coopr.log.v1.RequestRow
+	(*Effect)(nil),                  // 9: coopr.log.v1.Effect
+	(*PartRow)(nil),                 // 10: coopr.log.v1.PartRow
+	(*ValueRow)(nil),                // 11: coopr.log.v1.ValueRow
+	(*MetaRow)(nil),                 // 12: coopr.log.v1.MetaRow
+	(*HistoryRow)(nil),              // 13: coopr.log.v1.HistoryRow
+	(*QueueRow)(nil),                // 14: coopr.log.v1.QueueRow
+	(*ProfileRow)(nil),              // 15: coopr.log.v1.ProfileRow
+	(*ProgramRow)(nil),              // 16: coopr.log.v1.ProgramRow
+	(*SecretRow)(nil),               // 17: coopr.log.v1.SecretRow
+	(*UsageRow)(nil),                // 18: coopr.log.v1.UsageRow
+	nil,                             // 19: coopr.log.v1.Effect.TasksByStatusEntry
+	(*record.Tenant)(nil),           // 20: coopr.record.v1.Tenant
+	(*record.PluginType)(nil),       // 21: coopr.record.v1.PluginType
+	(*record.Agent)(nil),            // 22: coopr.record.v1.Agent
+	(*record.Cluster)(nil),          // 23: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 24: coopr.record.v1.Node
+	(*record.Operation)(nil),        // 25: coopr.record.v1.Operation
+	(*record.NodeHealth)(nil),       // 26: coopr.record.v1.NodeHealth
+	(*record.Site)(nil),             // 27: coopr.record.v1.Site
+	(*record.Generation)(nil),       // 28: coopr.record.v1.Generation
+	(*record.PluginResource)(nil),   // 29: coopr.record.v1.PluginResource
+	(*record.ResourceSet)(nil),      // 30: coopr.record.v1.ResourceSet
+	(*record.Schedule)(nil),         // 31: coopr.record.v1.Schedule
+	(*record.Preferences)(nil),      // 32: coopr.record.v1.Preferences
+	(*record.Run)(nil),              // 33: coopr.record.v1.Run
+	(*record.Grant)(nil),            // 34: coopr.record.v1.Grant
+	(*record.Token)(nil),            // 35: coopr.record.v1.Token
+	(*record.User)(nil),             // 36: coopr.record.v1.User
+	(*record.PlanTree)(nil),         // 37: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 38: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 39: coopr.record.v1.ResourceVersion
+	(*FoundOrphan)(nil),             // 40: coopr.log.v1.FoundOrphan
+	(*record.OperationRequest)(nil), // 41: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 42: coopr.record.v1.Program
+	(SettingKind)(0),                // 43: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 44: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
-	19, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
+	20, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
 	2,  // 1: coopr.log.v1.SnapshotRecord.token:type_name -> coopr.log.v1.TokenRow
-	3,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
-	20, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
-	21, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
-	4,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
-	22, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
-	23, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
-	24, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
-	6,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
-	7,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
-	9,  // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
-	10, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
-	11, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
-	12, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
-	23, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
-	25, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
-	13, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
-	26, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
-	27, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
-	28, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
-	29, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
-	14, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
-	15, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
-	30, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
-	31, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
-	16, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
-	32, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
-	17, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
-	5,  // 29: coopr.log.v1.SnapshotRecord.hello:type_name -> coopr.log.v1.HelloRow
-	33, // 30: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	34, // 31: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
-	8,  // 32: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
-	3,  // 33: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
-	19, // 34: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
-	33, // 35: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
-	35, // 36: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
-	30, // 37: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
-	32, // 38: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
-	24, // 39: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
-	36, // 40: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
-	18, // 41: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
-	22, // 42: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
-	37, // 43: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
-	22, // 44: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	38, // 45: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	35, // 46: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	39, // 47: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	40, // 48: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	41, // 49: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	4,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
+	21, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
+	22, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
+	5,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
+	23, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
+	24, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
+	25, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
+	7,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
+	8,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
+	10, // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
+	11, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
+	12, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
+	13, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
+	24, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
+	26, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
+	14, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
+	27, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
+	28, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
+	29, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
+	30, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
+	15, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
+	16, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
+	31, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
+	32, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
+	17, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
+	33, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
+	18, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
+	6,  // 29: coopr.log.v1.SnapshotRecord.hello:type_name -> coopr.log.v1.HelloRow
+	3,  // 30: coopr.log.v1.SnapshotRecord.user:type_name -> coopr.log.v1.UserRow
+	34, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
+	35, // 32: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	36, // 33: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
+	37, // 34: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	9,  // 35: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
+	4,  // 36: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
+	20, // 37: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	35, // 38: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	38, // 39: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	31, // 40: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	33, // 41: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	25, // 42: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	39, // 43: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	19, // 44: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	23, // 45: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	36, // 46: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
+	34, // 47: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
+	40, // 48: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
+	23, // 49: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	41, // 50: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	38, // 51: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	42, // 52: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	43, // 53: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	44, // 54: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -2111,6 +2226,8 @@ func file_snapshot_proto_init() {
 		(*SnapshotRecord_Run)(nil),
 		(*SnapshotRecord_Usage)(nil),
 		(*SnapshotRecord_Hello)(nil),
+		(*SnapshotRecord_User)(nil),
+		(*SnapshotRecord_Grant)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2118,7 +2235,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +74,7 @@ func TestStatelessAgentKnowsCallers(t *testing.T) {
 	w.must(200, apitest.User, "GET", "/v1/self", "").into(t, &self)
 	var same api.Self
 	leader.must(200, apitest.User, "GET", "/v1/self", "").into(t, &same)
-	if self != same || self.Actor == "" || self.Tenant == "" || self.Role == "" {
+	if !reflect.DeepEqual(self, same) || self.Actor == "" || self.Tenant == "" || self.Role == "" {
 		t.Errorf("the worker says %+v, the leader %+v", self, same)
 	}
 	w.must(200, apitest.User, "GET", "/v1/members", "")

@@ -25,6 +25,10 @@ func (u *Auditor) Put(row any) {
 		u.row(tenantChange(r), docOf(u, table.Get[model.Tenant](txn, table.Tenants, "id", r.Name)), u.document(r))
 	case *table.TokenRow:
 		u.row(tokenChange(r), u.token(table.Get[table.TokenRow](txn, table.Tokens, "id", r.ID)), u.token(r))
+	case *model.Grant:
+		u.row(grantChange(r), docOf(u, table.Get[model.Grant](txn, table.Grants, "id", r.Tenant, r.ID)), u.document(r))
+	case *table.UserRow:
+		u.row(userChange(r), u.user(table.Get[table.UserRow](txn, table.Users, "id", r.Tenant, r.Name)), u.user(r))
 	case *table.DefinitionRow:
 		last := table.Latest(u.txn, r.Tenant, string(r.Kind), r.Name)
 		u.row(definitionChange(r), u.definition(last), u.definition(r))
@@ -57,6 +61,10 @@ func (u *Auditor) Remove(row any) {
 		u.row(tenantChange(r), docOf(u, table.Get[model.Tenant](u.txn, table.Tenants, "id", r.Name)), none)
 	case *table.TokenRow:
 		u.row(tokenChange(r), u.token(r), none)
+	case *model.Grant:
+		u.row(grantChange(r), u.document(r), none)
+	case *table.UserRow:
+		u.row(userChange(r), u.user(r), none)
 	case *table.DefinitionRow:
 		u.row(definitionChange(r), u.definition(r), none)
 	case *model.Cluster:
@@ -94,6 +102,14 @@ func tenantChange(t *model.Tenant) *audit.Change {
 
 func tokenChange(t *table.TokenRow) *audit.Change {
 	return &audit.Change{Type: "token", Tenant: t.Tenant, Subject: t.ID}
+}
+
+func userChange(r *table.UserRow) *audit.Change {
+	return &audit.Change{Type: "user", Tenant: r.Tenant, Subject: r.Name}
+}
+
+func grantChange(g *model.Grant) *audit.Change {
+	return &audit.Change{Type: "grant", Tenant: g.Tenant, Subject: g.ID}
 }
 
 func definitionChange(d *table.DefinitionRow) *audit.Change {
@@ -141,6 +157,14 @@ func (u *Auditor) token(t *table.TokenRow) audit.Document {
 		return audit.Document{}
 	}
 	return u.document(t.Token)
+}
+
+// user returns the document of a user, without the hash of its password.
+func (u *Auditor) user(r *table.UserRow) audit.Document {
+	if r == nil || r.Deleted != 0 {
+		return audit.Document{}
+	}
+	return u.document(r.User)
 }
 
 func (u *Auditor) definition(d *table.DefinitionRow) audit.Document {
@@ -206,6 +230,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 	case *pb.Command_Report, *pb.Command_ReportHealth, *pb.Command_QueueOperation, *pb.Command_Lease, *pb.Command_SaveValue, *pb.Command_Part,
 		*pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune, *pb.Command_Checkpoint,
 		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken,
+		*pb.Command_RenewToken, *pb.Command_PutUser, *pb.Command_DeleteUser, *pb.Command_PutGrant, *pb.Command_DeleteGrant,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:

@@ -35,6 +35,8 @@ func encodeEffect(e *effect.Rows) (*pb.Effect, error) {
 	var errs error
 	m.Tenant = convert(e.Tenant, logformat.EncodeTenant, &errs)
 	m.Token = convert(e.Token, logformat.EncodeToken, &errs)
+	m.User = convert(e.User, logformat.EncodeUser, &errs)
+	m.Grant = convert(e.Grant, logformat.EncodeGrant, &errs)
 	m.Profile = convert(e.Profile, logformat.EncodeProfile, &errs)
 	m.Schedule = convert(e.Schedule, logformat.EncodeSchedule, &errs)
 	m.Run = convert(e.Run, logformat.EncodeRun, &errs)
@@ -70,6 +72,8 @@ func decodeEffect(m *pb.Effect) (*effect.Rows, error) {
 	var errs error
 	e.Tenant = convert(m.Tenant, logformat.DecodeTenant, &errs)
 	e.Token = convert(m.Token, logformat.DecodeToken, &errs)
+	e.User = convert(m.User, logformat.DecodeUser, &errs)
+	e.Grant = convert(m.Grant, logformat.DecodeGrant, &errs)
 	e.Profile = convert(m.Profile, logformat.DecodeProfile, &errs)
 	e.Schedule = convert(m.Schedule, logformat.DecodeSchedule, &errs)
 	e.Run = convert(m.Run, logformat.DecodeRun, &errs)

@@ -29,6 +29,14 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		x := &pb.TokenRow{Hash: r.Hash}
 		x.Token, err = logformat.EncodeToken(&r.Token)
 		rec.Row = &pb.SnapshotRecord_Token{Token: x}
+	case *UserRow:
+		x := &pb.UserRow{Password: r.Password}
+		x.User, err = logformat.EncodeUser(&r.User)
+		rec.Row = &pb.SnapshotRecord_User{User: x}
+	case *model.Grant:
+		x := &pb.SnapshotRecord_Grant{}
+		x.Grant, err = logformat.EncodeGrant(r)
+		rec.Row = x
 	case *DefinitionRow:
 		rec.Row = &pb.SnapshotRecord_Definition{Definition: &pb.DefinitionRow{
 			Tenant: r.Tenant, Kind: string(r.Kind), Name: r.Name, Version: int64(r.Version), Body: r.Body, Index: r.Index,
@@ -162,6 +170,15 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 			return "", nil, err
 		}
 		return Tokens, &TokenRow{Hash: x.Token.Hash, Token: *t}, nil
+	case *pb.SnapshotRecord_User:
+		u, err := logformat.DecodeUser(x.User.User)
+		if err != nil {
+			return "", nil, err
+		}
+		return Users, &UserRow{Password: x.User.Password, User: *u}, nil
+	case *pb.SnapshotRecord_Grant:
+		table = Grants
+		row, err = logformat.DecodeGrant(x.Grant)
 	case *pb.SnapshotRecord_Definition:
 		d := x.Definition
 		if d.Deleted {

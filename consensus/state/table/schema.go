@@ -22,6 +22,8 @@ import (
 const (
 	Tenants     = "tenants"
 	Tokens      = "tokens"
+	Users       = "users"
+	Grants      = "grants"
 	Definitions = "definitions"
 	PluginTypes = "plugintypes"
 	Agents      = "agents"
@@ -46,6 +48,12 @@ const (
 type TokenRow struct {
 	model.Token
 	Hash string // SHA-256 of the token, in hexadecimal
+}
+
+// UserRow is a user.
+type UserRow struct {
+	model.User
+	Password string // its argon2id hash, or "" without a password
 }
 
 // DefinitionRow is one version of a definition.
@@ -235,7 +243,16 @@ func Schema() *memdb.DBSchema {
 		table(Tenants, index("id", true, func(t *model.Tenant) []string { return []string{t.Name} })),
 		table(Tokens,
 			index("id", true, func(t *TokenRow) []string { return []string{t.ID} }),
-			index("hash", true, func(t *TokenRow) []string { return []string{t.Hash} })),
+			index("hash", true, func(t *TokenRow) []string { return []string{t.Hash} }),
+			index("parent", false, func(t *TokenRow) []string {
+				if t.Parent == "" {
+					return nil
+				}
+				return []string{t.Parent}
+			}),
+			index("actor", false, func(t *TokenRow) []string { return []string{t.Tenant, t.Actor} })),
+		table(Grants, index("id", true, func(g *model.Grant) []string { return []string{g.Tenant, g.ID} })),
+		table(Users, index("id", true, func(u *UserRow) []string { return []string{u.Tenant, u.Name} })),
 		table(Definitions, versions),
 		table(Retired, index("id", true, func(r *RetiredRow) []string { return []string{r.Tenant, r.Kind, r.Name} })),
 		table(PluginTypes, index("id", true, func(p *PluginRow) []string { return []string{p.Key} })),

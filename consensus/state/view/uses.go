@@ -13,10 +13,10 @@ import (
 // UseView reads what uses definitions.
 type UseView struct{ txn *memdb.Txn }
 
-// Users returns descriptions of what uses a definition: clusters that are not terminated, and the
+// UsedBy returns descriptions of what uses a definition: clusters that are not terminated, and the
 // latest versions of other definitions, then profiles. Plugin types have no users: agents report
 // those of their plugins.
-func (v UseView) Users(tenant string, kind model.Kind, name string) []string {
+func (v UseView) UsedBy(tenant string, kind model.Kind, name string) []string {
 	var out []string
 	for _, cl := range ClusterView(v).Clusters(tenant) {
 		if cl.Status != model.ClusterTerminated && v.clusterUses(cl, kind, name) {

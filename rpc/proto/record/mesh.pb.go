@@ -109,6 +109,11 @@ type Token struct {
 	Tenant        string                 `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Role          string                 `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
 	Created       int64                  `protobuf:"varint,5,opt,name=created,proto3" json:"created,omitempty"`
+	Session       bool                   `protobuf:"varint,6,opt,name=session,proto3" json:"session,omitempty"`     // made by a login
+	Parent        string                 `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`        // the id of the token that made it; "": a user or an administrator did
+	Expires       int64                  `protobuf:"varint,8,opt,name=expires,proto3" json:"expires,omitempty"`     // 0: never
+	Renewable     int64                  `protobuf:"varint,9,opt,name=renewable,proto3" json:"renewable,omitempty"` // until when a session can be renewed
+	Description   string                 `protobuf:"bytes,10,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -178,6 +183,267 @@ func (x *Token) GetCreated() int64 {
 	return 0
 }
 
+func (x *Token) GetSession() bool {
+	if x != nil {
+		return x.Session
+	}
+	return false
+}
+
+func (x *Token) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Token) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+func (x *Token) GetRenewable() int64 {
+	if x != nil {
+		return x.Renewable
+	}
+	return 0
+}
+
+func (x *Token) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+// User is a person or a program that has tokens.
+type User struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Method        string                 `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"` // local, account
+	Role          string                 `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
+	Groups        []string               `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
+	Description   string                 `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
+	Disabled      bool                   `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	Created       int64                  `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
+	Deleted       int64                  `protobuf:"varint,9,opt,name=deleted,proto3" json:"deleted,omitempty"` // 0: not; a deleted user's row keeps the name
+	Set           int64                  `protobuf:"varint,10,opt,name=set,proto3" json:"set,omitempty"`        // when the password was set
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *User) Reset() {
+	*x = User{}
+	mi := &file_record_mesh_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *User) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*User) ProtoMessage() {}
+
+func (x *User) ProtoReflect() protoreflect.Message {
+	mi := &file_record_mesh_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use User.ProtoReflect.Descriptor instead.
+func (*User) Descriptor() ([]byte, []int) {
+	return file_record_mesh_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *User) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *User) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *User) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *User) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *User) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *User) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *User) GetDisabled() bool {
+	if x != nil {
+		return x.Disabled
+	}
+	return false
+}
+
+func (x *User) GetCreated() int64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *User) GetDeleted() int64 {
+	if x != nil {
+		return x.Deleted
+	}
+	return 0
+}
+
+func (x *User) GetSet() int64 {
+	if x != nil {
+		return x.Set
+	}
+	return 0
+}
+
+// Grant shares a resource with a user or a group.
+type Grant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Granter       string                 `protobuf:"bytes,3,opt,name=granter,proto3" json:"granter,omitempty"`
+	To            string                 `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"` // user/NAME, account/NAME, group/NAME
+	Actions       []string               `protobuf:"bytes,5,rep,name=actions,proto3" json:"actions,omitempty"`
+	Resource      string                 `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"` // type/id
+	Name          string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`         // of the resource when it was shared
+	Until         int64                  `protobuf:"varint,8,opt,name=until,proto3" json:"until,omitempty"`      // 0: without end
+	Created       int64                  `protobuf:"varint,9,opt,name=created,proto3" json:"created,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grant) Reset() {
+	*x = Grant{}
+	mi := &file_record_mesh_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grant) ProtoMessage() {}
+
+func (x *Grant) ProtoReflect() protoreflect.Message {
+	mi := &file_record_mesh_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grant.ProtoReflect.Descriptor instead.
+func (*Grant) Descriptor() ([]byte, []int) {
+	return file_record_mesh_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Grant) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Grant) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Grant) GetGranter() string {
+	if x != nil {
+		return x.Granter
+	}
+	return ""
+}
+
+func (x *Grant) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Grant) GetActions() []string {
+	if x != nil {
+		return x.Actions
+	}
+	return nil
+}
+
+func (x *Grant) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Grant) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Grant) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *Grant) GetCreated() int64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
 // Agent is an agent of the mesh, as it described itself.
 type Agent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -205,7 +471,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_record_mesh_proto_msgTypes[2]
+	mi := &file_record_mesh_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -217,7 +483,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[2]
+	mi := &file_record_mesh_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -230,7 +496,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{2}
+	return file_record_mesh_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Agent) GetId() string {
@@ -382,7 +648,7 @@ type PluginType struct {
 
 func (x *PluginType) Reset() {
 	*x = PluginType{}
-	mi := &file_record_mesh_proto_msgTypes[3]
+	mi := &file_record_mesh_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -394,7 +660,7 @@ func (x *PluginType) String() string {
 func (*PluginType) ProtoMessage() {}
 
 func (x *PluginType) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[3]
+	mi := &file_record_mesh_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -407,7 +673,7 @@ func (x *PluginType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginType.ProtoReflect.Descriptor instead.
 func (*PluginType) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{3}
+	return file_record_mesh_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PluginType) GetName() string {
@@ -519,7 +785,7 @@ type PluginParameters struct {
 
 func (x *PluginParameters) Reset() {
 	*x = PluginParameters{}
-	mi := &file_record_mesh_proto_msgTypes[4]
+	mi := &file_record_mesh_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +797,7 @@ func (x *PluginParameters) String() string {
 func (*PluginParameters) ProtoMessage() {}
 
 func (x *PluginParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[4]
+	mi := &file_record_mesh_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -544,7 +810,7 @@ func (x *PluginParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginParameters.ProtoReflect.Descriptor instead.
 func (*PluginParameters) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{4}
+	return file_record_mesh_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PluginParameters) GetAdmin() *PluginFields {
@@ -572,7 +838,7 @@ type PluginFields struct {
 
 func (x *PluginFields) Reset() {
 	*x = PluginFields{}
-	mi := &file_record_mesh_proto_msgTypes[5]
+	mi := &file_record_mesh_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +850,7 @@ func (x *PluginFields) String() string {
 func (*PluginFields) ProtoMessage() {}
 
 func (x *PluginFields) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[5]
+	mi := &file_record_mesh_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +863,7 @@ func (x *PluginFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginFields.ProtoReflect.Descriptor instead.
 func (*PluginFields) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{5}
+	return file_record_mesh_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PluginFields) GetFields() map[string]*FieldSchema {
@@ -631,7 +897,7 @@ type FieldSchema struct {
 
 func (x *FieldSchema) Reset() {
 	*x = FieldSchema{}
-	mi := &file_record_mesh_proto_msgTypes[6]
+	mi := &file_record_mesh_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +909,7 @@ func (x *FieldSchema) String() string {
 func (*FieldSchema) ProtoMessage() {}
 
 func (x *FieldSchema) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[6]
+	mi := &file_record_mesh_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +922,7 @@ func (x *FieldSchema) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldSchema.ProtoReflect.Descriptor instead.
 func (*FieldSchema) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{6}
+	return file_record_mesh_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FieldSchema) GetLabel() string {
@@ -727,7 +993,7 @@ type ResourceType struct {
 
 func (x *ResourceType) Reset() {
 	*x = ResourceType{}
-	mi := &file_record_mesh_proto_msgTypes[7]
+	mi := &file_record_mesh_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -739,7 +1005,7 @@ func (x *ResourceType) String() string {
 func (*ResourceType) ProtoMessage() {}
 
 func (x *ResourceType) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[7]
+	mi := &file_record_mesh_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +1018,7 @@ func (x *ResourceType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceType.ProtoReflect.Descriptor instead.
 func (*ResourceType) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{7}
+	return file_record_mesh_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResourceType) GetFormat() string {
@@ -789,7 +1055,7 @@ type PluginResource struct {
 
 func (x *PluginResource) Reset() {
 	*x = PluginResource{}
-	mi := &file_record_mesh_proto_msgTypes[8]
+	mi := &file_record_mesh_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +1067,7 @@ func (x *PluginResource) String() string {
 func (*PluginResource) ProtoMessage() {}
 
 func (x *PluginResource) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[8]
+	mi := &file_record_mesh_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +1080,7 @@ func (x *PluginResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginResource.ProtoReflect.Descriptor instead.
 func (*PluginResource) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{8}
+	return file_record_mesh_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PluginResource) GetTenant() string {
@@ -858,7 +1124,7 @@ type ResourceVersion struct {
 
 func (x *ResourceVersion) Reset() {
 	*x = ResourceVersion{}
-	mi := &file_record_mesh_proto_msgTypes[9]
+	mi := &file_record_mesh_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1136,7 @@ func (x *ResourceVersion) String() string {
 func (*ResourceVersion) ProtoMessage() {}
 
 func (x *ResourceVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[9]
+	mi := &file_record_mesh_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1149,7 @@ func (x *ResourceVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceVersion.ProtoReflect.Descriptor instead.
 func (*ResourceVersion) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{9}
+	return file_record_mesh_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ResourceVersion) GetPin() *ResourcePin {
@@ -930,7 +1196,7 @@ type ResourcePin struct {
 
 func (x *ResourcePin) Reset() {
 	*x = ResourcePin{}
-	mi := &file_record_mesh_proto_msgTypes[10]
+	mi := &file_record_mesh_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1208,7 @@ func (x *ResourcePin) String() string {
 func (*ResourcePin) ProtoMessage() {}
 
 func (x *ResourcePin) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[10]
+	mi := &file_record_mesh_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1221,7 @@ func (x *ResourcePin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourcePin.ProtoReflect.Descriptor instead.
 func (*ResourcePin) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{10}
+	return file_record_mesh_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResourcePin) GetKey() *ResourceKey {
@@ -1020,7 +1286,7 @@ type ResourceKey struct {
 
 func (x *ResourceKey) Reset() {
 	*x = ResourceKey{}
-	mi := &file_record_mesh_proto_msgTypes[11]
+	mi := &file_record_mesh_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1298,7 @@ func (x *ResourceKey) String() string {
 func (*ResourceKey) ProtoMessage() {}
 
 func (x *ResourceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[11]
+	mi := &file_record_mesh_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1311,7 @@ func (x *ResourceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceKey.ProtoReflect.Descriptor instead.
 func (*ResourceKey) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{11}
+	return file_record_mesh_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResourceKey) GetKind() string {
@@ -1088,7 +1354,7 @@ type ResourceSet struct {
 
 func (x *ResourceSet) Reset() {
 	*x = ResourceSet{}
-	mi := &file_record_mesh_proto_msgTypes[12]
+	mi := &file_record_mesh_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1366,7 @@ func (x *ResourceSet) String() string {
 func (*ResourceSet) ProtoMessage() {}
 
 func (x *ResourceSet) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[12]
+	mi := &file_record_mesh_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1379,7 @@ func (x *ResourceSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSet.ProtoReflect.Descriptor instead.
 func (*ResourceSet) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{12}
+	return file_record_mesh_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResourceSet) GetTenant() string {
@@ -1147,13 +1413,41 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x16\n" +
 	"\x06weight\x18\x03 \x01(\x03R\x06weight\x12!\n" +
 	"\fmax_clusters\x18\x04 \x01(\x03R\vmaxClusters\x12\x1b\n" +
-	"\tmax_nodes\x18\x05 \x01(\x03R\bmaxNodes\"s\n" +
+	"\tmax_nodes\x18\x05 \x01(\x03R\bmaxNodes\"\xff\x01\n" +
 	"\x05Token\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04role\x18\x04 \x01(\tR\x04role\x12\x18\n" +
-	"\acreated\x18\x05 \x01(\x03R\acreated\"\xa8\x04\n" +
+	"\acreated\x18\x05 \x01(\x03R\acreated\x12\x18\n" +
+	"\asession\x18\x06 \x01(\bR\asession\x12\x16\n" +
+	"\x06parent\x18\a \x01(\tR\x06parent\x12\x18\n" +
+	"\aexpires\x18\b \x01(\x03R\aexpires\x12\x1c\n" +
+	"\trenewable\x18\t \x01(\x03R\trenewable\x12 \n" +
+	"\vdescription\x18\n" +
+	" \x01(\tR\vdescription\"\xfa\x01\n" +
+	"\x04User\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x16\n" +
+	"\x06method\x18\x03 \x01(\tR\x06method\x12\x12\n" +
+	"\x04role\x18\x04 \x01(\tR\x04role\x12\x16\n" +
+	"\x06groups\x18\x05 \x03(\tR\x06groups\x12 \n" +
+	"\vdescription\x18\x06 \x01(\tR\vdescription\x12\x1a\n" +
+	"\bdisabled\x18\a \x01(\bR\bdisabled\x12\x18\n" +
+	"\acreated\x18\b \x01(\x03R\acreated\x12\x18\n" +
+	"\adeleted\x18\t \x01(\x03R\adeleted\x12\x10\n" +
+	"\x03set\x18\n" +
+	" \x01(\x03R\x03set\"\xd3\x01\n" +
+	"\x05Grant\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x18\n" +
+	"\agranter\x18\x03 \x01(\tR\agranter\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\tR\x02to\x12\x18\n" +
+	"\aactions\x18\x05 \x03(\tR\aactions\x12\x1a\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\x12\x12\n" +
+	"\x04name\x18\a \x01(\tR\x04name\x12\x14\n" +
+	"\x05until\x18\b \x01(\x03R\x05until\x12\x18\n" +
+	"\acreated\x18\t \x01(\x03R\acreated\"\xa8\x04\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -1268,43 +1562,45 @@ func file_record_mesh_proto_rawDescGZIP() []byte {
 	return file_record_mesh_proto_rawDescData
 }
 
-var file_record_mesh_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_record_mesh_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_record_mesh_proto_goTypes = []any{
 	(*Tenant)(nil),           // 0: coopr.record.v1.Tenant
 	(*Token)(nil),            // 1: coopr.record.v1.Token
-	(*Agent)(nil),            // 2: coopr.record.v1.Agent
-	(*PluginType)(nil),       // 3: coopr.record.v1.PluginType
-	(*PluginParameters)(nil), // 4: coopr.record.v1.PluginParameters
-	(*PluginFields)(nil),     // 5: coopr.record.v1.PluginFields
-	(*FieldSchema)(nil),      // 6: coopr.record.v1.FieldSchema
-	(*ResourceType)(nil),     // 7: coopr.record.v1.ResourceType
-	(*PluginResource)(nil),   // 8: coopr.record.v1.PluginResource
-	(*ResourceVersion)(nil),  // 9: coopr.record.v1.ResourceVersion
-	(*ResourcePin)(nil),      // 10: coopr.record.v1.ResourcePin
-	(*ResourceKey)(nil),      // 11: coopr.record.v1.ResourceKey
-	(*ResourceSet)(nil),      // 12: coopr.record.v1.ResourceSet
-	nil,                      // 13: coopr.record.v1.Agent.PluginsEntry
-	nil,                      // 14: coopr.record.v1.PluginType.ResourceTypesEntry
-	nil,                      // 15: coopr.record.v1.PluginType.ActionsEntry
-	nil,                      // 16: coopr.record.v1.PluginFields.FieldsEntry
-	(*Names)(nil),            // 17: coopr.record.v1.Names
+	(*User)(nil),             // 2: coopr.record.v1.User
+	(*Grant)(nil),            // 3: coopr.record.v1.Grant
+	(*Agent)(nil),            // 4: coopr.record.v1.Agent
+	(*PluginType)(nil),       // 5: coopr.record.v1.PluginType
+	(*PluginParameters)(nil), // 6: coopr.record.v1.PluginParameters
+	(*PluginFields)(nil),     // 7: coopr.record.v1.PluginFields
+	(*FieldSchema)(nil),      // 8: coopr.record.v1.FieldSchema
+	(*ResourceType)(nil),     // 9: coopr.record.v1.ResourceType
+	(*PluginResource)(nil),   // 10: coopr.record.v1.PluginResource
+	(*ResourceVersion)(nil),  // 11: coopr.record.v1.ResourceVersion
+	(*ResourcePin)(nil),      // 12: coopr.record.v1.ResourcePin
+	(*ResourceKey)(nil),      // 13: coopr.record.v1.ResourceKey
+	(*ResourceSet)(nil),      // 14: coopr.record.v1.ResourceSet
+	nil,                      // 15: coopr.record.v1.Agent.PluginsEntry
+	nil,                      // 16: coopr.record.v1.PluginType.ResourceTypesEntry
+	nil,                      // 17: coopr.record.v1.PluginType.ActionsEntry
+	nil,                      // 18: coopr.record.v1.PluginFields.FieldsEntry
+	(*Names)(nil),            // 19: coopr.record.v1.Names
 }
 var file_record_mesh_proto_depIdxs = []int32{
-	13, // 0: coopr.record.v1.Agent.plugins:type_name -> coopr.record.v1.Agent.PluginsEntry
-	4,  // 1: coopr.record.v1.PluginType.parameters:type_name -> coopr.record.v1.PluginParameters
-	14, // 2: coopr.record.v1.PluginType.resource_types:type_name -> coopr.record.v1.PluginType.ResourceTypesEntry
-	15, // 3: coopr.record.v1.PluginType.actions:type_name -> coopr.record.v1.PluginType.ActionsEntry
-	5,  // 4: coopr.record.v1.PluginParameters.admin:type_name -> coopr.record.v1.PluginFields
-	5,  // 5: coopr.record.v1.PluginParameters.user:type_name -> coopr.record.v1.PluginFields
-	16, // 6: coopr.record.v1.PluginFields.fields:type_name -> coopr.record.v1.PluginFields.FieldsEntry
-	17, // 7: coopr.record.v1.PluginFields.required:type_name -> coopr.record.v1.Names
-	11, // 8: coopr.record.v1.PluginResource.key:type_name -> coopr.record.v1.ResourceKey
-	9,  // 9: coopr.record.v1.PluginResource.versions:type_name -> coopr.record.v1.ResourceVersion
-	10, // 10: coopr.record.v1.ResourceVersion.pin:type_name -> coopr.record.v1.ResourcePin
-	11, // 11: coopr.record.v1.ResourcePin.key:type_name -> coopr.record.v1.ResourceKey
-	10, // 12: coopr.record.v1.ResourceSet.pins:type_name -> coopr.record.v1.ResourcePin
-	7,  // 13: coopr.record.v1.PluginType.ResourceTypesEntry.value:type_name -> coopr.record.v1.ResourceType
-	6,  // 14: coopr.record.v1.PluginFields.FieldsEntry.value:type_name -> coopr.record.v1.FieldSchema
+	15, // 0: coopr.record.v1.Agent.plugins:type_name -> coopr.record.v1.Agent.PluginsEntry
+	6,  // 1: coopr.record.v1.PluginType.parameters:type_name -> coopr.record.v1.PluginParameters
+	16, // 2: coopr.record.v1.PluginType.resource_types:type_name -> coopr.record.v1.PluginType.ResourceTypesEntry
+	17, // 3: coopr.record.v1.PluginType.actions:type_name -> coopr.record.v1.PluginType.ActionsEntry
+	7,  // 4: coopr.record.v1.PluginParameters.admin:type_name -> coopr.record.v1.PluginFields
+	7,  // 5: coopr.record.v1.PluginParameters.user:type_name -> coopr.record.v1.PluginFields
+	18, // 6: coopr.record.v1.PluginFields.fields:type_name -> coopr.record.v1.PluginFields.FieldsEntry
+	19, // 7: coopr.record.v1.PluginFields.required:type_name -> coopr.record.v1.Names
+	13, // 8: coopr.record.v1.PluginResource.key:type_name -> coopr.record.v1.ResourceKey
+	11, // 9: coopr.record.v1.PluginResource.versions:type_name -> coopr.record.v1.ResourceVersion
+	12, // 10: coopr.record.v1.ResourceVersion.pin:type_name -> coopr.record.v1.ResourcePin
+	13, // 11: coopr.record.v1.ResourcePin.key:type_name -> coopr.record.v1.ResourceKey
+	12, // 12: coopr.record.v1.ResourceSet.pins:type_name -> coopr.record.v1.ResourcePin
+	9,  // 13: coopr.record.v1.PluginType.ResourceTypesEntry.value:type_name -> coopr.record.v1.ResourceType
+	8,  // 14: coopr.record.v1.PluginFields.FieldsEntry.value:type_name -> coopr.record.v1.FieldSchema
 	15, // [15:15] is the sub-list for method output_type
 	15, // [15:15] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
@@ -1324,7 +1620,7 @@ func file_record_mesh_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_record_mesh_proto_rawDesc), len(file_record_mesh_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -42,7 +42,7 @@ func permissionRoutes(s *rest.Server) {
 				return api.Permission{}, err
 			}
 			d := c.DecideFor(who, access.Action(in.Action), x)
-			out := api.Permission{Allowed: d.Allowed, Rule: string(d.Because), Actor: who.Actor}
+			out := api.Permission{Allowed: d.Allowed, Rule: string(d.Because), Actor: who.Actor, Grants: d.Grants}
 			for _, p := range d.Policies {
 				out.Policies = append(out.Policies, api.DecidingPolicy{Policy: p.Policy, Mesh: p.Tenant == "", Message: p.Message})
 			}
@@ -92,14 +92,9 @@ func as(c *rest.Call, v rest.View, actor string) (model.Caller, error) {
 	if err := c.MayNamed(access.Admin, access.TypeUser, actor); err != nil {
 		return model.Caller{}, err
 	}
-	var found model.Caller
-	for _, t := range v.Tokens(c.Who.Tenant) {
-		if t.Actor == actor && (found.Actor == "" || rest.AtLeast(t.Role, found.Role)) {
-			found = model.Caller{Tenant: t.Tenant, Actor: t.Actor, Role: t.Role}
-		}
-	}
-	if found.Actor == "" {
-		return found, rest.NotFound("no token of tenant %s belongs to %q", c.Who.Tenant, actor)
+	found := v.Acting(c.Who.Tenant, actor)
+	if found.Role == "" {
+		return found, rest.NotFound("nobody named %q has access to tenant %s", actor, c.Who.Tenant)
 	}
 	return found, nil
 }

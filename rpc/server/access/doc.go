@@ -1,4 +1,4 @@
-// Package access has the routes of tenants, tokens and permissions.
+// Package access has the routes of tenants, users, tokens, grants and permissions.
 package access
 
 import (
@@ -8,6 +8,9 @@ import (
 // Register adds the routes.
 func Register(s *rest.Server) {
 	tenantRoutes(s)
+	userRoutes(s)
+	selfRoutes(s)
 	tokenRoutes(s)
+	grantRoutes(s)
 	permissionRoutes(s)
 }

@@ -17,11 +17,6 @@ import (
 func tokenRoutes(s *rest.Server) {
 	const tag, path = "tokens", "/v1/tokens"
 
-	rest.Ask(s, rest.Route{ID: "getSelf", Method: http.MethodGet, Path: rest.SelfPath, Tag: tag,
-		Summary: "Show whom the token belongs to"},
-		func(_ context.Context, c *rest.Call, _ *rest.None) (api.Self, error) {
-			return api.Self{Actor: c.Who.Actor, Tenant: c.Who.Tenant, Role: c.Who.Role, Root: c.Who.Root}, nil
-		})
 	rest.Read(s, rest.Route{ID: "listTokens", Path: path, Tag: tag, Summary: "List the tenant's tokens, without their secrets"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Token, error) {
 			return rest.Listed(c, access.TypeToken, v.Tokens(c.Who.Tenant), func(t model.Token) string { return t.ID })
@@ -55,17 +50,21 @@ func tokenRoutes(s *rest.Server) {
 			} else if isReserved(req.Actor) {
 				faults.Add("actor", fmt.Sprintf("%q means the mesh itself in records: choose another name", req.Actor))
 			}
-			if !slices.Contains(rest.Roles, req.Role) {
-				names := make([]string, len(rest.Roles))
-				for i, r := range rest.Roles {
-					names[i] = string(r)
+			if !slices.Contains(model.Roles, req.Role) {
+				faults.Add("role", fmt.Sprintf("must be one of %s, but is %q", roleNames(), req.Role))
+			}
+			var expires int64
+			if req.TTL != "" {
+				ttl, err := ttlOf(req.TTL, 0)
+				if err != nil {
+					faults.Add("ttl", err.Error())
 				}
-				faults.Add("role", fmt.Sprintf("must be one of %s, but is %q", strings.Join(names, ", "), req.Role))
+				expires = s.Millis() + ttl.Milliseconds()
 			}
 			if len(faults) > 0 {
 				return out, api.Written{}, rest.Invalid(faults)
 			}
-			if !rest.AtLeast(c.Who.Role, req.Role) {
+			if !c.Who.Role.AtLeast(req.Role) {
 				return out, api.Written{}, rest.Forbidden(
 					"%s has the role %s and cannot issue a token with the role %s",
 					c.Who.Actor,
@@ -80,7 +79,9 @@ func tokenRoutes(s *rest.Server) {
 			if err := mayName(before, c.Who, req.Actor, req.Role); err != nil {
 				return out, api.Written{}, err
 			}
-			secret, w, err := s.Tokens.Create(ctx, c.Who, model.Token{Actor: req.Actor, Tenant: c.Who.Tenant, Role: req.Role})
+			secret, w, err := s.Tokens.Create(ctx, c.Who, model.Token{
+				Actor: req.Actor, Tenant: c.Who.Tenant, Role: req.Role, Expires: expires, Description: req.Description,
+			})
 			if err != nil {
 				return out, w, err
 			}
@@ -107,7 +108,7 @@ func tokenRoutes(s *rest.Server) {
 			if i < 0 {
 				return api.Deleted{}, api.Written{}, rest.NotFound("there is no token with the id %q in tenant %s", in.ID, c.Who.Tenant)
 			}
-			if !rest.AtLeast(c.Who.Role, tokens[i].Role) {
+			if !c.Who.Role.AtLeast(tokens[i].Role) {
 				return api.Deleted{}, api.Written{}, rest.Forbidden(
 					"%s has the role %s and cannot revoke a token with the role %s",
 					c.Who.Actor,
@@ -135,17 +136,28 @@ func isReserved(actor string) bool {
 // the name of a user of another tenant. An administrator
 // issues no token in the name of another administrator of the tenant, or of a superadmin.
 func mayName(v rest.View, who model.Caller, actor string, role model.Role) error {
-	for _, t := range v.Tokens("") {
+	for _, t := range holders(v) {
 		here, super := t.Tenant == who.Tenant, t.Role == model.RoleSuperadmin
 		switch {
-		case !strings.EqualFold(t.Actor, actor) || !here && !super && role != model.RoleSuperadmin:
+		case !strings.EqualFold(t.Name, actor) || !here && !super && role != model.RoleSuperadmin:
 		case !here && !super:
-			return problem.New(problem.Conflict, "tenant %s has a user %s: a superadmin needs another name", t.Tenant, t.Actor)
-		case t.Actor != actor:
-			return problem.New(problem.Conflict, "a token of %s exists already, and %s differs from that name only in case", t.Actor, actor)
-		case actor != who.Actor && rest.AtLeast(t.Role, who.Role) && who.Role != model.RoleSuperadmin:
-			return problem.New(problem.Conflict, "a token of %s exists already: only %[1]s or a superadmin may issue another", actor)
+			return problem.New(problem.Conflict, "tenant %s has a user %s: a superadmin needs another name", t.Tenant, t.Name)
+		case t.Name != actor:
+			return problem.New(problem.Conflict, "there is a user %s already, and %s differs from that name only in case", t.Name, actor)
+		case actor != who.Actor && t.Role.AtLeast(who.Role) && who.Role != model.RoleSuperadmin:
+			return problem.New(problem.Conflict, "there is a user %s already: only %[1]s or a superadmin may issue a token in that name", actor)
 		}
 	}
 	return nil
+}
+
+// holders returns the users, and those who have tokens without being users.
+func holders(v rest.View) []model.User {
+	out := v.Users("")
+	for _, t := range v.Tokens("") {
+		if t.Role != "" { // one without a role has its user's
+			out = append(out, model.User{Name: t.Actor, Tenant: t.Tenant, Role: t.Role})
+		}
+	}
+	return out
 }

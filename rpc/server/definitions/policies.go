@@ -117,18 +117,39 @@ func policyFaults(v rest.View, tenant string, docs []model.StoredDefinition) (fa
 // principals returns the principals of a tenant, or with "" those of the mesh.
 func principals(v rest.View, tenant string) []*access.Principal {
 	var out []*access.Principal
+	users := v.Users(tenant)
+	for _, u := range users {
+		out = append(out, access.OfCaller(v.Acting(u.Tenant, u.Name)))
+	}
 	for _, t := range v.Tokens(tenant) {
-		out = append(out, access.OfCaller(model.Caller{Tenant: t.Tenant, Actor: t.Actor, Role: t.Role}))
+		if !slices.ContainsFunc(users, func(u model.User) bool { return u.Tenant == t.Tenant && u.Name == t.Actor }) {
+			out = append(out, access.OfCaller(model.Caller{Tenant: t.Tenant, Actor: t.Actor, Role: t.Role}))
+		}
 	}
 	return out
 }
 
 // knownTo returns the names that policies of a tenant may use.
 func knownTo(v rest.View, tenant string) access.Known {
-	k := access.Known{access.TypeGroup: access.BuiltinNames}
+	k := access.Known{access.TypeGroup: slices.Clone(access.BuiltinNames)}
+	know := func(of access.Type, name string) {
+		if !slices.Contains(k[of], name) {
+			k[of] = append(k[of], name)
+		}
+	}
+	for _, u := range v.Users(tenant) {
+		of := access.TypeUser
+		if u.Method == model.MethodAccount {
+			of = access.TypeAccount
+		}
+		know(of, u.Name)
+		for _, g := range u.Groups {
+			know(access.TypeGroup, access.GroupID(u.Tenant, g))
+		}
+	}
 	for _, t := range v.Tokens(tenant) {
-		if !slices.Contains(k[access.TypeUser], t.Actor) {
-			k[access.TypeUser] = append(k[access.TypeUser], t.Actor)
+		if !slices.Contains(k[access.TypeAccount], t.Actor) {
+			know(access.TypeUser, t.Actor)
 		}
 	}
 	if tenant != "" { // which learns of no others

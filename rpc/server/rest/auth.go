@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -15,15 +14,6 @@ import (
 )
 
 var requestID = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,128}$`)
-
-// Roles are all roles, the one with the most rights first.
-var Roles = []model.Role{model.RoleSuperadmin, model.RoleAdmin, model.RoleUser, model.RoleRead}
-
-// AtLeast reports whether a role includes another.
-func AtLeast(have, need model.Role) bool {
-	h := slices.Index(Roles, have)
-	return h >= 0 && h <= slices.Index(Roles, need)
-}
 
 // tokenOf returns the token of a request: from "Authorization: Bearer T", or from "Authorization:
 // token=T".

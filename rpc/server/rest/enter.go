@@ -53,6 +53,10 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		refuse(problem.New(problem.NoLeader, "agent %s is not the leader", s.name))
 		return
 	}
+	if ru.Open {
+		s.enterOpen(hctx, next)
+		return
+	}
 	token := tokenOf(r)
 	who, err := s.identify(r.Context(), n.until, token)
 	if err != nil {
@@ -97,6 +101,24 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	next(huma.WithContext(hctx, context.WithValue(ctx, callKey{}, c)))
 }
 
+// openBody bounds the body of a route without a token, in bytes.
+const openBody = 4 << 10
+
+// enterOpen is the rest of enter for a route that needs no token.
+func (s *Server) enterOpen(hctx huma.Context, next func(huma.Context)) {
+	op := hctx.Operation()
+	r, w := humago.Unwrap(hctx)
+	if err := s.checkBody(w, r, op, op.Metadata[ruleKey].(Rule)); err != nil {
+		noteOf(r.Context()).err = err
+		writeProblem(w, ProblemOf(err))
+		return
+	}
+	if !s.Router.Serves(false) && s.forward(w, r, false, op.Metadata[ruleKey].(Rule)) {
+		return
+	}
+	next(hctx)
+}
+
 // watch reserves one of the places for requests that wait.
 func (s *Server) watch() (leave func(), err error) {
 	if s.watches == nil {
@@ -118,12 +140,16 @@ func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Oper
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
-	if !ru.Streamed && r.ContentLength > s.maxBody {
-		return bodyProblem(&errTooLarge{s.maxBody})
+	limit := s.maxBody
+	if ru.Open {
+		limit = min(limit, openBody)
+	}
+	if !ru.Streamed && r.ContentLength > limit {
+		return bodyProblem(&errTooLarge{limit})
 	}
 	n := noteOf(r.Context())
 	r.Body = &limitedBody{
-		ReadCloser: r.Body, control: http.NewResponseController(w), limit: s.maxBody, left: s.maxBody, streamed: ru.Streamed,
+		ReadCloser: r.Body, control: http.NewResponseController(w), limit: limit, left: limit, streamed: ru.Streamed,
 		failed: func(err error) { n.body, n.err = err, err },
 	}
 	if op.RequestBody == nil || ru.Streamed || r.ContentLength == 0 {

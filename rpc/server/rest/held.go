@@ -78,10 +78,13 @@ func (s *Server) permits(ctx context.Context, c *Call) error {
 func (s *Server) hold(r *http.Request, c *Call) (held context.Context, release func()) {
 	token := c.Token
 	c.question = new(atomic.Pointer[question])
-	_, err := s.Tokens.Authenticate(r.Context(), token)
+	began, err := s.Tokens.Authenticate(r.Context(), token)
 	known := err == nil
 	c.check = func(ctx context.Context) error {
-		_, err := s.Tokens.Authenticate(ctx, token)
+		now, err := s.Tokens.Authenticate(ctx, token)
+		if err == nil && known && !now.SameRights(&began) {
+			return problem.New(problem.Unauthorized, "the rights of %s have changed: ask again", now.Actor)
+		}
 		if err != nil && !(known && s.Router.Serves(true)) {
 			// The copy of the state did not have the token before. Only the leader's refusal ends the request.
 			_, err = s.identify(ctx, time.Now().Add(tokenTime), token)
@@ -89,7 +92,7 @@ func (s *Server) hold(r *http.Request, c *Call) (held context.Context, release f
 		if !errors.Is(err, problem.Unauthorized) {
 			return nil
 		}
-		return problem.New(problem.Unauthorized, "the token was revoked")
+		return problem.New(problem.Unauthorized, "the token was revoked or has ended")
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	done := make(chan struct{})

@@ -81,7 +81,18 @@ func (s *Server) askLeader(ctx context.Context, until time.Time, token string) (
 	if err := json.NewDecoder(body).Decode(&self); err != nil {
 		return model.Caller{}, problem.Wrap(problem.NoLeader, fmt.Errorf("the leader's answer about the token: %w", err))
 	}
-	return model.Caller{Tenant: self.Tenant, Actor: self.Actor, Role: self.Role, Root: self.Root}, nil
+	return model.Caller{
+		Tenant: self.Tenant, Actor: self.Actor, Role: self.Role, Root: self.Root, Groups: self.Groups, Account: self.Account,
+		Session: self.Session, Expires: self.Expires,
+	}, nil
+}
+
+// SelfOf describes a caller.
+func SelfOf(who model.Caller) api.Self {
+	return api.Self{
+		Actor: who.Actor, Tenant: who.Tenant, Role: who.Role, Root: who.Root, Groups: who.Groups, Account: who.Account, Session: who.Session,
+		Expires: who.Expires,
+	}
 }
 
 // How long, and for how many tokens, an agent remembers what the leader answered about a token.

@@ -18,7 +18,8 @@ type Right struct {
 // rightsTable has an action, a type of resource, and the routes that need this right. A resource of
 // "mesh" belongs to no tenant. A route without a row cannot be registered.
 const rightsTable = `
-- -                    | getSelf canI
+- -                    | getSelf canI renewSession logout changePassword listOwnTokens createOwnToken deleteOwnToken
+- -                    | listGrants createGrant deleteGrant
 list Agent             | listAgents listMembers
 read Agent             | getAgent
 read Mesh              | getMetrics getStatus
@@ -88,6 +89,11 @@ read mesh Policy       | getMeshPolicyDocument getMeshPolicyDocumentVersion list
 create mesh Policy     | createMeshPolicyDocument
 update mesh Policy     | putMeshPolicyDocument
 delete mesh Policy     | deleteMeshPolicyDocument
+list User              | listUsers
+read User              | getUser
+create User            | createUser
+update User            | putUser
+delete User            | deleteUser
 list Token             | listTokens
 create Token           | createToken
 delete Token           | deleteToken

@@ -26,6 +26,8 @@ import (
 type Rule struct {
 	// Public routes need no token.
 	Public bool
+	// Open routes need no token either, and are answered by the leader. Their bodies are small.
+	Open bool
 	// Local routes are answered by the agent that receives the request, whether it leads or not.
 	Local bool
 	// Streamed bodies have no limit in size.
@@ -42,6 +44,9 @@ type Rule struct {
 	// AllTenants lets a superadmin select all tenants at once.
 	AllTenants bool
 }
+
+// anybody reports whether a route needs no token.
+func (r Rule) anybody() bool { return r.Public || r.Open }
 
 // Route is one row of the API's table.
 type Route struct {
@@ -140,7 +145,7 @@ func register[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (
 	op := s.operation(r)
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*Reply[T], error) {
 		var c *Call // a public route has no caller
-		if !r.Rule.Public {
+		if !r.Rule.anybody() {
 			c = callOf(ctx)
 		}
 		reply, err := h(ctx, c, in)
@@ -231,7 +236,7 @@ func (l *lateWriter) Flush() {
 // operation returns huma's description of a route, with the parts that all routes of its kind
 // share.
 func (s *Server) operation(r Route) huma.Operation {
-	if _, ok := RightOf(r.ID); !ok && !r.Rule.Public {
+	if _, ok := RightOf(r.ID); !ok && !r.Rule.anybody() {
 		panic(fmt.Sprintf("the route %s has no right", r.ID))
 	}
 	if r.Status == 0 {
@@ -247,8 +252,11 @@ func (s *Server) operation(r Route) huma.Operation {
 		Middlewares:      huma.Middlewares{s.enter},
 	}
 	text := func() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
-	if r.Rule.Public {
+	if r.Rule.anybody() {
 		op.Security = []map[string][]string{{}}
+		if r.Rule.Open {
+			op.RequestBody = &huma.RequestBody{}
+		}
 		return op
 	}
 	if !r.Rule.Local {

@@ -118,7 +118,7 @@ func (actionSchema) Schema(huma.Registry) *huma.Schema {
 type roleSchema struct{}
 
 // Schema returns the roles.
-func (roleSchema) Schema(huma.Registry) *huma.Schema { return oneOf(Roles...) }
+func (roleSchema) Schema(huma.Registry) *huma.Schema { return oneOf(model.Roles...) }
 
 type kindSchema struct{}
 

@@ -21,6 +21,7 @@ type Services struct {
 	State       State
 	Tenants     Tenants
 	Tokens      Tokens
+	Users       Users
 	Definitions Definitions
 	Clusters    Clusters
 	Operations  Operations
@@ -72,6 +73,23 @@ type Tokens interface {
 	// Create returns the secret of a new token, which is not stored.
 	Create(ctx context.Context, who model.Caller, t model.Token) (string, api.Written, error)
 	Delete(ctx context.Context, who model.Caller, id string) (api.Written, error)
+	// Renew moves the end of the caller's session. It fails with problem.Unauthorized if the session has ended.
+	Renew(ctx context.Context, who model.Caller) (api.Written, error)
+}
+
+// Users writes users and grants, and opens sessions.
+type Users interface {
+	// Put writes a user, and with a password also that. It ends the user's sessions then, but not one with the id
+	// keep.
+	Put(ctx context.Context, who model.Caller, u model.User, password, keep string, createOnly bool) (api.Written, error)
+	Delete(ctx context.Context, who model.Caller, name string) (api.Written, error)
+	// Login opens a session, and returns its token, which is not stored. It fails with problem.Unauthorized, and with
+	// problem.Busy if too many passwords are being checked.
+	Login(ctx context.Context, tenant, name, password string) (string, api.Written, error)
+	PutGrant(ctx context.Context, who model.Caller, g model.Grant) (api.Written, error)
+	DeleteGrant(ctx context.Context, who model.Caller, id string) (api.Written, error)
+	// Verify fails with problem.Unauthorized if the password is not the user's.
+	Verify(ctx context.Context, tenant, name, password string) error
 }
 
 // Definitions writes definitions.

@@ -25,11 +25,18 @@ type View interface {
 	Answered(who model.Caller) (api.Written, bool)
 }
 
-// TenantView is a View of tenants and tokens.
+// TenantView is a View of tenants, users and tokens.
 type TenantView interface {
 	Tenants() []model.Tenant
 	Tenant(name string) (model.Tenant, bool)
 	Tokens(tenant string) []model.Token
+	// Users returns a tenant's users, or all users if tenant is "", without the deleted ones.
+	Users(tenant string) []model.User
+	User(tenant, name string) (model.User, bool)
+	// Acting returns the caller for a user, with the rights that the user has in this state.
+	Acting(tenant, actor string) model.Caller
+	Grants(tenant string) []model.Grant
+	GrantEdition(tenant string) any
 }
 
 // DefinitionView is a View of definitions and of the plugin types on offer.

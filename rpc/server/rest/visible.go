@@ -4,6 +4,7 @@ import (
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
+	"strings"
 )
 
 // Cluster returns a cluster that the caller may read and that it may do the route's action with.
@@ -156,6 +157,23 @@ func (c *Call) Find(v View, on access.Type, name string) (access.Resource, error
 		return x, hidden
 	}
 	return x, nil
+}
+
+// Resource returns a resource of the tenant by its reference. One that is gone has no attributes but its name.
+func (c *Call) Resource(v View, ref access.Ref) access.Resource {
+	switch ref.Type {
+	case access.TypeCluster:
+		return c.clusterOf(v, ref.ID)
+	case access.TypeNode:
+		if n, ok := v.Node(c.Who.Tenant, ref.ID); ok {
+			return ofNode(v, n)
+		}
+	case access.TypeRun:
+		if r, ok := v.Run(c.Who.Tenant, ref.ID); ok {
+			return c.ofRun(r)
+		}
+	}
+	return c.named(ref.Type, strings.TrimPrefix(ref.ID, c.Who.Tenant+"/"))
 }
 
 // MayDelete returns nil unless a policy forbids the caller to delete a cluster that is there.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -89,68 +91,6 @@ func TenantCommand(app cli.App) *cobra.Command {
 	return cli.Group("tenant", "Manage tenants", list, get, put, del)
 }
 
-// TokenCommand returns the command "token".
-func TokenCommand(app cli.App) *cobra.Command {
-	out := app.Printer()
-	list := cli.List(app, cli.Listing[model.Token]{
-		Use: "list", Short: "List the tokens of the tenant", Example: "  coopr token list", Empty: "There are no tokens.",
-		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.Token, client.Meta, error) {
-			return c.Tokens(ctx, read)
-		},
-		Rows: func(items []model.Token) output.Table {
-			t := output.Table{Head: []string{"ID", "ACTOR", "ROLE", "TENANT", "AGE"}}
-			for _, x := range items {
-				t.Row(x.ID, x.Actor, string(x.Role), x.Tenant, out.Ago(x.Created))
-			}
-			return t
-		},
-	})
-	var role string
-	create := &cobra.Command{
-		Use: "create ACTOR", Short: "Create a token", Args: cli.Args("ACTOR"),
-		Long:    "Create a token for an actor: the name of the user in logs and in the audit log.\nThe token is shown only once.",
-		Example: "  coopr token create alice\n  coopr --tenant acme token create ci --role admin",
-	}
-	create.Flags().StringVar(&role, "role", string(model.RoleUser), "role: superadmin, admin, user or read")
-	cli.CompleteValues(create, "role", "superadmin", "admin", "user", "read")
-	cli.FormFlag(create, output.FormTable, output.FormJSON, output.FormYAML)
-	create.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-		t, meta, err := c.CreateToken(ctx, api.NewToken{Actor: args[0], Role: model.Role(role)})
-		if err != nil {
-			return err
-		}
-		if out.Structured() {
-			return out.Encode(t)
-		}
-		if t.Secret == "" && meta.Repeated {
-			return fmt.Errorf("token %s was created, but the response that holds it was lost; revoke it with coopr token revoke %s and create "+
-				"another one", t.ID, t.ID)
-		}
-		// Only the token goes to the standard output, so that a script can read it.
-		out.Notef("Token for %s with role %s in tenant %s. It is shown only once:\n", t.Actor, t.Role, t.Tenant)
-		out.Println(t.Secret)
-		return nil
-	})
-	revoke := &cobra.Command{Use: "revoke ID", Short: "Revoke a token", Args: cli.Args("ID"), Example: "  coopr token revoke 7f3a --yes"}
-	revoke.ValidArgsFunction = cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
-		all, _, err := c.Tokens(ctx, client.Read{})
-		var out []string
-		for _, t := range all {
-			out = append(out, t.ID+"\t"+t.Actor+" "+string(t.Role))
-		}
-		return out, err
-	})
-	revoke.RunE = cli.Confirmed(app, func(args []string) string { return fmt.Sprintf("Revoke token %s?", args[0]) },
-		func(ctx context.Context, c *client.Client, args []string) error {
-			_, err := c.DeleteToken(ctx, args[0])
-			if err == nil {
-				out.Printf("Token %s was revoked.\n", args[0])
-			}
-			return err
-		})
-	return cli.Group("token", "Manage API tokens", list, create, revoke)
-}
-
 // WhoamiCommand returns the command "whoami".
 func WhoamiCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
@@ -163,6 +103,15 @@ func WhoamiCommand(app cli.App) *cobra.Command {
 	c.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, _ []string) (api.Self, error) { return c.Self(ctx) },
 		func(self api.Self) {
 			out.Printf("%s, with the role %s in tenant %s\n", self.Actor, self.Role, self.Tenant)
+			if len(self.Groups) > 0 {
+				out.Printf("Groups: %s\n", strings.Join(self.Groups, ", "))
+			}
+			switch end := time.UnixMilli(self.Expires); {
+			case self.Session:
+				out.Printf("Session: for %s more, unless it is renewed\n", output.Span(end.Sub(out.Clock())))
+			case self.Expires != 0:
+				out.Printf("Token: valid for %s more\n", output.Span(end.Sub(out.Clock())))
+			}
 		})
 	return c
 }

@@ -130,6 +130,9 @@ func AuthCommand(app cli.App) *cobra.Command {
 
 // because returns the policies that allow something.
 func because(p api.Permission) string {
+	if len(p.Grants) > 0 {
+		return "shared by grant " + strings.Join(p.Grants, ", ")
+	}
 	if len(p.Policies) == 0 {
 		return p.Rule
 	}

@@ -25,6 +25,12 @@ type App interface {
 	Client() (*client.Client, error)
 	// HastyClient returns a client that fails at once if no agent answers.
 	HastyClient() (*client.Client, error)
+	// LoginTarget returns a client without a token, for a login, and where its session belongs.
+	LoginTarget() (*LoginTarget, error)
+	// Contexts returns the contexts of the user.
+	Contexts() (*Contexts, error)
+	// AskSecret asks for a secret on the terminal, which does not show it.
+	AskSecret(prompt string) (string, error)
 	// Printer returns the printer of this run; it is always the same one.
 	Printer() *output.Printer
 	// Stdin returns the standard input.

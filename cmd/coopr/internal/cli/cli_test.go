@@ -30,6 +30,9 @@ func (a *fakeApp) HastyClient() (*client.Client, error) { return a.Client() }
 func (a *fakeApp) Printer() *output.Printer             { return &a.printer }
 func (a *fakeApp) Stdin() io.Reader                     { return a.stdin }
 func (a *fakeApp) Prompt() (interactive, yes bool)      { return a.interactive, a.yes }
+func (a *fakeApp) LoginTarget() (*LoginTarget, error)   { return nil, errors.New("there is no mesh") }
+func (a *fakeApp) Contexts() (*Contexts, error)         { return LoadContexts("") }
+func (a *fakeApp) AskSecret(string) (string, error)     { return readLine(a.stdin) }
 func (a *fakeApp) Pace() time.Duration                  { return time.Millisecond }
 
 func TestArgs(t *testing.T) {

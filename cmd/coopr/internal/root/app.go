@@ -33,6 +33,8 @@ type Config struct {
 	Pace time.Duration
 	// Version is the version of the command; "" in builds that are no release.
 	Version string
+	// Secret reads a line from the terminal without showing it; nil: from Stdin.
+	Secret func() (string, error)
 	// Patience is how long the client tries to reach an agent; 0: the client's default.
 	Patience time.Duration
 }
@@ -45,6 +47,7 @@ type app struct {
 	// The global flags.
 	addr                  []string
 	token, tenant, caCert string
+	context               string
 	yes                   bool
 }
 
@@ -77,10 +80,49 @@ func (a *app) Client() (*client.Client, error) { return a.connect(a.cfg.Patience
 
 func (a *app) HastyClient() (*client.Client, error) { return a.connect(-1) }
 
-// connect returns a client of the mesh that flags, environment variables or the dev agent's file name,
+// connect returns a client of the mesh that flags, environment variables, a context or the dev agent's file name,
 // in this order.
 func (a *app) connect(patience time.Duration) (*client.Client, error) {
-	cfg := client.Config{Addresses: a.addr, Token: a.token, Tenant: a.tenant, CACert: a.caCert, Patience: patience}
+	cfg, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Patience = patience
+	if len(cfg.Addresses) > 0 && cfg.Token != "" {
+		return client.New(cfg)
+	}
+	all, err := a.Contexts()
+	if err != nil {
+		return nil, err
+	}
+	if name := a.contextName(all); name != cli.Dev {
+		at, err := a.enter(all, name, &cfg)
+		if err != nil {
+			return nil, err
+		}
+		c, err := client.New(cfg)
+		if err == nil && at != nil {
+			a.renew(c, all, name, *at)
+		}
+		return c, err
+	}
+	dev, err := a.dev()
+	if err != nil {
+		return nil, err
+	}
+	// The dev agent's token must not reach any other agent.
+	if len(cfg.Addresses) == 0 && dev.Addr != "" {
+		cfg.Addresses = []string{dev.Addr}
+	}
+	if cfg.Token == "" && len(cfg.Addresses) == 1 && plainAddr(cfg.Addresses[0]) == plainAddr(dev.Addr) {
+		cfg.Token = dev.Token
+	}
+	return client.New(cfg)
+}
+
+// config returns what flags and environment variables say.
+func (a *app) config() (client.Config, error) {
+	cfg := client.Config{Addresses: a.addr, Token: a.token, Tenant: a.tenant, CACert: a.caCert}
 	if len(cfg.Addresses) == 0 {
 		for _, addr := range strings.Split(a.cfg.Env("COOPR_ADDR"), ",") {
 			if addr = strings.TrimSpace(addr); addr != "" {
@@ -93,20 +135,10 @@ func (a *app) connect(patience time.Duration) (*client.Client, error) {
 			*value = a.cfg.Env(name)
 		}
 	}
-	if len(cfg.Addresses) == 0 || cfg.Token == "" {
-		dev, err := a.dev()
-		if err != nil {
-			return nil, err
-		}
-		// The dev agent's token must not reach any other agent.
-		if len(cfg.Addresses) == 0 && dev.Addr != "" {
-			cfg.Addresses = []string{dev.Addr}
-		}
-		if cfg.Token == "" && len(cfg.Addresses) == 1 && plainAddr(cfg.Addresses[0]) == plainAddr(dev.Addr) {
-			cfg.Token = dev.Token
-		}
+	if a.context != "" && len(a.addr) > 0 {
+		return cfg, errors.New("give --addr or --context, but not both")
 	}
-	return client.New(cfg)
+	return cfg, nil
 }
 
 // plainAddr returns an address in the form in which addresses are compared.
@@ -122,12 +154,8 @@ type devFile struct {
 
 // dev reads the dev agent's file. The result is empty if there is none.
 func (a *app) dev() (devFile, error) {
-	dir := a.cfg.Env("XDG_CONFIG_HOME")
-	if dir == "" {
-		dir = filepath.Join(a.cfg.Env("HOME"), ".config")
-	}
 	var d devFile
-	path := filepath.Join(dir, "coopr", "dev.json")
+	path := filepath.Join(a.folder(), "dev.json")
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -82,9 +82,14 @@ func (a *app) exit(err error) int {
 		}
 	}
 	if errors.Is(err, client.ErrUnauthorized) {
-		if a.token != "" || a.cfg.Env("COOPR_TOKEN") != "" {
+		switch all, _ := a.Contexts(); {
+		case a.token != "" || a.cfg.Env("COOPR_TOKEN") != "":
 			out.Error("the mesh does not accept the API token: it is unknown or was revoked")
-		} else {
+		case all != nil && a.contextName(all) != cli.Dev:
+			out.Error("your session has ended")
+			out.Noteln(loginHint)
+			return ExitFailed
+		default:
 			out.Error("the mesh requires an API token")
 		}
 		out.Noteln("Give a token with --token or COOPR_TOKEN. To show the root token, run on a control host: coopr-agent token --data-dir " +

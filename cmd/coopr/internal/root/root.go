@@ -33,9 +33,10 @@ func Run(ctx context.Context, cfg Config, args []string) int {
 
 const help = `Manage clusters: sets of machines and the services on them.
 
-coopr talks to any agent of the mesh. Name the agent with --addr or COOPR_ADDR,
-and give a token with --token or COOPR_TOKEN. Neither is needed on a machine
-where "coopr-agent --dev" runs.`
+coopr talks to any agent of the mesh. Log in with "coopr login --addr HOST", and
+the commands after it talk to that mesh. Programs name an agent with --addr or
+COOPR_ADDR, and give a token with --token or COOPR_TOKEN. None of this is needed
+on a machine where "coopr-agent --dev" runs.`
 
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
@@ -52,6 +53,7 @@ func (a *app) command() *cobra.Command {
 	f.StringVar(&a.token, "token", "", "API token (env COOPR_TOKEN)")
 	f.StringVar(&a.tenant, "tenant", "", "tenant to act for, if not the one of the token; superadmins only (env COOPR_TENANT)")
 	f.StringVar(&a.caCert, "ca-cert", "", "file with the CA certificates that the agents' certificates are checked against (env COOPR_CACERT)")
+	f.StringVar(&a.context, "context", "", "context whose mesh and session are used; see coopr context (env COOPR_CONTEXT)")
 	f.BoolVarP(&a.yes, "yes", "y", false, "answer yes to all questions")
 	root.SetFlagErrorFunc(flagError)
 
@@ -77,7 +79,8 @@ func (a *app) command() *cobra.Command {
 			mesh.OperatorCommand(a),
 		},
 		"access": {
-			access.TenantCommand(a), access.TokenCommand(a), access.WhoamiCommand(a), access.PolicyCommand(a), access.AuthCommand(a),
+			access.LoginCommand(a), access.LogoutCommand(a), access.ContextCommand(a), access.PasswordCommand(a), access.UserCommand(a),
+			access.TenantCommand(a), access.TokenCommand(a), access.WhoamiCommand(a), access.PolicyCommand(a), access.GrantCommand(a), access.AuthCommand(a),
 			audit.Command(a),
 		},
 	} {

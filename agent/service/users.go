@@ -1,0 +1,109 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/coopr/coopr/agent/password"
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// A session lasts sessionTime from its beginning and from each renewal, and renewals do not go beyond loginTime.
+const (
+	sessionTime = 8 * time.Hour
+	loginTime   = 7 * 24 * time.Hour
+)
+
+// clock returns the time of a clock, or of the host's without one.
+func clock(now func() time.Time) time.Time {
+	if now == nil {
+		return time.Now()
+	}
+	return now()
+}
+
+// Users writes users and grants, and opens sessions.
+type Users struct {
+	Supervisor Supervisor
+	// Passwords hashes and checks passwords.
+	Passwords password.Checker
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// Put writes a user.
+func (u *Users) Put(ctx context.Context, who model.Caller, user model.User, secret, keep string, createOnly bool) (api.Written, error) {
+	put := &pb.PutUser{CreateOnly: createOnly, Keep: keep}
+	var err error
+	if put.User, err = logformat.EncodeUser(&user); err != nil {
+		return api.Written{}, err
+	}
+	if secret != "" {
+		if put.Password, err = u.Passwords.Hash(ctx, secret); err != nil {
+			return api.Written{}, err
+		}
+	}
+	return write(ctx, u.Supervisor, who, &pb.Command{Change: &pb.Command_PutUser{PutUser: put}})
+}
+
+// Delete deletes a user and ends its tokens.
+func (u *Users) Delete(ctx context.Context, who model.Caller, name string) (api.Written, error) {
+	return write(ctx, u.Supervisor, who, &pb.Command{Change: &pb.Command_DeleteUser{DeleteUser: &pb.DeleteUser{Name: name}}})
+}
+
+// Verify checks a user's password.
+func (u *Users) Verify(ctx context.Context, tenant, name, secret string) error {
+	_, err := u.verify(ctx, tenant, name, secret)
+	return err
+}
+
+// verify returns the user whose password is right. Whatever is wrong has the same error, after the same time.
+func (u *Users) verify(ctx context.Context, tenant, name, secret string) (model.User, error) {
+	m, _, err := leader(u.Supervisor)
+	if err != nil {
+		return model.User{}, err
+	}
+	v := m.Machine.View()
+	user, ok := v.User(tenant, name)
+	right, err := u.Passwords.Check(ctx, v.Password(tenant, name), secret)
+	if err != nil {
+		return model.User{}, err
+	}
+	if !ok || !right || user.Disabled {
+		return model.User{}, problem.New(problem.Unauthorized, "the tenant, the user's name or the password is wrong, or the user is disabled")
+	}
+	return user, nil
+}
+
+// Login opens a session.
+func (u *Users) Login(ctx context.Context, tenant, name, secret string) (string, api.Written, error) {
+	user, err := u.verify(ctx, tenant, name, secret)
+	if err != nil {
+		return "", api.Written{}, err
+	}
+	now := clock(u.Now)
+	token, put := newToken(model.Token{
+		Actor: name, Tenant: tenant, Session: true, Expires: now.Add(sessionTime).UnixMilli(), Renewable: now.Add(loginTime).UnixMilli(),
+	})
+	put.PasswordSetMs = user.Set
+	w, err := write(ctx, u.Supervisor, model.Caller{Tenant: tenant, Actor: name}, &pb.Command{Change: &pb.Command_PutToken{PutToken: put}})
+	return token, w, err
+}
+
+// PutGrant shares a resource.
+func (u *Users) PutGrant(ctx context.Context, who model.Caller, g model.Grant) (api.Written, error) {
+	m, err := logformat.EncodeGrant(&g)
+	if err != nil {
+		return api.Written{}, err
+	}
+	return write(ctx, u.Supervisor, who, &pb.Command{Change: &pb.Command_PutGrant{PutGrant: &pb.PutGrant{Grant: m}}})
+}
+
+// DeleteGrant removes a grant of the caller's tenant.
+func (u *Users) DeleteGrant(ctx context.Context, who model.Caller, id string) (api.Written, error) {
+	return write(ctx, u.Supervisor, who, &pb.Command{Change: &pb.Command_DeleteGrant{DeleteGrant: &pb.DeleteGrant{Id: id}}})
+}

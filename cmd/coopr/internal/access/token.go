@@ -1,0 +1,142 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+	"github.com/coopr/coopr/cmd/coopr/internal/output"
+)
+
+// TokenCommand returns the command "token".
+func TokenCommand(app cli.App) *cobra.Command {
+	return cli.Group("token", "Manage API tokens", listTokens(app), createToken(app), revokeToken(app))
+}
+
+func listTokens(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var own bool
+	list := cli.List(app, cli.Listing[model.Token]{
+		Use: "list", Short: "List tokens: those of the tenant, or with --own your own", Example: "  coopr token list\n  coopr token list --own",
+		Empty: "There are no tokens.",
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.Token, client.Meta, error) {
+			if own {
+				return c.OwnTokens(ctx, read)
+			}
+			return c.Tokens(ctx, read)
+		},
+		Rows: func(items []model.Token) output.Table {
+			t := output.Table{Head: []string{"ID", "ACTOR", "ROLE", "KIND", "TENANT", "AGE", "ENDS", "DESCRIPTION"}}
+			for _, x := range items {
+				t.Row(x.ID, x.Actor, string(x.Role), kindOf(x), x.Tenant, out.Ago(x.Created), endOf(out, x), output.Clip(x.Description, 40))
+			}
+			return t
+		},
+	})
+	list.Flags().BoolVar(&own, "own", false, "list your own tokens and sessions")
+	return list
+}
+
+func kindOf(t model.Token) string {
+	switch {
+	case t.Session:
+		return "session"
+	case t.Parent != "":
+		return "of " + t.Parent
+	}
+	return "token"
+}
+
+func endOf(out *output.Printer, t model.Token) string {
+	if t.Expires == 0 {
+		return "never"
+	}
+	return "in " + output.Span(max(0, time.UnixMilli(t.Expires).Sub(out.Clock())))
+}
+
+func createToken(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var role, ttl, description string
+	create := &cobra.Command{
+		Use: "create [ACTOR]", Short: "Create a token", Args: cobra.MaximumNArgs(1),
+		Long: "Create a token. It is shown only once.\n\n" +
+			"Without ACTOR it is yours: it may do what you may, or with --role less, and ends after 30 days unless --ttl says\n" +
+			"otherwise. Administrators create tokens for others: ACTOR is the name of the user in logs and in the audit log.",
+		Example: "  coopr token create --role read --ttl 12h --description \"dashboard\"\n  coopr token create alice\n" +
+			"  coopr --tenant acme token create ci --role admin",
+	}
+	create.Flags().StringVar(&role, "role", "", "role: superadmin, admin, user or read; usually user, or for your own token all that you may do")
+	create.Flags().StringVar(&ttl, "ttl", "", "how long the token is valid, such as 12h or 30d")
+	create.Flags().StringVar(&description, "description", "", "what the token is for")
+	cli.CompleteValues(create, "role", "superadmin", "admin", "user", "read")
+	cli.FormFlag(create, output.FormTable, output.FormJSON, output.FormYAML)
+	create.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		var t api.IssuedToken
+		var meta client.Meta
+		var err error
+		if len(args) == 0 {
+			t, meta, err = c.CreateOwnToken(ctx, api.OwnToken{Role: model.Role(role), TTL: ttl, Description: description})
+		} else {
+			t, meta, err = c.CreateToken(ctx, api.NewToken{Actor: args[0], Role: model.Role(role), TTL: ttl, Description: description})
+		}
+		if err != nil {
+			return err
+		}
+		if out.Structured() {
+			return out.Encode(t)
+		}
+		if t.Secret == "" && meta.Repeated {
+			return fmt.Errorf("token %s was created, but the response that holds it was lost; revoke it with coopr token revoke %s and create "+
+				"another one", t.ID, t.ID)
+		}
+		// Only the token goes to the standard output, so that a script can read it.
+		with := ""
+		if t.Role != "" {
+			with = " with role " + string(t.Role)
+		}
+		out.Notef("Token for %s%s in tenant %s. It is shown only once:\n", t.Actor, with, t.Tenant)
+		out.Println(t.Secret)
+		return nil
+	})
+	return create
+}
+
+func revokeToken(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var own bool
+	revoke := &cobra.Command{Use: "revoke ID", Short: "Revoke a token, and those that were made with it", Args: cli.Args("ID"),
+		Example: "  coopr token revoke 7f3a --yes\n  coopr token revoke 7f3a --own"}
+	revoke.Flags().BoolVar(&own, "own", false, "the token is yours")
+	revoke.ValidArgsFunction = cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
+		read := c.Tokens
+		if own {
+			read = c.OwnTokens
+		}
+		all, _, err := read(ctx, client.Read{})
+		var out []string
+		for _, t := range all {
+			out = append(out, t.ID+"\t"+t.Actor+" "+string(t.Role))
+		}
+		return out, err
+	})
+	revoke.RunE = cli.Confirmed(app, func(args []string) string { return fmt.Sprintf("Revoke token %s?", args[0]) },
+		func(ctx context.Context, c *client.Client, args []string) error {
+			end := c.DeleteToken
+			if own {
+				end = c.DeleteOwnToken
+			}
+			_, err := end(ctx, args[0])
+			if err == nil {
+				out.Printf("Token %s was revoked.\n", args[0])
+			}
+			return err
+		})
+	return revoke
+}

@@ -1,0 +1,174 @@
+package state
+
+import (
+	"cmp"
+	"encoding/hex"
+	"slices"
+
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// maxUserTokens bounds the tokens of one user, sessions included. A further login ends the oldest session.
+const maxUserTokens = 100
+
+// users changes users and tokens.
+type users struct{ *writer }
+
+func (a users) putUser(c *pb.Command, p *pb.PutUser) Answer {
+	u, err := logformat.DecodeUser(p.User)
+	if err != nil {
+		return refuse(problem.Unsupported, "user: %v", err)
+	}
+	if err := a.tenant(u.Tenant); err != nil {
+		return Answer{Err: err}
+	}
+	next := &table.UserRow{User: *u, Password: p.Password}
+	switch old := a.user(u.Tenant, u.Name); {
+	case old == nil && !p.CreateOnly:
+		return refuse(problem.NotFound, "there is no user %q", u.Name)
+	case old == nil:
+		next.Created = a.now
+	case old.Deleted != 0:
+		return refuse(problem.Conflict, "user %q was deleted, and records still name it: the name is not given again", u.Name)
+	case p.CreateOnly:
+		return refuse(problem.Conflict, "user %q exists", u.Name)
+	default:
+		next.Created, next.Method, next.Set = old.Created, old.Method, old.Set
+		next.Password = cmp.Or(p.Password, old.Password)
+	}
+	if p.Password != "" {
+		next.Set = a.now
+	}
+	a.put(table.Users, next)
+	a.event(model.Event{Type: "user.changed", Tenant: u.Tenant, Subject: u.Name, Actor: c.Actor})
+	if p.Password != "" {
+		for _, t := range a.tokensOf(u.Tenant, u.Name) {
+			if t.Session && t.ID != p.Keep {
+				a.end(c, t)
+			}
+		}
+	}
+	return Answer{Subject: u.Name}
+}
+
+func (a users) deleteUser(c *pb.Command, name string) Answer {
+	u := a.user(c.Tenant, name)
+	if u == nil || u.Deleted != 0 {
+		return refuse(problem.NotFound, "there is no user %q", name)
+	}
+	a.put(table.Users, &table.UserRow{User: model.User{
+		Name: u.Name, Tenant: u.Tenant, Method: u.Method, Created: u.Created, Deleted: a.now,
+	}})
+	for _, t := range a.tokensOf(c.Tenant, name) {
+		a.end(c, t)
+	}
+	a.removeGrantsOf(c, u)
+	a.event(model.Event{Type: "user.deleted", Tenant: c.Tenant, Subject: name, Actor: c.Actor})
+	return Answer{Subject: name}
+}
+
+// user returns the row of a user, or nil. A deleted user has one, too.
+func (a users) user(tenant, name string) *table.UserRow {
+	return table.Get[table.UserRow](a.txn, table.Users, "id", tenant, name)
+}
+
+// tokensOf returns the tokens of a user, the oldest first.
+func (a users) tokensOf(tenant, name string) []*table.TokenRow {
+	out := table.List[table.TokenRow](a.txn, table.Tokens, "actor", tenant, name)
+	slices.SortStableFunc(out, func(x, y *table.TokenRow) int { return cmp.Compare(x.Created, y.Created) })
+	return out
+}
+
+func (a users) putToken(c *pb.Command, p *pb.PutToken) Answer {
+	if err := a.tenant(p.Tenant); err != nil {
+		return Answer{Err: err}
+	}
+	if table.Get[table.TokenRow](a.txn, table.Tokens, "id", p.Id) != nil {
+		return refuse(problem.Conflict, "token %q exists", p.Id)
+	}
+	if p.Parent != "" {
+		switch parent := table.Get[table.TokenRow](a.txn, table.Tokens, "id", p.Parent); {
+		case parent == nil:
+			return refuse(problem.Unauthorized, "the token that asks was revoked")
+		case parent.Parent != "":
+			return refuse(problem.Forbidden, "token %q was made with a token: it makes no further ones", p.Parent)
+		}
+	}
+	switch u := a.user(p.Tenant, p.Actor); {
+	case u == nil && p.Session || u != nil && (u.Deleted != 0 || u.Disabled):
+		return refuse(problem.Conflict, "user %q has no access", p.Actor)
+	case p.Session && u.Set != p.PasswordSetMs:
+		return refuse(problem.Conflict, "the password was changed meanwhile: log in with the new one")
+	}
+	a.endExpired()
+	if err := a.makeRoom(c, p); err != nil {
+		return Answer{Err: err}
+	}
+	a.put(table.Tokens, &table.TokenRow{Hash: hex.EncodeToString(p.Hash), Token: model.Token{
+		ID: p.Id, Actor: p.Actor, Tenant: p.Tenant, Role: model.Role(p.Role), Created: a.now, Session: p.Session,
+		Parent: p.Parent, Expires: p.ExpiresMs, Renewable: p.RenewableMs, Description: p.Description,
+	}})
+	a.event(model.Event{Type: "token.changed", Tenant: p.Tenant, Subject: p.Id, Actor: c.Actor})
+	return Answer{Subject: p.Id}
+}
+
+// makeRoom ends the oldest session of a user who has as many tokens as one can have.
+func (a users) makeRoom(c *pb.Command, p *pb.PutToken) error {
+	all := a.tokensOf(p.Tenant, p.Actor)
+	if len(all) < maxUserTokens {
+		return nil
+	}
+	if i := slices.IndexFunc(all, func(t *table.TokenRow) bool { return t.Session && t.ID != p.Parent }); i >= 0 {
+		a.end(c, all[i])
+		return nil
+	}
+	return problem.New(problem.Quota, "user %q has %d tokens: revoke some first", p.Actor, len(all))
+}
+
+// endExpired removes tokens whose time is over. They were not valid any more.
+func (a users) endExpired() {
+	var over []*table.TokenRow
+	table.Each(a.txn, table.Tokens, "id", func(t *table.TokenRow) bool {
+		if t.Expires != 0 && t.Expires <= a.now {
+			over = append(over, t)
+		}
+		return true
+	})
+	for _, t := range over {
+		a.remove(table.Tokens, t)
+	}
+}
+
+func (a users) renewToken(c *pb.Command, p *pb.RenewToken) Answer {
+	t := table.Get[table.TokenRow](a.txn, table.Tokens, "id", p.Id)
+	if t == nil || !t.Session || t.Expires <= a.now {
+		return refuse(problem.Unauthorized, "the session has ended: log in again")
+	}
+	next := *t
+	next.Expires = max(t.Expires, min(p.ExpiresMs, t.Renewable))
+	a.put(table.Tokens, &next)
+	a.event(model.Event{Type: "token.changed", Tenant: t.Tenant, Subject: t.ID, Actor: c.Actor})
+	return Answer{Subject: t.ID}
+}
+
+func (a users) deleteToken(c *pb.Command, id string) Answer {
+	t := table.Get[table.TokenRow](a.txn, table.Tokens, "id", id)
+	if t == nil {
+		return refuse(problem.NotFound, "there is no token %q", id)
+	}
+	a.end(c, t)
+	return Answer{Subject: id}
+}
+
+// end removes a token, and those that were made with it.
+func (a users) end(c *pb.Command, t *table.TokenRow) {
+	a.remove(table.Tokens, t)
+	a.event(model.Event{Type: "token.deleted", Tenant: t.Tenant, Subject: t.ID, Actor: c.Actor})
+	for _, child := range table.List[table.TokenRow](a.txn, table.Tokens, "parent", t.ID) {
+		a.end(c, child)
+	}
+}

@@ -1,0 +1,158 @@
+package view
+
+import (
+	"slices"
+
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/access"
+	"github.com/coopr/coopr/engine/hostexec"
+	"github.com/coopr/coopr/engine/model"
+)
+
+// Acting returns the caller for what the mesh does later in a user's name, with the rights that the user has in
+// this state.
+func (v TenantView) Acting(tenant, actor string) model.Caller {
+	for _, u := range v.Users("") {
+		if u.Name == actor && (u.Tenant == tenant || u.Role == model.RoleSuperadmin) {
+			who := callerOf(&u)
+			who.Tenant = tenant
+			return who
+		}
+	}
+	if u := v.user(tenant, actor); u != nil { // deleted
+		return model.Caller{Tenant: tenant, Actor: actor}
+	}
+	return hostexec.Acting(v.Tokens(""), tenant, actor)
+}
+
+// Users returns a tenant's users, or all users if tenant is "". Deleted ones are not among them.
+func (v TenantView) Users(tenant string) []model.User {
+	var out []model.User
+	table.Each(v.txn, table.Users, "id", func(u *table.UserRow) bool {
+		if (tenant == "" || u.Tenant == tenant) && u.Deleted == 0 {
+			out = append(out, u.User)
+		}
+		return true
+	})
+	return out
+}
+
+// User finds a user who was not deleted.
+func (v TenantView) User(tenant, name string) (model.User, bool) {
+	if u := v.user(tenant, name); u != nil && u.Deleted == 0 {
+		return u.User, true
+	}
+	return model.User{}, false
+}
+
+// Grants returns a tenant's grants.
+func (v TenantView) Grants(tenant string) []model.Grant {
+	return values(table.List[model.Grant](v.txn, table.Grants, "id_prefix", tenant))
+}
+
+// GrantEdition returns a value that is another once a tenant's grants have changed, or, if it has any, what their granters may do.
+func (v TenantView) GrantEdition(tenant string) any {
+	grants := table.Edition(v.txn, table.Grants, "id_prefix", tenant)
+	if raw, err := v.txn.First(table.Grants, "id_prefix", tenant); err != nil || raw == nil {
+		return grants
+	}
+	return [3]any{grants, table.Edition(v.txn, table.Users, "id_prefix"), table.Edition(v.txn, table.Tokens, "id_prefix")}
+}
+
+// Password returns the argon2id hash of a user's password, or "".
+func (v TenantView) Password(tenant, name string) string {
+	if u := v.user(tenant, name); u != nil {
+		return u.Password
+	}
+	return ""
+}
+
+func (v TenantView) user(tenant, name string) *table.UserRow {
+	return table.Get[table.UserRow](v.txn, table.Users, "id", tenant, name)
+}
+
+// Tokens returns a tenant's tokens, or all tokens if tenant is "".
+func (v TenantView) Tokens(tenant string) []model.Token {
+	var out []model.Token
+	table.Each(v.txn, table.Tokens, "id", func(t *table.TokenRow) bool {
+		if tenant == "" || t.Tenant == tenant {
+			out = append(out, t.Token)
+		}
+		return true
+	})
+	return out
+}
+
+// Caller returns the caller that a token belongs to, by the SHA-256 of the token in hexadecimal. It returns false for an
+// unknown token, and if the token, one that made it, or its user has no access at a time in Unix
+// milliseconds.
+func (v TenantView) Caller(hash string, now int64) (model.Caller, bool) {
+	t := table.Get[table.TokenRow](v.txn, table.Tokens, "hash", hash)
+	if t == nil {
+		return model.Caller{}, false
+	}
+	return v.caller(&t.Token, now)
+}
+
+func (v TenantView) caller(t *model.Token, now int64) (model.Caller, bool) {
+	if t.Expires != 0 && t.Expires <= now {
+		return model.Caller{}, false
+	}
+	who := model.Caller{Tenant: t.Tenant, Actor: t.Actor, Role: t.Role}
+	var maker *model.Caller
+	switch {
+	case t.Parent != "":
+		parent := table.Get[table.TokenRow](v.txn, table.Tokens, "id", t.Parent)
+		if parent == nil || parent.Parent != "" {
+			return who, false
+		}
+		made, ok := v.caller(&parent.Token, now)
+		if !ok {
+			return who, false
+		}
+		maker = &made
+	default:
+		switch u := v.user(t.Tenant, t.Actor); {
+		case u == nil && t.Role == "":
+			return who, false
+		case u == nil: // a token in the name of somebody who cannot log in
+		case u.Disabled || u.Deleted != 0:
+			return who, false
+		default:
+			made := callerOf(&u.User)
+			maker = &made
+		}
+	}
+	if maker != nil {
+		who = bounded(t.Role, maker)
+	}
+	who.Token, who.Session, who.Expires, who.Parent = t.ID, t.Session, t.Expires, t.Parent != ""
+	return who, true
+}
+
+// bounded returns a caller with a role who may do no more than its maker. Without a role it is the maker itself.
+func bounded(role model.Role, maker *model.Caller) model.Caller {
+	who := *maker
+	if role == "" {
+		return who
+	}
+	who.Groups, who.Maker = nil, maker
+	if maker.Role.AtLeast(role) {
+		who.Role = role
+	}
+	return who
+}
+
+// callerOf returns a user as a caller: without rights if the user is disabled.
+func callerOf(u *model.User) model.Caller {
+	who := model.Caller{Tenant: u.Tenant, Actor: u.Name, Account: u.Method == model.MethodAccount}
+	if u.Disabled {
+		return who
+	}
+	who.Role = u.Role
+	for _, g := range u.Groups {
+		who.Groups = append(who.Groups, access.GroupID(u.Tenant, g))
+	}
+	slices.Sort(who.Groups)
+	return who
+}

@@ -1,0 +1,121 @@
+package model
+
+import "slices"
+
+// Role is the set of rights of a token's holder within its tenant.
+type Role string
+
+// The roles, from the most rights to the fewest. A superadmin acts in every tenant and alone
+// controls the mesh itself.
+const (
+	RoleSuperadmin Role = "superadmin"
+	RoleAdmin      Role = "admin"
+	RoleUser       Role = "user"
+	RoleRead       Role = "read"
+)
+
+// Roles are all roles, the one with the most rights first.
+var Roles = []Role{RoleSuperadmin, RoleAdmin, RoleUser, RoleRead}
+
+// AtLeast reports whether a role includes another. The empty role includes none.
+func (r Role) AtLeast(need Role) bool {
+	i := slices.Index(Roles, r)
+	return i >= 0 && i <= slices.Index(Roles, need)
+}
+
+// Token is the record of a token. The token itself is shown once, when it is made.
+type Token struct {
+	ID      string `json:"id"`
+	Actor   string `json:"actor"`
+	Tenant  string `json:"tenant"`
+	Role    Role   `json:"role"`
+	Created int64  `json:"created"`
+	// Session is set for a token that a login made.
+	Session bool `json:"session,omitempty"`
+	// Parent is the id of the token that made this one.
+	Parent string `json:"parent,omitempty"`
+	// Expires is when the token ends; 0 means never. A session can be renewed until Renewable.
+	Expires     int64  `json:"expires,omitempty"`
+	Renewable   int64  `json:"renewable,omitempty"`
+	Description string `json:"description,omitempty"`
+}
+
+// Methods by which users authenticate.
+const (
+	MethodLocal   = "local"   // with a password that the mesh keeps a hash of
+	MethodAccount = "account" // not at all: the user is a program, which has tokens
+)
+
+// User is a person or a program that has tokens. Its name is its identity in records: it belongs to nobody else, even after
+// the user was deleted.
+type User struct {
+	Name        string   `json:"name"`
+	Tenant      string   `json:"tenant"`
+	Method      string   `json:"method" enum:"local,account" doc:"How the user logs in: local, with a password; account, not at all"`
+	Role        Role     `json:"role" enum:"superadmin,admin,user,read"`
+	Groups      []string `json:"groups,omitempty" doc:"Groups that policies name as Group::\"TENANT/NAME\"; editor and operator are built in"`
+	Description string   `json:"description,omitempty"`
+	Disabled    bool     `json:"disabled,omitempty" doc:"The user cannot log in, and its tokens are not valid"`
+	Created     int64    `json:"created"`
+	Set         int64    `json:"set,omitempty" doc:"When the present password was set"`
+	Deleted     int64    `json:"deleted,omitempty"`
+}
+
+// Grant shares a resource of a tenant with a user or a group. It counts as long as its granter may do the same without grants.
+type Grant struct {
+	ID       string   `json:"id"`
+	Tenant   string   `json:"tenant"`
+	Granter  string   `json:"granter"`
+	To       string   `json:"to" doc:"user/NAME, account/NAME or group/NAME"`
+	Actions  []string `json:"actions"`
+	Resource string   `json:"resource" doc:"TYPE/ID, such as cluster/00000042"`
+	Name     string   `json:"name,omitempty" doc:"The resource's name when it was shared"`
+	Until    int64    `json:"until,omitempty" doc:"When the grant ends, in Unix milliseconds; absent: never"`
+	Created  int64    `json:"created"`
+}
+
+// Ended reports whether the grant's time is over at a time in Unix milliseconds.
+func (g *Grant) Ended(now int64) bool { return g.Until != 0 && g.Until <= now }
+
+// FirstTenant is the tenant that every mesh starts with. The root token uses it
+// for requests that name no tenant.
+const FirstTenant = "default"
+
+// Self is the actor of changes that the mesh makes on its own.
+const Self = "coopr"
+
+// Caller is the author of a request.
+type Caller struct {
+	Tenant string
+	Actor  string
+	Role   Role
+	// Request is the id of the request, or "". A request with the same id is carried out once.
+	Request string
+	// Follows is set if the mesh acts by itself and in consequence of what was accepted before, such
+	// as a recovery. It is not decided again whether the actor may do it.
+	Follows bool
+	// Root is set for the root token of the mesh, which no policy restricts.
+	Root bool
+	// Groups are the user's groups, as policies name them.
+	Groups []string
+	// Account is set for a program.
+	Account bool
+	// Token is the id of the token, "" for the root token. Maker is whom it acts for, if it may do less than its
+	// maker; it may do what both may.
+	Token string
+	Maker *Caller
+	// Parent is set for a token that was made with another. It makes no further ones: with its user, three principals act for
+	// each other at most.
+	Parent bool
+	// Session is set for a token that a login made, and Expires is when the token ends, or 0.
+	Session bool
+	Expires int64
+}
+
+// SameRights reports whether two callers have the same role and groups, and so have their makers.
+func (c *Caller) SameRights(o *Caller) bool {
+	if c == nil || o == nil {
+		return c == o
+	}
+	return c.Role == o.Role && c.Root == o.Root && slices.Equal(c.Groups, o.Groups) && c.Maker.SameRights(o.Maker)
+}

@@ -1,0 +1,50 @@
+package api
+
+import "github.com/coopr/coopr/engine/model"
+
+// Login asks for a session.
+type Login struct {
+	Tenant   string `json:"tenant" doc:"The user's tenant"`
+	User     string `json:"user" doc:"The user's name"`
+	Password string `json:"password"`
+}
+
+// NewUser describes a user to create.
+type NewUser struct {
+	Name        string     `json:"name" doc:"The user's name in logs and records. It is never given to another user"`
+	Method      string     `json:"method,omitempty" enum:"local,account" doc:"How the user logs in: local (if absent), with a password; account, not at all: a program with tokens"`
+	Role        model.Role `json:"role,omitempty" enum:"superadmin,admin,user,read" doc:"user if absent"`
+	Groups      []string   `json:"groups,omitempty" doc:"Groups that policies name as Group::\"TENANT/NAME\"; editor and operator are built in"`
+	Description string     `json:"description,omitempty"`
+	Password    string     `json:"password,omitempty" doc:"12 to 1024 characters. Without one, a user with the method local cannot log in"`
+}
+
+// UserChange changes a user. Absent fields stay as they are.
+type UserChange struct {
+	Role        *model.Role `json:"role,omitempty" enum:"superadmin,admin,user,read"`
+	Groups      *[]string   `json:"groups,omitempty" doc:"All groups of the user"`
+	Description *string     `json:"description,omitempty"`
+	Disabled    *bool       `json:"disabled,omitempty" doc:"A disabled user cannot log in, and its tokens are not valid"`
+	Password    *string     `json:"password,omitempty" doc:"A new password, which ends the user's sessions"`
+}
+
+// NewPassword changes the password of the caller.
+type NewPassword struct {
+	Old string `json:"old"`
+	New string `json:"new" doc:"12 to 1024 characters"`
+}
+
+// OwnToken requests a token of the caller's own.
+type OwnToken struct {
+	Role        model.Role `json:"role,omitempty" enum:"superadmin,admin,user,read" doc:"A role that the caller's includes; without one, the token may do what the caller may"`
+	TTL         string     `json:"ttl,omitempty" doc:"How long the token is valid, such as 12h or 30d; 30 days if absent, 366 days at most"`
+	Description string     `json:"description,omitempty" doc:"What the token is for"`
+}
+
+// NewGrant shares a resource.
+type NewGrant struct {
+	To       string   `json:"to" doc:"A user's or service account's name, or group/NAME"`
+	Actions  []string `json:"actions" doc:"What is shared: read, operate, update, delete, label, use, execute, approve. Reading is shared with everything else"`
+	Resource string   `json:"resource" doc:"TYPE/NAME, such as cluster/shop"`
+	TTL      string   `json:"ttl,omitempty" doc:"How long the grant counts, such as 2h or 7d; without end if absent"`
+}
