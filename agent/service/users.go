@@ -35,9 +35,17 @@ type Users struct {
 	Now func() time.Time
 }
 
-// Put writes a user.
-func (u *Users) Put(ctx context.Context, who model.Caller, user model.User, secret, keep string, createOnly bool) (api.Written, error) {
-	put := &pb.PutUser{CreateOnly: createOnly, Keep: keep}
+// Create creates a user.
+func (u *Users) Create(ctx context.Context, who model.Caller, user model.User, secret string) (api.Written, error) {
+	return u.put(ctx, who, user, secret, &pb.PutUser{CreateOnly: true})
+}
+
+// Change changes the named fields of a user, and the password unless that is "".
+func (u *Users) Change(ctx context.Context, who model.Caller, user model.User, fields []string, secret, keep string) (api.Written, error) {
+	return u.put(ctx, who, user, secret, &pb.PutUser{Change: fields, Keep: keep})
+}
+
+func (u *Users) put(ctx context.Context, who model.Caller, user model.User, secret string, put *pb.PutUser) (api.Written, error) {
 	var err error
 	if put.User, err = logformat.EncodeUser(&user); err != nil {
 		return api.Written{}, err

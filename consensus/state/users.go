@@ -12,7 +12,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// maxUserTokens bounds the tokens of one user, sessions included. A further login ends the oldest session.
+// maxUserTokens bounds the tokens of one user, and the sessions. A further login ends the oldest session.
 const maxUserTokens = 100
 
 // users changes users and tokens.
@@ -37,7 +37,7 @@ func (a users) putUser(c *pb.Command, p *pb.PutUser) Answer {
 	case p.CreateOnly:
 		return refuse(problem.Conflict, "user %q exists", u.Name)
 	default:
-		next.Created, next.Method, next.Set = old.Created, old.Method, old.Set
+		next = changed(old, u, p.Change)
 		next.Password = cmp.Or(p.Password, old.Password)
 	}
 	if p.Password != "" {
@@ -53,6 +53,25 @@ func (a users) putUser(c *pb.Command, p *pb.PutUser) Answer {
 		}
 	}
 	return Answer{Subject: u.Name}
+}
+
+// changed returns a user with those fields of another that a change names. All others stay as they are in this state, so that
+// changes at the same time do not undo each other.
+func changed(old *table.UserRow, u *model.User, fields []string) *table.UserRow {
+	next := *old
+	for _, f := range fields {
+		switch f {
+		case "role":
+			next.Role = u.Role
+		case "groups":
+			next.Groups = u.Groups
+		case "description":
+			next.Description = u.Description
+		case "disabled":
+			next.Disabled = u.Disabled
+		}
+	}
+	return &next
 }
 
 func (a users) deleteUser(c *pb.Command, name string) Answer {
@@ -116,14 +135,16 @@ func (a users) putToken(c *pb.Command, p *pb.PutToken) Answer {
 	return Answer{Subject: p.Id}
 }
 
-// makeRoom ends the oldest session of a user who has as many tokens as one can have.
+// makeRoom ends the oldest session of a user who has as many as one can have. Tokens that are no sessions are counted apart, so that
+// they end no session.
 func (a users) makeRoom(c *pb.Command, p *pb.PutToken) error {
 	all := a.tokensOf(p.Tenant, p.Actor)
-	if len(all) < maxUserTokens {
+	all = slices.DeleteFunc(all, func(t *table.TokenRow) bool { return t.Session != p.Session })
+	switch {
+	case len(all) < maxUserTokens:
 		return nil
-	}
-	if i := slices.IndexFunc(all, func(t *table.TokenRow) bool { return t.Session && t.ID != p.Parent }); i >= 0 {
-		a.end(c, all[i])
+	case p.Session:
+		a.end(c, all[0])
 		return nil
 	}
 	return problem.New(problem.Quota, "user %q has %d tokens: revoke some first", p.Actor, len(all))
@@ -166,6 +187,9 @@ func (a users) deleteToken(c *pb.Command, id string) Answer {
 
 // end removes a token, and those that were made with it.
 func (a users) end(c *pb.Command, t *table.TokenRow) {
+	if table.Get[table.TokenRow](a.txn, table.Tokens, "id", t.ID) == nil {
+		return // it ended with the one that made it
+	}
 	a.remove(table.Tokens, t)
 	a.event(model.Event{Type: "token.deleted", Tenant: t.Tenant, Subject: t.ID, Actor: c.Actor})
 	for _, child := range table.List[table.TokenRow](a.txn, table.Tokens, "parent", t.ID) {

@@ -18,9 +18,11 @@ func putUser(actor string, u model.User, password string) *pb.Command {
 	if err != nil {
 		panic(err)
 	}
-	return &pb.Command{Tenant: u.Tenant, Actor: actor, Change: &pb.Command_PutUser{PutUser: &pb.PutUser{
-		User: m, Password: password, CreateOnly: u.Method != "",
-	}}}
+	put := &pb.PutUser{User: m, Password: password, CreateOnly: u.Method != ""}
+	if !put.CreateOnly {
+		put.Change = []string{"role", "groups", "description", "disabled"}
+	}
+	return &pb.Command{Tenant: u.Tenant, Actor: actor, Change: &pb.Command_PutUser{PutUser: put}}
 }
 
 // created returns the command that creates a user of the tenant t without a password.
@@ -176,6 +178,9 @@ func TestNamesAreGivenOnce(t *testing.T) {
 	u.refused(problem.Conflict, created("ann", "another"))
 	u.refused(problem.Conflict, putUser("root", model.User{Name: "ann", Tenant: "t", Role: "user"}, ""))
 	u.refused(problem.Conflict, tokenOf("ann", "k2", "user", ""))
+	if who := u.m.View().Acting("t", "ann"); who.Role != "" {
+		t.Errorf("the mesh acts for a deleted user: %+v", who)
+	}
 	if _, ok := u.m.View().User("t", "ann"); ok || len(u.m.View().Users("t")) != 0 || len(u.tokens()) != 0 {
 		t.Error("the deleted user is still there")
 	}
@@ -215,17 +220,29 @@ func TestSessionsEnd(t *testing.T) {
 	}
 	u.must(tokenOf("ann", "k", "user", ""))
 	u.must(sessionOf("ann", "s3", u.now+1000, set))
-	change := putUser("ann", model.User{Name: "ann", Tenant: "t", Role: "user"}, "h2")
-	change.GetPutUser().Keep = "s3"
+	// A new password undoes nothing that an administrator changed meanwhile.
+	change := putUser("ann", model.User{Name: "ann", Tenant: "t", Role: "admin"}, "h2")
+	change.GetPutUser().Keep, change.GetPutUser().Change = "s3", nil
 	u.must(change)
 	if got := fmt.Sprint(u.tokens()); got != "[k s3]" {
 		t.Errorf("after another password: %s", got)
+	}
+	if who := u.caller("s3", true); who.Role != "user" {
+		t.Errorf("a new password gave the role %s", who.Role)
 	}
 	for i := range 100 {
 		u.now++
 		u.must(sessionOf("ann", fmt.Sprint("many-", i), u.now+100_000, u.m.View().Users("t")[0].Set))
 	}
-	if all := u.tokens(); len(all) != 100 || slices.Contains(all, "s3") || slices.Contains(all, "many-0") || !slices.Contains(all, "k") {
+	if all := u.tokens(); len(all) != 101 || slices.Contains(all, "s3") || !slices.Contains(all, "many-0") || !slices.Contains(all, "k") {
+		t.Errorf("%d tokens: %v", len(all), all)
+	}
+	// Tokens end no sessions.
+	for i := range 99 {
+		u.must(tokenOf("ann", fmt.Sprint("token-", i), "read", ""))
+	}
+	u.refused(problem.Quota, tokenOf("ann", "one-more", "read", ""))
+	if all := u.tokens(); len(all) != 200 || !slices.Contains(all, "many-0") {
 		t.Errorf("%d tokens: %v", len(all), all)
 	}
 }

@@ -83,6 +83,9 @@ func New(cfg Config) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
+		if cfg.CACert != "" && !strings.HasPrefix(base, "https://") {
+			return nil, fmt.Errorf("address %q: it is not encrypted, and so the CA certificates have no use: write https://", a)
+		}
 		c.bases = append(c.bases, base)
 	}
 	transport := cfg.Transport

@@ -1638,6 +1638,7 @@ type PutUser struct {
 	CreateOnly    bool                   `protobuf:"varint,2,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
 	Password      string                 `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"` // its argon2id hash; "": stays as it is
 	Keep          string                 `protobuf:"bytes,4,opt,name=keep,proto3" json:"keep,omitempty"`         // the id of a session that a new password does not end
+	Change        []string               `protobuf:"bytes,5,rep,name=change,proto3" json:"change,omitempty"`     // the fields that change: role, groups, description, disabled; not with create_only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1698,6 +1699,13 @@ func (x *PutUser) GetKeep() string {
 		return x.Keep
 	}
 	return ""
+}
+
+func (x *PutUser) GetChange() []string {
+	if x != nil {
+		return x.Change
+	}
+	return nil
 }
 
 type DeleteUser struct {
@@ -4298,13 +4306,14 @@ const file_log_proto_rawDesc = "" +
 	"RenewToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
-	"expires_ms\x18\x02 \x01(\x03R\texpiresMs\"\x85\x01\n" +
+	"expires_ms\x18\x02 \x01(\x03R\texpiresMs\"\x9d\x01\n" +
 	"\aPutUser\x12)\n" +
 	"\x04user\x18\x01 \x01(\v2\x15.coopr.record.v1.UserR\x04user\x12\x1f\n" +
 	"\vcreate_only\x18\x02 \x01(\bR\n" +
 	"createOnly\x12\x1a\n" +
 	"\bpassword\x18\x03 \x01(\tR\bpassword\x12\x12\n" +
-	"\x04keep\x18\x04 \x01(\tR\x04keep\" \n" +
+	"\x04keep\x18\x04 \x01(\tR\x04keep\x12\x16\n" +
+	"\x06change\x18\x05 \x03(\tR\x06change\" \n" +
 	"\n" +
 	"DeleteUser\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"8\n" +

@@ -108,6 +108,12 @@ func TestUsersAreManagedFromAbove(t *testing.T) {
 	w.must(403, apitest.Admin, "PUT", "/v1/users/ops", `{"disabled":true}`)
 	w.must(403, apitest.Admin, "DELETE", "/v1/users/ops", "")
 	w.must(403, apitest.Admin, "PUT", "/v1/users/ann", `{"password":"`+otherPassword+`"}`) // as powerful as alice
+	w.must(403, apitest.Admin, "PUT", "/v1/users/ann", `{"role":"user","password":"`+otherPassword+`"}`)
+	w.must(403, apitest.Admin, "PUT", "/v1/users/ann", `{"role":"user"}`)
+	w.must(200, apitest.Admin, "PUT", "/v1/users/ann", `{"disabled":true}`)
+	w.must(200, apitest.Admin, "PUT", "/v1/users/ann", `{"disabled":false}`)
+	ann := w.login("ann", password).Secret
+	w.must(422, ann, "PUT", "/v1/users/ann", `{"password":"`+otherPassword+`"}`) // her own: only with the old one
 	w.must(403, apitest.Admin, "PUT", "/v1/users/eve", `{"role":"superadmin"}`)
 	w.must(200, apitest.Admin, "PUT", "/v1/users/eve", `{"password":"`+otherPassword+`"}`)
 	for _, by := range []string{apitest.User, apitest.Guest} {
@@ -134,6 +140,21 @@ func TestUsersAreManagedFromAbove(t *testing.T) {
 	w.must(409, apitest.Super, "POST", "/v1/users?tenant=acme", `{"name":"BOB"}`)
 	w.must(404, apitest.Admin, "PUT", "/v1/users/nobody", `{"role":"read"}`)
 	w.must(404, apitest.Admin, "DELETE", "/v1/users/nobody", "")
+	// Sessions can be revoked by others, and a repeated creation has the same answer.
+	s := w.login("eve", otherPassword)
+	w.must(200, apitest.Admin, "DELETE", "/v1/tokens/"+s.ID, "")
+	w.must(401, s.Secret, "GET", "/v1/self", "")
+	for range 2 {
+		w.must(201, apitest.Admin, "POST", "/v1/users", `{"name":"two","role":"admin"}`, "Coopr-Request-Id: r1")
+	}
+	// A superadmin of one tenant is no user of another one's name.
+	w.must(201, apitest.Super, "POST", "/v1/users", `{"name":"sue","role":"superadmin","password":"`+password+`"}`)
+	var sue api.IssuedToken
+	w.must(201, "", "POST", "/v1/login", `{"tenant":"main","user":"sue","password":"`+password+`"}`).into(t, &sue)
+	w.must(422, sue.Secret, "POST", "/v1/self/tokens?tenant=acme", `{"role":"superadmin"}`)
+	w.must(409, sue.Secret, "POST", "/v1/tokens?tenant=acme", `{"actor":"sue","role":"superadmin"}`)
+	w.must(201, apitest.Super, "POST", "/v1/users", `{"name":"two"}`) // of the tenant main
+	w.must(409, apitest.Super, "PUT", "/v1/users/two", `{"role":"superadmin"}`)
 	// bob has a token, and is a user from now on: the token may do what the user may.
 	w.user(apitest.Admin, `{"name":"bob","role":"read"}`)
 	var self api.Self
@@ -168,6 +189,15 @@ func TestOwnTokens(t *testing.T) {
 	w.must(422, all.Secret, "POST", "/v1/self/tokens", `{"ttl":"400d"}`)
 	w.must(403, apitest.Root, "POST", "/v1/self/tokens", `{}`)
 
+	less := make(s.Secret, `{"role":"user","ttl":"1h"}`)
+	for path, body := range map[string]string{"POST /v1/runs": `{"program":"p"}`, "PUT /v1/schedules/s": `{"program":"p","cron":"1 2 * * *"}`,
+		"PUT /v1/programs/p": `{}`} {
+		method, path, _ := strings.Cut(path, " ")
+		if p := w.must(403, less.Secret, method, path, body).problem(t); !strings.Contains(p.Detail, "may do less than ann") {
+			t.Errorf("%s: %s", path, p.Detail)
+		}
+	}
+	w.must(200, s.Secret, "DELETE", "/v1/self/tokens/"+less.ID, "")
 	const create = `{"name":"shop","clusterTemplate":"shop","numMachines":1}`
 	w.must(403, reads.Secret, "POST", "/v1/clusters", create)
 	w.must(202, all.Secret, "POST", "/v1/clusters", create)
@@ -291,6 +321,9 @@ func TestGrants(t *testing.T) {
 	list(apitest.Admin, 2)
 	list(apitest.Guest, 0)
 	w.must(403, apitest.Other, "DELETE", "/v1/grants/"+g.ID, "")
+	var reads api.IssuedToken
+	w.must(201, apitest.User, "POST", "/v1/self/tokens", `{"role":"read"}`).into(t, &reads)
+	w.must(404, reads.Secret, "DELETE", "/v1/grants/"+g.ID, "")
 	w.must(404, apitest.Guest, "DELETE", "/v1/grants/"+g.ID, "")
 	w.must(200, apitest.Admin, "DELETE", "/v1/grants/"+g.ID, "")
 	lists(apitest.Other, 0)

@@ -2,6 +2,7 @@ package view
 
 import (
 	"slices"
+	"time"
 
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/access"
@@ -12,28 +13,34 @@ import (
 // Acting returns the caller for what the mesh does later in a user's name, with the rights that the user has in
 // this state.
 func (v TenantView) Acting(tenant, actor string) model.Caller {
-	for _, u := range v.Users("") {
-		if u.Name == actor && (u.Tenant == tenant || u.Role == model.RoleSuperadmin) {
+	if u := v.user(tenant, actor); u != nil {
+		return callerOf(&u.User)
+	}
+	all := v.AllUsers()
+	for _, u := range all {
+		if u.Name == actor && u.Role == model.RoleSuperadmin {
 			who := callerOf(&u)
 			who.Tenant = tenant
 			return who
 		}
 	}
-	if u := v.user(tenant, actor); u != nil { // deleted
-		return model.Caller{Tenant: tenant, Actor: actor}
-	}
-	return hostexec.Acting(v.Tokens(""), tenant, actor)
+	now := time.Now().UnixMilli()
+	tokens := slices.DeleteFunc(v.Tokens(""), func(t model.Token) bool {
+		return t.Actor != actor || t.Parent != "" || t.Expires != 0 && t.Expires <= now ||
+			slices.ContainsFunc(all, func(u model.User) bool { return u.Tenant == t.Tenant && u.Name == t.Actor })
+	})
+	return hostexec.Acting(tokens, tenant, actor)
 }
 
 // Users returns a tenant's users, or all users if tenant is "". Deleted ones are not among them.
 func (v TenantView) Users(tenant string) []model.User {
+	return slices.DeleteFunc(v.AllUsers(), func(u model.User) bool { return u.Deleted != 0 || tenant != "" && u.Tenant != tenant })
+}
+
+// AllUsers returns the users of all tenants, also the deleted ones, which have no role.
+func (v TenantView) AllUsers() []model.User {
 	var out []model.User
-	table.Each(v.txn, table.Users, "id", func(u *table.UserRow) bool {
-		if (tenant == "" || u.Tenant == tenant) && u.Deleted == 0 {
-			out = append(out, u.User)
-		}
-		return true
-	})
+	table.Each(v.txn, table.Users, "id", func(u *table.UserRow) bool { out = append(out, u.User); return true })
 	return out
 }
 
@@ -143,10 +150,10 @@ func bounded(role model.Role, maker *model.Caller) model.Caller {
 	return who
 }
 
-// callerOf returns a user as a caller: without rights if the user is disabled.
+// callerOf returns a user as a caller: without rights if the user is disabled or deleted.
 func callerOf(u *model.User) model.Caller {
 	who := model.Caller{Tenant: u.Tenant, Actor: u.Name, Account: u.Method == model.MethodAccount}
-	if u.Disabled {
+	if u.Disabled || u.Deleted != 0 {
 		return who
 	}
 	who.Role = u.Role

@@ -89,7 +89,7 @@ func forCaller(c *rest.Call, g *model.Grant) bool {
 
 // mayRemove reports whether the caller made a grant, or may share its resource.
 func mayRemove(c *rest.Call, v rest.View, g *model.Grant) bool {
-	return g.Granter == c.Who.Actor || c.DecideFor(c.Who, access.GrantIt, c.Resource(v, access.RefOf(g.Resource))).Allowed
+	return g.Granter == c.Who.Actor && c.Who.Maker == nil || c.DecideFor(c.Who, access.GrantIt, c.Resource(v, access.RefOf(g.Resource))).Allowed
 }
 
 func createGrant(ctx context.Context, s *rest.Server, c *rest.Call, body rest.Raw[api.NewGrant]) (g model.Grant, w api.Written, err error) {

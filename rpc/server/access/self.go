@@ -32,7 +32,7 @@ func selfRoutes(s *rest.Server) {
 		s,
 		rest.Route{
 			ID: "login", Method: http.MethodPost, Path: "/v1/login", Status: http.StatusCreated, Tag: tag,
-			Rule:    rest.Rule{Open: true, Secret: true},
+			Rule:    rest.Rule{Open: true, Secret: true, Private: true},
 			Summary: "Open a session with a name and a password",
 			Description: "The answer holds the session's token, which is valid for eight hours. The route renewSession prolongs it, for at most " +
 				"seven days after the login. A failure does not tell what is wrong.",
@@ -60,7 +60,8 @@ func selfRoutes(s *rest.Server) {
 			return out, w, err
 		},
 	)
-	rest.Write(s, rest.Route{ID: "renewSession", Method: http.MethodPost, Path: rest.SelfPath + "/renew", Tag: tag, Summary: "Prolong the session"},
+	rest.Write(s, rest.Route{ID: "renewSession", Method: http.MethodPost, Path: rest.SelfPath + "/renew", Tag: tag, Rule: rest.Rule{Own: true},
+		Summary: "Prolong the session"},
 		func(ctx context.Context, c *rest.Call, _ *rest.None) (model.Token, api.Written, error) {
 			if err := needSession(c); err != nil {
 				return model.Token{}, api.Written{}, err
@@ -72,7 +73,7 @@ func selfRoutes(s *rest.Server) {
 			t, err := rest.Wrote(w, w.Effect.Token)
 			return t, w, err
 		})
-	rest.Write(s, rest.Route{ID: "logout", Method: http.MethodPost, Path: "/v1/logout", Tag: tag, Summary: "End the session"},
+	rest.Write(s, rest.Route{ID: "logout", Method: http.MethodPost, Path: "/v1/logout", Tag: tag, Rule: rest.Rule{Own: true}, Summary: "End the session"},
 		func(ctx context.Context, c *rest.Call, _ *rest.None) (api.Deleted, api.Written, error) {
 			if err := needSession(c); err != nil {
 				return api.Deleted{}, api.Written{}, err
@@ -84,6 +85,7 @@ func selfRoutes(s *rest.Server) {
 		s,
 		rest.Route{
 			ID: "changePassword", Method: http.MethodPut, Path: rest.SelfPath + "/password", Tag: tag,
+			Rule:    rest.Rule{Own: true, Private: true},
 			Summary: "Change the own password", Description: "The caller's other sessions end.",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
@@ -107,15 +109,8 @@ func selfRoutes(s *rest.Server) {
 				}
 				return u, w, err
 			}
-			v, err := s.Latest(ctx)
-			if err != nil {
-				return u, w, err
-			}
-			u, ok := v.User(c.Who.Tenant, c.Who.Actor)
-			if !ok {
-				return u, w, noUser(c, c.Who.Actor)
-			}
-			if w, err = s.Users.Put(ctx, c.Who, u, req.New, c.Who.Token, false); err != nil {
+			u = model.User{Name: c.Who.Actor, Tenant: c.Who.Tenant}
+			if w, err = s.Users.Change(ctx, c.Who, u, nil, req.New, c.Who.Token); err != nil {
 				return u, w, err
 			}
 			u, err = rest.Wrote(w, w.Effect.User)
@@ -142,14 +137,15 @@ func ownTokenRoutes(s *rest.Server, tag string) {
 			return t.Actor != c.Who.Actor || !c.Who.Session && t.ID != c.Who.Token && t.Parent != c.Who.Token || c.Who.Token == ""
 		})
 	}
-	rest.Read(s, rest.Route{ID: "listOwnTokens", Path: path, Tag: tag, Summary: "List the caller's tokens and sessions"},
+	rest.Read(s, rest.Route{ID: "listOwnTokens", Path: path, Tag: tag, Rule: rest.Rule{Own: true}, Summary: "List the caller's tokens and sessions"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Token, error) {
 			return own(c, v), nil
 		})
 	rest.Write(
 		s,
 		rest.Route{
-			ID: "createOwnToken", Method: http.MethodPost, Path: path, Status: http.StatusCreated, Tag: tag, Rule: rest.Rule{Secret: true},
+			ID: "createOwnToken", Method: http.MethodPost, Path: path, Status: http.StatusCreated, Tag: tag,
+			Rule:    rest.Rule{Own: true, Secret: true},
 			Summary: "Make a token of the caller's own",
 			Description: "It may do no more than the caller, at any time, and ends with the token that made it, unless that is a session. " +
 				"If the request is repeated with the same request id, no other token is made, and the secret is not shown again.",
@@ -172,7 +168,7 @@ func ownTokenRoutes(s *rest.Server, tag string) {
 			return out, w, err
 		},
 	)
-	rest.Write(s, rest.Route{ID: "deleteOwnToken", Method: http.MethodDelete, Path: path + "/{id}", Tag: tag,
+	rest.Write(s, rest.Route{ID: "deleteOwnToken", Method: http.MethodDelete, Path: path + "/{id}", Tag: tag, Rule: rest.Rule{Own: true},
 		Summary: "Revoke a token of the caller's own, and those that it made"},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			ID string `path:"id" doc:"The token's id, as the list shows it"`

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -64,6 +65,12 @@ func tokenRoutes(s *rest.Server) {
 			if len(faults) > 0 {
 				return out, api.Written{}, rest.Invalid(faults)
 			}
+			if c.Who.Parent {
+				return out, api.Written{}, rest.Forbidden("this token was made with a token: it makes no further ones")
+			}
+			if c.Who.Expires != 0 && !c.Who.Session {
+				expires = min(cmp.Or(expires, c.Who.Expires), c.Who.Expires)
+			}
 			if !c.Who.Role.AtLeast(req.Role) {
 				return out, api.Written{}, rest.Forbidden(
 					"%s has the role %s and cannot issue a token with the role %s",
@@ -108,13 +115,10 @@ func tokenRoutes(s *rest.Server) {
 			if i < 0 {
 				return api.Deleted{}, api.Written{}, rest.NotFound("there is no token with the id %q in tenant %s", in.ID, c.Who.Tenant)
 			}
-			if !c.Who.Role.AtLeast(tokens[i].Role) {
-				return api.Deleted{}, api.Written{}, rest.Forbidden(
-					"%s has the role %s and cannot revoke a token with the role %s",
-					c.Who.Actor,
-					c.Who.Role,
-					tokens[i].Role,
-				)
+			u, _ := v.User(c.Who.Tenant, tokens[i].Actor)
+			if role := cmp.Or(tokens[i].Role, u.Role, model.RoleRead); !c.Who.Role.AtLeast(role) {
+				return api.Deleted{}, api.Written{}, rest.Forbidden("%s has the role %s and cannot revoke a token with the role %s", c.Who.Actor,
+					c.Who.Role, role)
 			}
 			w, err := s.Tokens.Delete(ctx, c.Who, in.ID)
 			return api.Deleted{Name: in.ID}, w, err
@@ -139,6 +143,8 @@ func mayName(v rest.View, who model.Caller, actor string, role model.Role) error
 	for _, t := range holders(v) {
 		here, super := t.Tenant == who.Tenant, t.Role == model.RoleSuperadmin
 		switch {
+		case strings.EqualFold(t.Name, actor) && !here && t.Method != "" && (super || role == model.RoleSuperadmin):
+			return problem.New(problem.Conflict, "%s is a user of tenant %s: choose another name", t.Name, t.Tenant)
 		case !strings.EqualFold(t.Name, actor) || !here && !super && role != model.RoleSuperadmin:
 		case !here && !super:
 			return problem.New(problem.Conflict, "tenant %s has a user %s: a superadmin needs another name", t.Tenant, t.Name)
@@ -151,9 +157,9 @@ func mayName(v rest.View, who model.Caller, actor string, role model.Role) error
 	return nil
 }
 
-// holders returns the users, and those who have tokens without being users.
+// holders returns the users, also the deleted ones, and those who have tokens without being users.
 func holders(v rest.View) []model.User {
-	out := v.Users("")
+	out := v.AllUsers()
 	for _, t := range v.Tokens("") {
 		if t.Role != "" { // one without a role has its user's
 			out = append(out, model.User{Name: t.Actor, Tenant: t.Tenant, Role: t.Role})

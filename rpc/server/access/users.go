@@ -35,6 +35,7 @@ func userRoutes(s *rest.Server) {
 			ID: "createUser", Method: http.MethodPost, Path: path, Status: http.StatusCreated, Tag: tag,
 			Summary:     "Create a user",
 			Description: "A name is given once: that of a deleted user is not given again, because records still name that user.",
+			Rule:        rest.Rule{Private: true},
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			Body rest.Raw[api.NewUser]
@@ -45,7 +46,7 @@ func userRoutes(s *rest.Server) {
 	rest.Write(
 		s,
 		rest.Route{
-			ID: "putUser", Method: http.MethodPut, Path: one, Tag: tag, Summary: "Change a user",
+			ID: "putUser", Method: http.MethodPut, Path: one, Tag: tag, Summary: "Change a user", Rule: rest.Rule{Private: true},
 			Description: "Absent fields stay as they are. Another role, other groups and disabling count at once, also for requests that wait.",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
@@ -106,9 +107,13 @@ func createUser(ctx context.Context, s *rest.Server, c *rest.Call, body rest.Raw
 	if len(faults) > 0 {
 		return u, w, rest.Invalid(faults)
 	}
-	v, err := s.Latest(ctx)
+	v, done, err := s.Before(ctx, c)
 	if err != nil {
 		return u, w, err
+	}
+	if done != nil {
+		u, err = rest.Wrote(*done, done.Effect.User)
+		return u, *done, err
 	}
 	if err := mayGive(c, &u); err != nil {
 		return u, w, err
@@ -116,7 +121,7 @@ func createUser(ctx context.Context, s *rest.Server, c *rest.Call, body rest.Raw
 	if err := mayName(v, c.Who, u.Name, u.Role); err != nil {
 		return u, w, err
 	}
-	if w, err = s.Users.Put(ctx, c.Who, u, req.Password, "", true); err != nil {
+	if w, err = s.Users.Create(ctx, c.Who, u, req.Password); err != nil {
 		return u, w, err
 	}
 	u, err = rest.Wrote(w, w.Effect.User)
@@ -129,17 +134,23 @@ func changeUser(ctx context.Context, s *rest.Server, c *rest.Call, name string, 
 	if err != nil {
 		return u, w, err
 	}
-	v, err := s.Latest(ctx)
+	v, done, err := s.Before(ctx, c)
 	if err != nil {
 		return u, w, err
+	}
+	if done != nil {
+		u, err = rest.Wrote(*done, done.Effect.User)
+		return u, *done, err
 	}
 	if u, err = manageable(c, v, name); err != nil {
 		return u, w, err
 	}
-	set(&u.Role, req.Role)
-	set(&u.Groups, req.Groups)
-	set(&u.Description, req.Description)
-	set(&u.Disabled, req.Disabled)
+	before := u.Role
+	var fields []string
+	set(&fields, "role", &u.Role, req.Role)
+	set(&fields, "groups", &u.Groups, req.Groups)
+	set(&fields, "description", &u.Description, req.Description)
+	set(&fields, "disabled", &u.Disabled, req.Disabled)
 	faults := faultsOf(c, &u)
 	secret := ""
 	if req.Password != nil {
@@ -148,6 +159,9 @@ func changeUser(ctx context.Context, s *rest.Server, c *rest.Call, name string, 
 		if u.Method == model.MethodAccount {
 			faults.Add("password", "a service account has tokens and no password")
 		}
+		if name == c.Who.Actor {
+			faults.Add("password", "is your own: change it with the old one (coopr password, PUT /v1/self/password)")
+		}
 	}
 	if len(faults) > 0 {
 		return u, w, rest.Invalid(faults)
@@ -155,19 +169,28 @@ func changeUser(ctx context.Context, s *rest.Server, c *rest.Call, name string, 
 	if err := mayGive(c, &u); err != nil {
 		return u, w, err
 	}
-	if secret != "" && u.Role.AtLeast(c.Who.Role) && name != c.Who.Actor && c.Who.Role != model.RoleSuperadmin {
-		return u, w, rest.Forbidden("%s and %s have the same role: only %[2]s or a superadmin sets the password", c.Who.Actor, name)
+	// Who sets a password or takes a role from somebody as powerful could act in that name.
+	equal := before.AtLeast(c.Who.Role) && name != c.Who.Actor && c.Who.Role != model.RoleSuperadmin
+	if equal && (secret != "" || u.Role != before) {
+		return u, w, rest.Forbidden("%s and %s have the same role: only a superadmin changes the role or the password", c.Who.Actor, name)
 	}
-	if w, err = s.Users.Put(ctx, c.Who, u, secret, "", false); err != nil {
+	if u.Role == model.RoleSuperadmin && before != u.Role {
+		if err := mayName(v, c.Who, name, u.Role); err != nil {
+			return u, w, err
+		}
+	}
+	if w, err = s.Users.Change(ctx, c.Who, u, fields, secret, ""); err != nil {
 		return u, w, err
 	}
 	u, err = rest.Wrote(w, w.Effect.User)
 	return u, w, err
 }
 
-func set[T any](at *T, value *T) {
+// set takes a value of a change, and notes the name of its field.
+func set[T any](fields *[]string, name string, at *T, value *T) {
 	if value != nil {
 		*at = *value
+		*fields = append(*fields, name)
 	}
 }
 

@@ -102,7 +102,14 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, query url.Value
 		}
 		tenant = q
 	}
+	if ru.Later && who.Maker != nil {
+		return Forbidden("this token may do less than %s, and the mesh would go on in the name of %[1]s: use a session, or a token without "+
+			"a role of its own", who.Actor)
+	}
 	if tenant != "" && tenant != who.Tenant {
+		if ru.Own {
+			return Invalid(model.Faults{{Path: "tenant", Message: "this is about yourself, in your own tenant: name no other"}})
+		}
 		if who.Role != model.RoleSuperadmin {
 			return Forbidden("the token is of tenant %s: only a superadmin may name another tenant (%s)", who.Tenant, tenant)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/access"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -78,14 +79,20 @@ func (s *Server) permits(ctx context.Context, c *Call) error {
 func (s *Server) hold(r *http.Request, c *Call) (held context.Context, release func()) {
 	token := c.Token
 	c.question = new(atomic.Pointer[question])
-	began, err := s.Tokens.Authenticate(r.Context(), token)
-	known := err == nil
+	var began atomic.Pointer[model.Caller] // nil as long as the copy of the state lacks the token
+	if who, err := s.Tokens.Authenticate(r.Context(), token); err == nil {
+		began.Store(&who)
+	}
 	c.check = func(ctx context.Context) error {
 		now, err := s.Tokens.Authenticate(ctx, token)
-		if err == nil && known && !now.SameRights(&began) {
-			return problem.New(problem.Unauthorized, "the rights of %s have changed: ask again", now.Actor)
+		if err == nil {
+			began.CompareAndSwap(nil, &now)
+			if !now.SameRights(began.Load()) {
+				return problem.New(problem.Unauthorized, "the rights of %s have changed: ask again", now.Actor)
+			}
+			return nil
 		}
-		if err != nil && !(known && s.Router.Serves(true)) {
+		if began.Load() == nil || !s.Router.Serves(true) {
 			// The copy of the state did not have the token before. Only the leader's refusal ends the request.
 			_, err = s.identify(ctx, time.Now().Add(tokenTime), token)
 		}

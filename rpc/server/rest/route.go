@@ -41,6 +41,13 @@ type Rule struct {
 	Secret bool
 	// Planned routes start an operation. What policies forbid about it, the orchestrator finds out once it is planned.
 	Planned bool
+	// Own routes are about the caller: no other tenant can be named.
+	Own bool
+	// Later routes start something that the mesh goes on with in the name of the caller. A token that may do less than its user
+	// cannot use them, because the mesh would go on with the rights of the user.
+	Later bool
+	// Private bodies have passwords, so that what is wrong with them is not logged.
+	Private bool
 	// AllTenants lets a superadmin select all tenants at once.
 	AllTenants bool
 }
@@ -155,6 +162,9 @@ func register[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (
 		if err != nil {
 			n := noteOf(ctx)
 			n.err, n.again = err, r.Rule.mayPass(err)
+			if r.Rule.Private {
+				n.err = problem.CodeOf(err)
+			}
 			return nil, ProblemOf(err)
 		}
 		if reply.Status == 0 {

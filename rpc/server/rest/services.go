@@ -79,9 +79,11 @@ type Tokens interface {
 
 // Users writes users and grants, and opens sessions.
 type Users interface {
-	// Put writes a user, and with a password also that. It ends the user's sessions then, but not one with the id
-	// keep.
-	Put(ctx context.Context, who model.Caller, u model.User, password, keep string, createOnly bool) (api.Written, error)
+	// Create creates a user, with a password unless that is "".
+	Create(ctx context.Context, who model.Caller, u model.User, password string) (api.Written, error)
+	// Change changes the named fields of a user: role, groups, description and disabled. With a password it changes that, too, and
+	// ends the user's sessions, but not one with the id keep.
+	Change(ctx context.Context, who model.Caller, u model.User, fields []string, password, keep string) (api.Written, error)
 	Delete(ctx context.Context, who model.Caller, name string) (api.Written, error)
 	// Login opens a session, and returns its token, which is not stored. It fails with problem.Unauthorized, and with
 	// problem.Busy if too many passwords are being checked.

@@ -33,6 +33,8 @@ type TenantView interface {
 	// Users returns a tenant's users, or all users if tenant is "", without the deleted ones.
 	Users(tenant string) []model.User
 	User(tenant, name string) (model.User, bool)
+	// AllUsers returns the users of all tenants, also the deleted ones.
+	AllUsers() []model.User
 	// Acting returns the caller for a user, with the rights that the user has in this state.
 	Acting(tenant, actor string) model.Caller
 	Grants(tenant string) []model.Grant

@@ -103,7 +103,7 @@ func runRoutes(s *rest.Server) {
 
 // startRoute registers one of the two routes that start a run.
 func startRoute(s *rest.Server, r rest.Route) {
-	r.Method, r.Status = http.MethodPost, http.StatusAccepted
+	r.Method, r.Status, r.Rule.Later = http.MethodPost, http.StatusAccepted, true
 	start := func(ctx context.Context, c *rest.Call, program string, body rest.Raw[api.StartRun]) (api.RunDetails, api.Written, error) {
 		req, err := body.Value()
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os/user"
 	"slices"
@@ -32,7 +33,7 @@ func LoginCommand(app cli.App) *cobra.Command {
 		Long: "Log in to a mesh with a name and a password, and use that mesh from now on. The session lasts eight hours and is\n" +
 			"prolonged while you use it, for at most seven days. It is kept in a context (coopr context), which is named after the\n" +
 			"agent's host unless --context names one.",
-		Example: "  coopr login --addr coopr.example.com --tenant acme --user ann\n  coopr login",
+		Example: "  coopr login --addr https://coopr.example.com --ca-cert ca.pem --tenant acme --user ann\n  coopr login",
 	}
 	c.Flags().StringVar(&name, "user", "", "your name in the mesh; usually the one that you logged in with last, or that of this machine")
 	c.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the standard input")
@@ -42,6 +43,9 @@ func LoginCommand(app cli.App) *cobra.Command {
 			return err
 		}
 		defer to.Client.Close()
+		if open := unencrypted(to.Context.Addresses); open != "" {
+			return fmt.Errorf("%s is not encrypted: the password could be read on its way; write https:// and give --ca-cert", open)
+		}
 		req := api.Login{Tenant: cmp.Or(to.Context.Tenant, model.FirstTenant), User: cmp.Or(name, to.Context.User)}
 		if me, err := user.Current(); req.User == "" && err == nil {
 			req.User = me.Username
@@ -58,7 +62,10 @@ func LoginCommand(app cli.App) *cobra.Command {
 		}
 		to.Context.Tenant, to.Context.User, to.Context.Token = req.Tenant, req.User, t.Secret
 		to.Context.Opened, to.Context.Expires, to.Context.Renewable = t.Created, t.Expires, t.Renewable
-		at := cmp.Or(to.Name, nameFor(to))
+		at := to.Name
+		if at == "" {
+			at = nameFor(to)
+		}
 		to.All.Contexts[at], to.All.Current = to.Context, at
 		if err := to.All.Save(); err != nil {
 			return err
@@ -69,13 +76,29 @@ func LoginCommand(app cli.App) *cobra.Command {
 	return c
 }
 
+// unencrypted returns an address that is neither encrypted nor of this machine, or "".
+func unencrypted(addresses []string) string {
+	for _, addr := range addresses {
+		u, err := url.Parse(addr)
+		if err != nil {
+			return addr
+		}
+		ip := net.ParseIP(u.Hostname())
+		if u.Scheme != "https" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return addr
+		}
+	}
+	return ""
+}
+
 // nameFor returns the name of a new context: the host of the agent, with its port if another mesh has the name of the host.
 func nameFor(to *cli.LoginTarget) string {
 	u, err := url.Parse(to.Context.Addresses[0])
 	if err != nil {
 		return "default"
 	}
-	if old, ok := to.All.Contexts[u.Hostname()]; ok && !slices.Equal(old.Addresses, to.Context.Addresses) {
+	old, ok := to.All.Contexts[u.Hostname()]
+	if ok && !slices.Equal(old.Addresses, to.Context.Addresses) || u.Hostname() == cli.Dev {
 		return u.Host
 	}
 	return u.Hostname()
@@ -108,7 +131,7 @@ func LogoutCommand(app cli.App) *cobra.Command {
 		if to.Name == "" || to.Context.Token == "" {
 			return fmt.Errorf("you are not logged in")
 		}
-		c, err := app.Client()
+		c, err := client.New(client.Config{Addresses: to.Context.Addresses, CACert: to.Context.CACert, Token: to.Context.Token})
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/coopr/coopr/rpc/client"
 )
@@ -28,6 +29,22 @@ type Context struct {
 	Opened    int64  `json:"opened,omitempty"`
 	Expires   int64  `json:"expires,omitempty"`
 	Renewable int64  `json:"renewable,omitempty"`
+}
+
+// Own returns the URLs of the context's agents with the given addresses. It returns false if one of these is no agent of the
+// context, or names one without the encryption that the context has.
+func (c *Context) Own(addresses []string) (urls []string, ok bool) {
+	for _, addr := range addresses {
+		i := slices.IndexFunc(c.Addresses, func(url string) bool {
+			_, place, _ := strings.Cut(url, "://")
+			return addr == url || addr == place || addr+":"+client.DefaultPort == place
+		})
+		if i < 0 {
+			return nil, false
+		}
+		urls = append(urls, c.Addresses[i])
+	}
+	return urls, true
 }
 
 // Contexts are the contexts of a user, as a file holds them.

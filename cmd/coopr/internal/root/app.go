@@ -100,11 +100,13 @@ func (a *app) connect(patience time.Duration) (*client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := client.New(cfg)
-		if err == nil && at != nil {
-			a.renew(c, all, name, *at)
+		if at != nil {
+			c, err := client.New(cfg)
+			if err == nil {
+				a.renew(c, name, *at)
+			}
+			return c, err
 		}
-		return c, err
 	}
 	dev, err := a.dev()
 	if err != nil {
@@ -123,6 +125,12 @@ func (a *app) connect(patience time.Duration) (*client.Client, error) {
 // config returns what flags and environment variables say.
 func (a *app) config() (client.Config, error) {
 	cfg := client.Config{Addresses: a.addr, Token: a.token, Tenant: a.tenant, CACert: a.caCert}
+	if a.context != "" {
+		if len(a.addr) > 0 || a.token != "" {
+			return cfg, errors.New("--context names the mesh and the session: give neither --addr nor --token with it")
+		}
+		return cfg, nil // what a flag says counts before the environment
+	}
 	if len(cfg.Addresses) == 0 {
 		for _, addr := range strings.Split(a.cfg.Env("COOPR_ADDR"), ",") {
 			if addr = strings.TrimSpace(addr); addr != "" {
@@ -134,9 +142,6 @@ func (a *app) config() (client.Config, error) {
 		if *value == "" {
 			*value = a.cfg.Env(name)
 		}
-	}
-	if a.context != "" && len(a.addr) > 0 {
-		return cfg, errors.New("give --addr or --context, but not both")
 	}
 	return cfg, nil
 }

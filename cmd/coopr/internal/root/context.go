@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,13 +42,13 @@ func (a *app) enter(all *cli.Contexts, name string, cfg *client.Config) (*cli.Co
 	if !ok {
 		return nil, fmt.Errorf("there is no context %q%s", name, words.DidYouMeanOrOneOf(name, append(all.Names(), cli.Dev)))
 	}
-	elsewhere := slices.ContainsFunc(cfg.Addresses, func(addr string) bool { return !slices.Contains(at.Addresses, addr) })
-	switch {
-	case elsewhere:
-		return nil, nil
-	case len(cfg.Addresses) == 0:
-		cfg.Addresses = at.Addresses
+	own := at.Addresses
+	if len(cfg.Addresses) > 0 {
+		if own, ok = at.Own(cfg.Addresses); !ok {
+			return nil, nil
+		}
 	}
+	cfg.Addresses = own
 	cfg.CACert = cmp.Or(cfg.CACert, at.CACert)
 	switch {
 	case cfg.Token != "":
@@ -69,7 +68,7 @@ const loginHint = "Log in with \"coopr login\", or choose another mesh with \"co
 const renewTime = 2 * time.Second
 
 // renew prolongs a session that has passed half of its time. A failure does no harm: the next command tries again.
-func (a *app) renew(c *client.Client, all *cli.Contexts, name string, at cli.Context) {
+func (a *app) renew(c *client.Client, name string, at cli.Context) {
 	now := a.cfg.Now().UnixMilli()
 	if now-at.Opened < (at.Expires-at.Opened)/2 || at.Expires >= at.Renewable {
 		return
@@ -80,9 +79,14 @@ func (a *app) renew(c *client.Client, all *cli.Contexts, name string, at cli.Con
 	if err != nil {
 		return
 	}
-	at.Opened, at.Expires, at.Renewable = now, t.Expires, t.Renewable
-	all.Contexts[name] = at
-	if err := all.Save(); err != nil {
+	// Another command may have changed the file meanwhile.
+	all, err := a.Contexts()
+	if err == nil && all.Contexts[name].Token == at.Token {
+		at.Opened, at.Expires, at.Renewable = now, t.Expires, t.Renewable
+		all.Contexts[name] = at
+		err = all.Save()
+	}
+	if err != nil {
 		a.printer.Notef("The renewed session could not be recorded: %v\n", err)
 	}
 }
@@ -98,7 +102,7 @@ func (a *app) LoginTarget() (*cli.LoginTarget, error) {
 		return nil, err
 	}
 	to := &cli.LoginTarget{All: all}
-	if name := a.contextName(all); name != cli.Dev && (len(cfg.Addresses) == 0 || a.context != "") {
+	if name := a.contextName(all); name != cli.Dev && len(cfg.Addresses) == 0 {
 		to.Name, to.Context = name, all.Contexts[name]
 	}
 	if len(cfg.Addresses) == 0 {
