@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent/mesh"
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
@@ -168,6 +169,9 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, token, agent string)
 			}
 		}
 	}
+	if err := awaitSessionEnd(ctx, r.Machine, id, agent); err != nil {
+		return err
+	}
 	answers, err := r.Propose(ctx, &pb.Command{
 		Actor:  who.Actor,
 		Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id, WithTypes: true}},
@@ -180,6 +184,31 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, token, agent string)
 	}
 	_ = m.Gossip.Remove(ctx, id) // it fails if gossip does not know the agent
 	return nil
+}
+
+// sessionTimeout is how long the removal of an agent waits for the end of its session: longer than a leader waits
+// for a silent agent.
+const sessionTimeout = 15 * time.Second
+
+// awaitSessionEnd waits until an agent has no session. An agent that others take for dead may still work on its leases,
+// for as long as it may rely on them. The dispatcher ends the session when that time is over, or at once if the agent
+// is leaving and holds no lease.
+func awaitSessionEnd(ctx context.Context, machine *state.Machine, id, name string) error {
+	wait, cancel := context.WithTimeout(ctx, sessionTimeout)
+	defer cancel()
+	for {
+		v := machine.View()
+		if n, ok := v.Agent(id); !ok || n.Session == "" {
+			return nil
+		}
+		if wait.Err() != nil {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return problem.New(problem.Conflict, "agent %s has a session, so it is alive: run coopr leave against the agent's own address", name)
+		}
+		machine.WaitNewer(wait, v.Index())
+	}
 }
 
 // findTimeout bounds the search for the leader that is to remove an agent.

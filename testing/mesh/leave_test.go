@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/mesh"
 )
 
@@ -71,6 +73,42 @@ func TestForgetAtAFollower(t *testing.T) {
 		time.Sleep(time.Minute)
 		if r := leader.Records(); len(r) != 2 {
 			t.Errorf("a minute later: %v", r)
+		}
+	})
+}
+
+// TestForgetWaitsForTheSession removes an agent that is cut off from the others while it works. Others take its tasks
+// over only when it has stopped, although the others take it for dead before.
+func TestForgetWaitsForTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mesh.New(t, mesh.Options{Agents: 4, Seed: 1, Verbose: testing.Verbose()})
+		m.Define()
+		leader := m.AwaitLeader()
+		m.Until("everybody on record", func() bool { return len(leader.Records()) == 4 })
+		m.World.SetTrouble(func(*pb.Task, int) mesh.Trouble { return mesh.Slow })
+		_, op := m.Create("one", 12, "")
+		var gone *mesh.Agent
+		m.Until("an agent to be busy", func() bool {
+			for _, a := range m.Agents() {
+				if a != m.Leader() && a.Busy() > 0 {
+					gone = a
+				}
+			}
+			return gone != nil
+		})
+		m.Cut("off", []*mesh.Agent{gone})
+		cut := time.Now()
+		forget(t, m, m.AwaitLeader(), gone)
+		t.Logf("%s is forgotten %s after it was cut off, and busy with %d tasks", gone.Name, time.Since(cut), gone.Busy())
+		m.World.SetTrouble(nil)
+		if st := m.AwaitEnd(op); st != model.OpSucceeded {
+			t.Errorf("the operation ended %s", st)
+		}
+		for _, s := range m.World.Violations() {
+			t.Error(s)
+		}
+		if r := m.AwaitLeader().Records(); r[gone.ID] {
+			t.Errorf("the agents on record: %v", r)
 		}
 	})
 }
