@@ -393,19 +393,19 @@ func (g *Guard) StoreLogs(logs []*raft.Log) error {
 	if err != nil {
 		return fmt.Errorf("append to the log: %w", err)
 	}
-	first, last := logs[0].Index, logs[len(logs)-1].Index
+	first, last, term := logs[0].Index, logs[len(logs)-1].Index, logs[len(logs)-1].Term
 	err = g.write("append to the log",
 		func() error {
 			err := g.recorder.cause(g.log.StoreLogs(logs))
 			if err == nil {
-				g.watermark.appended(last)
+				g.watermark.appended(last, term)
 			}
 			return err
 		},
 		func() error {
 			err := g.log.DeleteRange(first, last)
 			if err == nil {
-				g.watermark.cut(first - 1)
+				g.watermark.cut(first-1, g.termBefore(first))
 			}
 			return err
 		})
@@ -435,7 +435,7 @@ func (g *Guard) DeleteRange(first, last uint64) error {
 			func() error {
 				err := g.log.DeleteRange(first, last)
 				if err == nil {
-					g.watermark.cut(first - 1)
+					g.watermark.cut(first-1, g.termBefore(first))
 				}
 				return err
 			},
@@ -459,6 +459,17 @@ func (g *Guard) DeleteRange(first, last uint64) error {
 	return nil
 }
 
+// termBefore returns the term of the entry before an index, or 0 if it is not known.
+func (g *Guard) termBefore(index uint64) uint64 {
+	if term := termOf(g.log, index-1); term > 0 {
+		return term
+	}
+	if list, err := g.snapshots.List(); err == nil && len(list) > 0 && list[0].Index == index-1 {
+		return list[0].Term
+	}
+	return 0
+}
+
 // Set stores a value of Raft, such as the candidate of its last vote. It refuses a vote while Abstains.
 func (g *Guard) Set(key, val []byte) error {
 	if string(key) == keyVoteCand && g.Abstains() {
@@ -477,9 +488,9 @@ func (g *Guard) Set(key, val []byte) error {
 // acknowledged and the leader has not sent all of them again.
 func (g *Guard) Abstains() bool { return g.watermark.owes() > 0 }
 
-// Restored ends Abstains if a snapshot with the entries up to last replaces those that were lost. It is called when
-// the state is that of the snapshot.
-func (g *Guard) Restored(last uint64) { g.watermark.restored(last) }
+// Restored ends Abstains if a snapshot with the entries up to last, an entry of a term, replaces those that were lost.
+// It is called when the state is that of the snapshot.
+func (g *Guard) Restored(last, term uint64) { g.watermark.restored(last, term) }
 
 // Forgive ends Abstains although entries are lost for good, because a person has made a new group of the
 // members that are left.
@@ -488,7 +499,7 @@ func (g *Guard) Forgive() error {
 	if err != nil {
 		return fmt.Errorf("read the log: %w", err)
 	}
-	g.watermark.forgive(last)
+	g.watermark.forgive(last, termOf(g.log, last))
 	return nil
 }
 

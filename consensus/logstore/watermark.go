@@ -30,13 +30,14 @@ const (
 	watermarkMagic = "mark"
 	slotSize       = 512
 	maxCand        = 256
+	lastTermAt     = 42 + maxCand // where the term of the last entry stands; 0 in a file of an older build
 )
 
 // mark is what a member has promised to the others: the term, the vote in it, and the last entry that it
-// has acknowledged.
+// has acknowledged, with that entry's term, which is 0 if it is not known.
 type mark struct {
-	term, voteTerm, last uint64
-	cand                 []byte
+	term, voteTerm, last, lastTerm uint64
+	cand                           []byte
 }
 
 // MarkFile is the file of a watermark: an *os.File, or a simulated one.
@@ -100,6 +101,7 @@ func encodeMark(m mark, seq uint64) []byte {
 		binary.BigEndian.PutUint16(b[40:], uint16(len(m.cand)))
 		copy(b[42:], m.cand)
 	}
+	binary.BigEndian.PutUint64(b[lastTermAt:], m.lastTerm)
 	binary.BigEndian.PutUint32(b[slotSize-4:], crc32.Checksum(b[:slotSize-4], castagnoli))
 	return b
 }
@@ -112,6 +114,7 @@ func decodeMark(b []byte) (m mark, seq uint64, ok bool) {
 	}
 	m = mark{term: binary.BigEndian.Uint64(b[16:]), voteTerm: binary.BigEndian.Uint64(b[24:]), last: binary.BigEndian.Uint64(b[32:])}
 	m.cand = append(m.cand, b[42:42+size]...)
+	m.lastTerm = binary.BigEndian.Uint64(b[lastTermAt:])
 	return m, binary.BigEndian.Uint64(b[8:]), true
 }
 
@@ -131,27 +134,36 @@ func (t *watermark) writeLocked(sync bool) {
 	t.failed = err != nil
 }
 
-// appended notes that the log has reached last.
-func (t *watermark) appended(last uint64) {
+// appended notes that the log has reached last, an entry of a term.
+func (t *watermark) appended(last, term uint64) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.payLocked(last)
-	t.now.last = max(last, t.owed)
+	t.reachLocked(last, term)
 	t.writeLocked(false)
 }
 
-// restored notes that the member has the state up to last from a snapshot.
-func (t *watermark) restored(last uint64) {
+// reachLocked sets the end of the log, unless the member owes later entries.
+func (t *watermark) reachLocked(last, term uint64) {
+	if last >= t.owed {
+		t.now.last, t.now.lastTerm = last, term
+	}
+}
+
+// restored notes that the member has the state up to last, an entry of a term, from a snapshot.
+func (t *watermark) restored(last, term uint64) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.payLocked(last) {
-		t.now.last = max(last, t.now.last)
+	if paid := t.payLocked(last); paid || last > t.now.last {
+		if last >= t.now.last {
+			t.now.last, t.now.lastTerm = last, term
+		}
 		t.writeLocked(false)
 	}
 }
@@ -170,15 +182,15 @@ func (t *watermark) payLocked(last uint64) bool {
 	return true
 }
 
-// cut notes that the entries after last were removed, to be replaced by the leader's. A member that owes
-// entries goes on to owe them.
-func (t *watermark) cut(last uint64) {
+// cut notes that the entries after last, an entry of a term, were removed, to be replaced by the leader's.
+// A member that owes entries goes on to owe them.
+func (t *watermark) cut(last, term uint64) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.now.last = max(last, t.owed)
+	t.reachLocked(last, term)
 	t.writeLocked(true)
 }
 
@@ -222,13 +234,13 @@ func (t *watermark) owes() uint64 {
 }
 
 // forgive lets the member vote without the entries that it owes.
-func (t *watermark) forgive(last uint64) {
+func (t *watermark) forgive(last, term uint64) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.owed, t.paid, t.now.last = 0, nil, last
+	t.owed, t.paid, t.now.last, t.now.lastTerm = 0, nil, last, term
 	t.writeLocked(true)
 }
 
@@ -289,7 +301,9 @@ func (t *watermark) compare(found bool, log raft.LogStore, stable raft.StableSto
 		t.logger.Warn("the log has lost entries; this member does not vote until the leader has sent them again",
 			"last", has.last, "acknowledged", t.owed)
 	}
-	has.last = max(has.last, t.owed)
+	if has.last < t.owed {
+		has.last, has.lastTerm = t.owed, t.now.lastTerm
+	}
 	t.now = has
 	t.writeLocked(true)
 	return nil
@@ -306,8 +320,8 @@ func markOf(log raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotS
 	if err != nil {
 		return m, fmt.Errorf("list snapshots: %w", err)
 	}
-	if m.last = last; len(list) > 0 {
-		m.last = max(last, list[0].Index)
+	if m.last, m.lastTerm = last, termOf(log, last); len(list) > 0 && list[0].Index >= last {
+		m.last, m.lastTerm = list[0].Index, list[0].Term
 	}
 	if m.term, err = number(stable, keyCurrentTerm); err != nil {
 		return m, err
@@ -319,6 +333,15 @@ func markOf(log raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotS
 		err = nil
 	}
 	return m, err
+}
+
+// termOf returns the term of an entry of the log, or 0 if it cannot be read.
+func termOf(log raft.LogStore, index uint64) uint64 {
+	var l raft.Log
+	if index == 0 || log.GetLog(index, &l) != nil {
+		return 0
+	}
+	return l.Term
 }
 
 // number reads a number that may not be there yet.

@@ -125,7 +125,7 @@ func (t *tracker) Restore(r io.ReadCloser) error {
 		t.conf.Store(&committedConfig{m.ConfigurationIndex, m.Configuration})
 		t.advance(m.Index)
 		// The library notes the snapshot as the end of its log before it answers a request for a vote.
-		t.log.Restored(m.Index)
+		t.log.Restored(m.Index, m.Term)
 	}
 	return nil
 }
