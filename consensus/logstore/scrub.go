@@ -30,8 +30,11 @@ type pacer struct {
 	free  int64 // read without a pause
 }
 
-// took waits after a read of n bytes for as long as the rate demands, or until ctx ends.
+// took waits after a read of n bytes for as long as the rate demands, or until ctx ends. A nil pacer does not wait.
 func (p *pacer) took(ctx context.Context, n int) error {
+	if p == nil {
+		return ctx.Err()
+	}
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}
@@ -96,19 +99,22 @@ func (s *Stores) ScrubSnapshots(ctx context.Context) error {
 	if s.dir == "" {
 		return nil
 	}
-	list, err := s.Snapshots.List()
+	list, err := os.ReadDir(filepath.Join(s.dir, snapshotDir)) // the store leaves out snapshots with a damaged description
 	if err != nil {
 		return fmt.Errorf("list snapshots: %w", err)
 	}
 	var pace pacer
-	for _, m := range list {
-		dir := filepath.Join(s.dir, snapshotDir, m.ID)
+	for _, e := range list {
+		if !e.IsDir() || filepath.Ext(e.Name()) == unfinished {
+			continue
+		}
+		dir := filepath.Join(s.dir, snapshotDir, e.Name())
 		err := scrubSnapshot(ctx, dir, &pace)
 		if _, gone := os.Stat(dir); err != nil && errors.Is(gone, fs.ErrNotExist) {
 			continue // a newer one has replaced it
 		}
 		if err != nil {
-			return fmt.Errorf("verify snapshot %s: %w", m.ID, err)
+			return fmt.Errorf("verify snapshot %s: %w", e.Name(), err)
 		}
 	}
 	return nil
@@ -116,7 +122,10 @@ func (s *Stores) ScrubSnapshots(ctx context.Context) error {
 
 // scrubSnapshot compares a snapshot's data with the checksum in its description.
 func scrubSnapshot(ctx context.Context, dir string, pace *pacer) (err error) {
-	text, err := os.ReadFile(filepath.Join(dir, "meta.json"))
+	if err := checkDescription(dir); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, descriptionFile))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
@@ -124,7 +133,7 @@ func scrubSnapshot(ctx context.Context, dir string, pace *pacer) (err error) {
 	if err := json.Unmarshal(text, &meta); err != nil {
 		return fmt.Errorf("%w: its description: %w", ErrDamaged, err)
 	}
-	f, err := os.Open(filepath.Join(dir, "state.bin"))
+	f, err := os.Open(filepath.Join(dir, dataFile))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}

@@ -3,16 +3,18 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	wal "github.com/hashicorp/raft-wal"
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/coopr/coopr/internal/hclogbridge"
 )
@@ -156,10 +158,11 @@ func openDisk(dir string, kind Kind, o Options) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(dir, o.RetainSnapshots, hclogbridge.New(o.Logger).Named("snapshots"))
+	files, err := raft.NewFileSnapshotStoreWithLogger(dir, o.RetainSnapshots, hclogbridge.New(o.Logger).Named("snapshots"))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the snapshots in %s: %w", dir, err), closeLog())
+		return nil, errors.Join(fmt.Errorf("open the snapshots in %s: %w", dir, explain(err)), closeLog())
 	}
+	snaps := &fileSnapshots{SnapshotStore: files, dir: dir, logger: o.Logger}
 	o.Watermark = nil
 	closeAll := closeLog
 	if !o.NoSync { // otherwise a power cut loses entries, and that is accepted
@@ -203,7 +206,7 @@ func openLog(dir string, kind Kind, o Options) (log raft.LogStore, stable raft.S
 			MsgpackUseNewTimeFormat: true,
 		})
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("open the log %s: %w", path, explain(err))
+			return nil, nil, nil, fmt.Errorf("open the log %s: %w", path, unopened(err))
 		}
 		return db, db, db.Close, nil
 	case WAL:
@@ -211,15 +214,12 @@ func openLog(dir string, kind Kind, o Options) (log raft.LogStore, stable raft.S
 		if err := os.MkdirAll(path, 0o700); err != nil {
 			return nil, nil, nil, fmt.Errorf("make the log's directory: %w", explain(err))
 		}
-		if err := checkPages(filepath.Join(path, walMeta)); err != nil {
+		if err := errors.Join(checkIndex(path), checkPages(filepath.Join(path, walMeta))); err != nil {
 			return nil, nil, nil, fmt.Errorf("open the log: %w", err)
 		}
-		w, err := wal.Open(path, wal.WithLogger(hclogbridge.New(o.Logger).Named("wal")))
+		w, err := openWAL(path, hclogbridge.New(o.Logger).Named("wal"))
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("open the log %s: %w", path, explain(err))
-		}
-		if err := checkOrder(w); err != nil {
-			return nil, nil, nil, errors.Join(fmt.Errorf("open the log %s: %w", path, err), w.Close())
+			return nil, nil, nil, fmt.Errorf("open the log %s: %w", path, unopened(err))
 		}
 		return w, w, w.Close, nil
 	default:
@@ -227,21 +227,13 @@ func openLog(dir string, kind Kind, o Options) (log raft.LogStore, stable raft.S
 	return nil, nil, nil, fmt.Errorf("log store %q cannot be opened from a directory", kind)
 }
 
-// checkOrder returns an error if a log ends before it begins. raft-wal ends a log before the first frame that it
-// cannot read, also if that frame belongs to an entry that was deleted.
-func checkOrder(w *wal.WAL) error {
-	first, err := w.FirstIndex()
-	if err != nil {
-		return err
+// unopened returns the error of a log that cannot be opened, as ErrDamaged if the reason is what the files hold, or that
+// one of them is missing.
+func unopened(err error) error {
+	if errno := syscall.Errno(0); !errors.Is(err, fs.ErrNotExist) && (errors.As(err, &errno) || errors.Is(err, bbolterrors.ErrTimeout)) {
+		return explain(err)
 	}
-	last, err := w.LastIndex()
-	if err != nil {
-		return err
-	}
-	if last > 0 && last < first {
-		return fmt.Errorf("%w: its last entry, %d, is before its first entry, %d", ErrDamaged, last, first)
-	}
-	return nil
+	return fmt.Errorf("%w: %w", ErrDamaged, err)
 }
 
 // FromParts wraps the given parts with the guard and the cache. Tests that crash and

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coopr/coopr/consensus/logstore"
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // tracker wraps the FSM and records the last entry that the FSM has applied. The library's own applied
@@ -24,6 +25,7 @@ type tracker struct {
 	waiting   atomic.Int64
 	mu        sync.Mutex
 	moved     chan struct{}
+	refused   error // why the FSM refused snapshots before the member had started
 }
 
 // committedConfig is the group's configuration as of the entry index.
@@ -119,6 +121,12 @@ func (t *tracker) Snapshot() (raft.FSMSnapshot, error) {
 func (t *tracker) Restore(r io.ReadCloser) error {
 	m := t.snapshots.newestOpen() // before the call, because the FSM closes r
 	if err := t.inner.Restore(r); err != nil {
+		if m != nil {
+			err = fmt.Errorf("snapshot %s: %w", m.ID, err)
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.refused = errors.Join(t.refused, err)
 		return err
 	}
 	if m != nil {
@@ -128,6 +136,20 @@ func (t *tracker) Restore(r io.ReadCloser) error {
 		t.log.Restored(m.Index, m.Term)
 	}
 	return nil
+}
+
+// explain returns the error of a start that failed. If the FSM has refused a snapshot, that is the reason. A snapshot
+// of a newer build is not damaged: this build would refuse that of the leader, too.
+func (t *tracker) explain(err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.refused == nil:
+		return err
+	case errors.Is(t.refused, problem.Unsupported):
+		return fmt.Errorf("%w: %w", ErrUnusable, t.refused)
+	}
+	return fmt.Errorf("%w: %w: %w", ErrUnusable, logstore.ErrDamaged, t.refused)
 }
 
 type batchTracker struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -101,7 +102,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	r, err := start(conf, g.state.fsm(), cfg.Stores, snapshots, g.trans.forRaft())
 	if err != nil {
-		return nil, fmt.Errorf("start Raft member %s: %w", cfg.ID, err)
+		return nil, fmt.Errorf("start Raft member %s: %w", cfg.ID, g.state.explain(err))
 	}
 	g.raft = r
 	cfg.Stores.Guard().Arm() // before the first message of another member
@@ -208,6 +209,8 @@ func checkSnapshots(s *logstore.Stores) error {
 		faults = errors.Join(faults, fmt.Errorf("snapshot %s: %w", m.ID, err))
 	}
 	switch {
+	case errors.Is(faults, fs.ErrPermission): // it may be whole
+		return fmt.Errorf("%w: %w: the agent's user must own the data directory", ErrUnusable, faults)
 	case covered == 0 && len(list) > 0:
 		return fmt.Errorf("%w: %w: no snapshot is whole: %w", ErrUnusable, logstore.ErrDamaged, faults)
 	case first > covered+1:

@@ -77,7 +77,11 @@ func SaveSecret(dir string, secret Secret) error {
 // LoadSecret returns the mesh secret of the data directory. The error wraps fs.ErrNotExist if there
 // is none.
 func LoadSecret(dir string) (Secret, error) {
-	return LoadTokenFile(filepath.Join(dir, secretFile))
+	s, err := LoadTokenFile(filepath.Join(dir, secretFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; the agent's user must own the file. If it is damaged, remove it and give the agent the join token again", err)
+	}
+	return s, err
 }
 
 // LoadTokenFile reads a join token from a file. It refuses a file that other users than its owner

@@ -18,7 +18,7 @@ var bin string
 
 // long matches the tests that -short leaves out, because they take longest.
 const long = "^Test(" +
-	"KillWhileRollingBack|PauseAndRollback|Figure1Killed|ChangeCases|DamagedLog|" +
+	"KillWhileRollingBack|PauseAndRollback|Figure1Killed|ChangeCases|DamagedLog|DamagedFiles|Survey|" +
 	"HangPlugin|GarbagePlugin|UnrulyPlugin|KillFollower|RestartWorker|KillAll|StopLeader|" +
 	"FullDisk|HandOver|Storage|ClusterHeldInShape|TypesOfAutomators|Restore|LostQuorum|" +
 	"Move|Orphans|Readiness|ResourcesOfObjects|UploadKilled|RunKillLeader|WritingPlugins|" +

@@ -1,0 +1,79 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// segmentFiles are the files of a WAL's segments. If a disk has no room for a new segment, its file is removed again.
+// The library leaves an empty file there, and every later attempt fails because the file exists.
+type segmentFiles struct{ *fs.FS }
+
+// Create creates the file of a segment.
+func (s segmentFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	f, err := s.FS.Create(dir, name, size)
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		if gone := os.Remove(filepath.Join(dir, name)); !errors.Is(gone, os.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}
+	return f, err
+}
+
+// openWAL opens the WAL in dir. If it fails, nothing of it stays open: the library would keep the lock on the index of
+// segments, and the next attempt would wait for that lock for ever.
+func openWAL(dir string, logger hclog.Logger) (*wal.WAL, error) {
+	index := &metadb.BoltMetaDB{}
+	w, err := wal.Open(dir, wal.WithLogger(logger), wal.WithMetaStore(index), wal.WithSegmentFiler(segment.NewFiler(dir, segmentFiles{fs.New()})))
+	if err != nil {
+		return nil, errors.Join(err, index.Close())
+	}
+	if err := checkOrder(w); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// checkIndex returns an error if a WAL has segments, but no index of them. The library would begin a new log and delete
+// the segments.
+func checkIndex(dir string) error {
+	segments, err := filepath.Glob(filepath.Join(dir, "*.wal"))
+	if err != nil || len(segments) == 0 {
+		return err
+	}
+	switch info, err := os.Stat(filepath.Join(dir, walMeta)); {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w: %s has segments, but %s is missing", ErrDamaged, dir, walMeta)
+	case err != nil:
+		return explain(err)
+	case info.Size() == 0:
+		return fmt.Errorf("%w: %s has segments, but %s is empty", ErrDamaged, dir, walMeta)
+	}
+	return nil
+}
+
+// checkOrder returns an error if a log ends before it begins. raft-wal ends a log before the first frame that it
+// cannot read, also if that frame belongs to an entry that was deleted.
+func checkOrder(w *wal.WAL) error {
+	first, err := w.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := w.LastIndex()
+	if err != nil {
+		return err
+	}
+	if last > 0 && last < first {
+		return fmt.Errorf("%w: its last entry, %d, is before its first entry, %d", ErrDamaged, last, first)
+	}
+	return nil
+}
