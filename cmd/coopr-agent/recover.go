@@ -26,22 +26,43 @@ var errDeclined = errors.New("not done")
 // recoverCommand returns the command "recover", which writes a file with a new set of voters. A
 // stopped agent reads it at its next start.
 func recoverCommand() *cobra.Command {
-	var dir string
-	var yes bool
+	var dir, form string
+	var yes, compare bool
 	c := &cobra.Command{
-		Use: "recover --data-dir DIR ID=ADDRESS…", Short: "Give this stopped agent a new Raft group, after a majority is lost for good",
+		Use: "recover {--survey DIR|FILE… | --data-dir DIR ID=ADDRESS…}", Short: "Give this stopped agent a new Raft group, after a majority is lost for good",
 		Long: `Give this stopped agent a new Raft group, after a majority of the voters is lost
 for good: their disks are gone, not only their power.
 
 Stop every surviving agent. Run this command on each of them with the same list:
 the id (in the file agent-id of the data directory) and the peer address of every
 survivor that was a voter. Then start them. What the survivors did not have is
-lost. Do not start a lost voter with its old data, should it come back.`,
-		Example: "  coopr-agent recover --data-dir /var/lib/coopr 7d0f1b2c-1111-4222-8333-944455566677=10.0.0.1:55055",
+lost. Do not start a lost voter with its old data, should it come back.
+
+With --survey, nothing is written. The command compares the data directories of
+stopped agents, and says from which one to recover and which entries of the log
+it may lack. A file, which --survey -o json has written on another host, stands
+for the data directory of that host. Add what is left of the lost voters, too: a
+data directory without a log may still show how far its log reached.`,
+		Example: `  coopr-agent recover --survey /var/lib/coopr -o json >here.json
+  coopr-agent recover --survey /var/lib/coopr there.json
+  coopr-agent recover --data-dir /var/lib/coopr 7d0f1b2c-1111-4222-8333-944455566677=10.0.0.1:55055`,
 	}
 	c.Flags().StringVar(&dir, "data-dir", "", "data directory of the stopped agent (required)")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before writing")
+	c.Flags().BoolVar(&compare, "survey", false, "compare what the agents' disks hold, and write nothing")
+	c.Flags().StringVarP(&form, "output", "o", "table", "of --survey: table or json")
 	c.RunE = func(c *cobra.Command, peers []string) error {
+		if compare {
+			switch {
+			case dir != "" || yes:
+				return usageError{errors.New("--survey writes nothing, so it has neither --data-dir nor --yes: name the directories as DIR…")}
+			case len(peers) == 0:
+				return usageError{errors.New("name the data directories of the agents: DIR…")}
+			case form != "table" && form != "json":
+				return usageError{fmt.Errorf("--output must be table or json, and is %q", form)}
+			}
+			return survey(c.Context(), c.OutOrStdout(), peers, form)
+		}
 		switch {
 		case dir == "":
 			return usageError{errors.New("--data-dir is missing")}
@@ -70,16 +91,21 @@ lost. Do not start a lost voter with its old data, should it come back.`,
 	return c
 }
 
-// recoverFile returns the content of the recovery file for the agent in dir.
-func recoverFile(dir string, peers []string) ([]byte, error) {
+// agentID returns the id of the agent in dir.
+func agentID(dir string) (string, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, "agent-id"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not the data directory of an agent: it has no file agent-id", dir)
+		return "", fmt.Errorf("%s is not the data directory of an agent: it has no file agent-id", dir)
 	}
+	return strings.TrimSpace(string(raw)), err
+}
+
+// recoverFile returns the content of the recovery file for the agent in dir.
+func recoverFile(dir string, peers []string) ([]byte, error) {
+	self, err := agentID(dir)
 	if err != nil {
 		return nil, err
 	}
-	self := strings.TrimSpace(string(raw))
 	type entry struct {
 		ID      string `json:"id"`
 		Address string `json:"address"`
