@@ -46,6 +46,12 @@ func TestRecover(t *testing.T) {
 		{"not a peer", []string{"--data-dir", dir, self, "host", "--yes"}, 1, "ID=ADDRESS"},
 		{"twice the same", []string{"--data-dir", dir, self, other, other, "--yes"}, 1, "already"},
 		{"no answer", []string{"--data-dir", dir, self}, 2, "--yes"},
+		{"a survey that writes", []string{"--survey", "--yes", dir}, 2, "writes nothing"},
+		{"a survey of nothing", []string{"--survey"}, 2, "DIR"},
+		{"a survey in a form that is not known", []string{"--survey", dir, "-o", "xml"}, 2, "json"},
+		{"a survey of another folder", []string{"--survey", t.TempDir()}, 1, "agent-id"},
+		{"a survey of a file that is none", []string{"--survey", filepath.Join(dir, "agent-id")}, 1, "neither"},
+		{"a survey of the same twice", []string{"--survey", dir, dir}, 1, "twice"},
 	} {
 		code, out, errs := run(append([]string{"recover"}, tt.args...)...)
 		if code != tt.code || !strings.Contains(errs, tt.says) {
