@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coopr/coopr/internal/loglimit"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 	"github.com/coopr/coopr/testing/lab"
@@ -135,6 +136,7 @@ const twoAtOnce = "two at once"
 func run(ctx context.Context, m *mesh, bin string, agents int, seed uint64, next func() (schedule, bool),
 	logf func(string, ...any)) *report {
 	r := &report{gaps: map[string][]time.Duration{}, whole: map[string][]time.Duration{}}
+	began := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err := m.start(ctx, bin, agents)
@@ -179,7 +181,7 @@ func run(ctx context.Context, m *mesh, bin string, agents int, seed uint64, next
 			r.err = errors.Join(r.err, err)
 		}
 	}
-	r.err = errors.Join(r.err, load.history.check(), m.crashes())
+	r.err = errors.Join(r.err, load.history.check(), m.crashes(), m.floods(began))
 	logf("%7.1fs the checks end", load.history.now().Seconds())
 	return r
 }
@@ -260,6 +262,18 @@ func (m *mesh) crashes() error {
 		if log := a.machine.Console(); crash.MatchString(log) {
 			at := crash.FindStringIndex(log)[0]
 			errs = append(errs, fmt.Errorf("agent %s crashed:\n%s", a.name, log[at:min(len(log), at+3000)]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// floods looks for agents whose logs have more lines than they may print in the time since they began.
+func (m *mesh) floods(began time.Time) error {
+	var errs []error
+	most := loglimit.Lines * (int(time.Since(began).Seconds()) + 1)
+	for _, a := range m.agents {
+		if lines := strings.Count(a.machine.Console(), "\n"); lines == 0 || lines > most {
+			errs = append(errs, fmt.Errorf("agent %s has printed %d lines, and may print %d", a.name, lines, most))
 		}
 	}
 	return errors.Join(errs...)

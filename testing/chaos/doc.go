@@ -8,7 +8,10 @@
 // and nothing left over. A report has the longest time without an acknowledged write for each kind of fault. It is
 // not judged: it depends on the machine.
 //
-// make chaos runs it. These variables choose the run:
+// TestChaosOfDisks applies faults of disks that random schedules rarely hold for long: a leader whose writes take 5 s
+// each, and two full disks at once.
+//
+// make chaos runs both. These variables choose the run:
 //
 //	CHAOS_TIME    how long faults are applied, such as 5m (without it, the test is skipped)
 //	CHAOS_SEED    the seed of the schedule; each report names its seed

@@ -46,8 +46,10 @@ func init() {
 		"bridge":    {wire, cut(func(x, from, to, n int) bool { return from != x && to != x && half(x+1, from, n) != half(x+1, to, n) }), healed},
 		"slow-wire": {wire, slowWire, healed},
 		"slow-disk": {disk, synced(2*time.Second, 0), synced(0, 0)},
+		"slowest":   {disk, synced(5*time.Second, 0), synced(0, 0)},
 		"sick-disk": {disk, synced(0, syscall.EIO), synced(0, 0)},
 		"full-disk": {disk, fullDisk, roomyDisk},
+		"two-full":  {disk, both(fullDisk), both(roomyDisk)},
 		"lost-log":  {program, damaged(lostLog), booted},
 		"torn":      {program, damaged(torn), booted},
 		"flip":      {program, damaged(flippedLog), booted},
@@ -164,6 +166,13 @@ func fullDisk(_ context.Context, m *mesh, x int) error {
 		}
 	}
 	return nil
+}
+
+// both applies a step of a fault to agent x and to the one after it.
+func both(one func(ctx context.Context, m *mesh, x int) error) func(context.Context, *mesh, int) error {
+	return func(ctx context.Context, m *mesh, x int) error {
+		return errors.Join(one(ctx, m, x), one(ctx, m, (x+1)%len(m.agents)))
+	}
 }
 
 func roomyDisk(_ context.Context, m *mesh, x int) error {
