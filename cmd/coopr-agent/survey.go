@@ -186,7 +186,8 @@ func (f surveyFile) verdict(out io.Writer) {
 			peers = append(peers, s.ID+"="+s.Addr)
 		}
 	}
-	fmt.Fprintf(out, "If no other voter can be brought back, the group can be recovered from this agent alone. On its host:\n"+
+	fmt.Fprintf(out, "If no other voter can be brought back, the group can be recovered from this agent alone. On all other hosts, move\n"+
+		"raft and raft-watermark out of the data directory first, and on its host run:\n"+
 		"  coopr-agent recover --data-dir %s %s\n", filepath.Dir(best.Dir), strings.Join(peers, " "))
 }
 

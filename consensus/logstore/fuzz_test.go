@@ -41,7 +41,7 @@ func FuzzVerify(f *testing.F) {
 
 // A mark that can be read is the same when it was written again.
 func FuzzMark(f *testing.F) {
-	f.Add(encodeMark(mark{term: 3, voteTerm: 2, last: 9, cand: []byte("one")}, 4), false)
+	f.Add(encodeMark(mark{term: 3, voteTerm: 2, last: 9, lastTerm: 3, cand: []byte("one")}, 4), false)
 	f.Add(encodeMark(mark{}, 1)[:60], true)
 	f.Fuzz(func(t *testing.T, b []byte, sealed bool) {
 		slot := make([]byte, slotSize)
@@ -54,7 +54,8 @@ func FuzzMark(f *testing.F) {
 			return
 		}
 		again, seq2, ok := decodeMark(encodeMark(m, seq))
-		if !ok || seq2 != seq || again.term != m.term || again.voteTerm != m.voteTerm || again.last != m.last || !bytes.Equal(again.cand, m.cand) {
+		if !ok || seq2 != seq || again.term != m.term || again.voteTerm != m.voteTerm || again.last != m.last ||
+			again.lastTerm != m.lastTerm || !bytes.Equal(again.cand, m.cand) {
 			t.Errorf("%+v %d became %+v %d %v", m, seq, again, seq2, ok)
 		}
 	})

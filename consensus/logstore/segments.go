@@ -33,7 +33,8 @@ func (s segmentFiles) Create(dir, name string, size uint64) (types.WritableFile,
 // segments, and the next attempt would wait for that lock for ever.
 func openWAL(dir string, logger hclog.Logger) (*wal.WAL, error) {
 	index := &metadb.BoltMetaDB{}
-	w, err := wal.Open(dir, wal.WithLogger(logger), wal.WithMetaStore(index), wal.WithSegmentFiler(segment.NewFiler(dir, segmentFiles{fs.New()})))
+	segments := segment.NewFiler(dir, segmentFiles{fs.New()})
+	w, err := wal.Open(dir, wal.WithLogger(logger), wal.WithMetaStore(index), wal.WithSegmentFiler(segments))
 	if err != nil {
 		return nil, errors.Join(err, index.Close())
 	}

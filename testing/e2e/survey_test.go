@@ -126,7 +126,7 @@ func surveyed(t *testing.T, store string) {
 	m.leader()
 	// The others begin with empty folders, as the page says.
 	for _, a := range []*agent{whole[1], behind} {
-		if err := os.RemoveAll(filepath.Join(a.data, "raft")); err != nil {
+		if err := errors.Join(os.RemoveAll(filepath.Join(a.data, "raft")), os.Remove(filepath.Join(a.data, "raft-watermark"))); err != nil {
 			t.Fatal(err)
 		}
 		a.start()
