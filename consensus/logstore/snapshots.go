@@ -32,6 +32,15 @@ type fileSnapshots struct {
 	warned sync.Map // ids of snapshots that are left out
 }
 
+// dropUnfinished removes the snapshots that a crash has left unfinished. The library leaves them on the disk.
+func dropUnfinished(dir string) error {
+	paths, err := filepath.Glob(filepath.Join(dir, snapshotDir, "*"+unfinished))
+	for _, path := range paths {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}
+
 // List returns the snapshots whose description is whole. It fails if the description of one may not be read, as that
 // one may be whole.
 func (s *fileSnapshots) List() ([]*raft.SnapshotMeta, error) {

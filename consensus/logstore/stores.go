@@ -162,6 +162,9 @@ func openDisk(dir string, kind Kind, o Options) (*Stores, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the snapshots in %s: %w", dir, explain(err)), closeLog())
 	}
+	if err := dropUnfinished(dir); err != nil {
+		o.Logger.Warn("a snapshot that was never finished cannot be removed", "error", err)
+	}
 	snaps := &fileSnapshots{SnapshotStore: files, dir: dir, logger: o.Logger}
 	o.Watermark = nil
 	closeAll := closeLog
