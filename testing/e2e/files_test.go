@@ -97,10 +97,15 @@ func at(name string) func(string) (string, error) {
 	}
 }
 
-// newest returns the last one of the files that match a pattern, by name and without regard to numbers of several digits.
+// newest returns the newest of the files that match a pattern, without those of a snapshot that is damaged or was never
+// finished.
 func newest(pattern string) func(string) (string, error) {
 	return func(data string) (string, error) {
 		files, err := filepath.Glob(filepath.Join(data, pattern))
+		files = slices.DeleteFunc(files, func(path string) bool {
+			text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "meta.json"))
+			return strings.Contains(pattern, "snapshots") && (err != nil || !json.Valid(text) || strings.HasSuffix(filepath.Dir(path), ".tmp"))
+		})
 		if err != nil || len(files) == 0 {
 			return "", errors.Join(err, fmt.Errorf("%s: %w", pattern, fs.ErrNotExist))
 		}
@@ -137,8 +142,8 @@ var (
 	}
 )
 
-// TestDamagedFiles damages the files of a voter in each way, one after the other, while the two others lead. The agent
-// never panics, names the file, and does what the table says.
+// TestDamagedFiles damages the files of a voter in each way, one after the other, while the two others lead, and its log
+// also while they do not run. The agent never panics, names the file, and does what the table says.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
 	for store, files := range map[string][]file{
@@ -174,9 +179,49 @@ func TestDamagedFiles(t *testing.T) {
 				damage{"of a newer build", func(path string) error { return replaceSnapshots(path, ofNewerBuild()) }, nil}, waits)
 			hurt.suffers(file{"snapshot", snapshotFiles[0].path, [6]outcome{}, "snapshot"},
 				damage{"that the state refuses", func(path string) error { return replaceSnapshots(path, []byte("nonsense")) }, nil}, whole)
+			hurt.suffersAlone(map[string]string{"boltdb": "raft/raft.db", "wal": "raft/wal/wal-meta.db"}[store])
 			m.stop()
 		})
 	}
+}
+
+// suffersAlone damages the log while no other agent runs. The files stay where they are, as they may hold the only copy
+// of an entry, until the others are back.
+func (a *agent) suffersAlone(name string) {
+	m := a.mesh
+	m.t.Helper()
+	m.whole(a, "before the others end")
+	for _, other := range m.agents {
+		other.kill()
+	}
+	path := filepath.Join(a.data, name)
+	if err := damages[1].do(path); err != nil {
+		m.t.Fatal(err)
+	}
+	kept, err := os.ReadDir(filepath.Join(a.data, "quarantine"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	before := len(a.tail(1 << 30))
+	a.runWeak()
+	m.await("the agent to leave the files where they are", func() error {
+		if log := a.tail(1 << 30)[before:]; !strings.Contains(log, "the damaged Raft log stays as it is") || !strings.Contains(log, path) {
+			return errNotYet
+		}
+		return nil
+	})
+	if now, err := os.ReadDir(filepath.Join(a.data, "quarantine")); err != nil || len(now) != len(kept) {
+		m.t.Errorf("in quarantine were %d files and are %d, %v", len(kept), len(now), err)
+	}
+	if b, err := os.ReadFile(path); err != nil || len(bytes.Trim(b, "\x00")) > 0 {
+		m.t.Errorf("the damaged file was changed: %v", err)
+	}
+	for _, other := range m.agents {
+		if other != a {
+			other.runWeak()
+		}
+	}
+	m.whole(a, "the others are back")
 }
 
 // suffers kills the agent, damages a file, starts the agent and waits for the outcome. Then it makes the agent whole.
@@ -372,6 +417,9 @@ func ofNewerBuild() []byte {
 func replaceSnapshots(path string, data []byte) error {
 	list, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(path)), "*", "state.bin"))
 	for _, path := range list {
+		if text, gone := os.ReadFile(filepath.Join(filepath.Dir(path), "meta.json")); gone != nil || !json.Valid(text) {
+			continue // damaged before
+		}
 		err = errors.Join(err, replaceSnapshot(path, data))
 	}
 	return err
@@ -397,5 +445,5 @@ func replaceSnapshot(path string, data []byte) error {
 		return err
 	}
 	return errors.Join(os.WriteFile(path, data, 0o600), os.WriteFile(meta, text, 0o600),
-		os.Remove(filepath.Join(filepath.Dir(path), "meta.crc")))
+		os.RemoveAll(filepath.Join(filepath.Dir(path), "meta.crc")))
 }
