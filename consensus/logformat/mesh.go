@@ -14,11 +14,25 @@ func DecodeTenant(m *record.Tenant) (*model.Tenant, error) { return decode(m, (*
 
 func (e *encoder) tenant(x model.Tenant) *record.Tenant {
 	return &record.Tenant{
-		Name:        x.Name,
-		Description: x.Description,
-		Weight:      int64(x.Weight),
-		MaxClusters: int64(x.MaxClusters),
-		MaxNodes:    int64(x.MaxNodes),
+		Name:               x.Name,
+		Description:        x.Description,
+		Weight:             int64(x.Weight),
+		MaxClusters:        int64(x.MaxClusters),
+		MaxNodes:           int64(x.MaxNodes),
+		MaxOperations:      int64(x.MaxOperations),
+		MaxRuns:            int64(x.MaxRuns),
+		MaxDefinitions:     int64(x.MaxDefinitions),
+		MaxVersions:        int64(x.MaxVersions),
+		MaxDocumentBytes:   x.MaxDocumentBytes,
+		MaxDefinitionBytes: x.MaxDefinitionBytes,
+		MaxPolicies:        int64(x.MaxPolicies),
+		MaxSecrets:         int64(x.MaxSecrets),
+		MaxTokens:          int64(x.MaxTokens),
+		MaxResources:       int64(x.MaxResources),
+		MaxResourceBytes:   x.MaxResourceBytes,
+		MaxRequests:        int64(x.MaxRequests),
+		MaxRequestIds:      int64(x.MaxRequestIDs),
+		MaxStreams:         int64(x.MaxStreams),
 	}
 }
 
@@ -27,11 +41,25 @@ func (d *decoder) tenant(m *record.Tenant) model.Tenant {
 		return model.Tenant{}
 	}
 	return model.Tenant{
-		Name:        m.Name,
-		Description: m.Description,
-		Weight:      int(m.Weight),
-		MaxClusters: int(m.MaxClusters),
-		MaxNodes:    int(m.MaxNodes),
+		Name:               m.Name,
+		Description:        m.Description,
+		Weight:             int(m.Weight),
+		MaxClusters:        int(m.MaxClusters),
+		MaxNodes:           int(m.MaxNodes),
+		MaxOperations:      int(m.MaxOperations),
+		MaxRuns:            int(m.MaxRuns),
+		MaxDefinitions:     int(m.MaxDefinitions),
+		MaxVersions:        int(m.MaxVersions),
+		MaxDocumentBytes:   m.MaxDocumentBytes,
+		MaxDefinitionBytes: m.MaxDefinitionBytes,
+		MaxPolicies:        int(m.MaxPolicies),
+		MaxSecrets:         int(m.MaxSecrets),
+		MaxTokens:          int(m.MaxTokens),
+		MaxResources:       int(m.MaxResources),
+		MaxResourceBytes:   m.MaxResourceBytes,
+		MaxRequests:        int(m.MaxRequests),
+		MaxStreams:         int(m.MaxStreams),
+		MaxRequestIDs:      int(m.MaxRequestIds),
 	}
 }
 

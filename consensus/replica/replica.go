@@ -83,7 +83,8 @@ func size(cs []*pb.Command) int {
 
 // encode encodes groups of commands into one log entry, which carries the time of its proposal.
 func encode(now time.Time, groups [][]*pb.Command) ([]byte, error) {
-	e := &pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: now.UnixMilli()}
+	e := &pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: now.UnixMilli(),
+		Bounds: state.Bounds}
 	for _, g := range groups {
 		e.Commands = append(e.Commands, g...)
 		e.Groups = append(e.Groups, uint32(len(g)))

@@ -51,12 +51,15 @@ func (a operations) mayRunConcurrently(tenant string, op *model.Operation, g *pl
 	if table.Get[model.Operation](a.txn, table.Operations, "id", op.ID) != nil {
 		return nil, problem.New(problem.Stale, "operation %s exists already; run the command again", op.ID)
 	}
-	return a.room(tenant, op, g)
+	if err := a.operationRoom(tenant, op); err != nil {
+		return nil, err
+	}
+	return a.place(tenant, op, g)
 }
 
-// room returns the cluster of an operation. It returns an error if the cluster's other operations
+// place returns the cluster of an operation. It returns an error if the cluster's other operations
 // or its present nodes do not let the operation run concurrently.
-func (a operations) room(tenant string, op *model.Operation, g *plan.Graph) (*model.Cluster, error) {
+func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*model.Cluster, error) {
 	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", tenant, op.Cluster)
 	if cl == nil || cl.Status == model.ClusterTerminated {
 		return nil, problem.New(problem.NotFound, "there is no cluster %s", op.Cluster)

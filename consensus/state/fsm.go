@@ -65,6 +65,7 @@ type Machine struct {
 	// nodes holds, by cluster, the index of the last batch that changed one of its nodes. It is not
 	// part of the state: with it, readers can cache values that they derive from a cluster's nodes.
 	nodes       sync.Map
+	counts      table.Ledger
 	terms       terms
 	checkpoints checkpoints
 }
@@ -243,8 +244,9 @@ func (m *Machine) Try(c *pb.Command, now int64) Answer {
 	txn := m.db.Load().Snapshot().Txn(true)
 	defer txn.Abort()
 	index, _ := m.events.wait()
-	a := &applier{m: m, writer: &writer{txn: txn, index: index + 1, now: now, edits: map[string]*plan.Edit{}, trees: map[string]*tree.Tree{},
-		audit: auditor.New(), batch: Batch{Operations: map[string][]uint32{}}}}
+	a := &applier{m: m, writer: &writer{txn: txn, index: index + 1, now: now, bounds: Bounds,
+		edits: map[string]*plan.Edit{}, trees: map[string]*tree.Tree{}, audit: auditor.New(), batch: Batch{Operations: map[string][]uint32{}}}}
+	m.open(a.writer)
 	a.audit.BeginBatch(txn)
 	a.audit.BeginEntry(a.index, now)
 	return a.command(c) // the records of the auditor are not written
@@ -259,11 +261,15 @@ type applier struct {
 
 // begin begins a batch.
 func (m *Machine) begin() *applier {
-	a := &applier{m: m, writer: &writer{txn: m.db.Load().Txn(true), edits: map[string]*plan.Edit{}, trees: map[string]*tree.Tree{},
-		audit: m.audit, batch: Batch{Operations: map[string][]uint32{}}}}
+	a := &applier{m: m, writer: &writer{txn: m.db.Load().Txn(true),
+		edits: map[string]*plan.Edit{}, trees: map[string]*tree.Tree{}, audit: m.audit, batch: Batch{Operations: map[string][]uint32{}}}}
+	m.open(a.writer)
 	m.audit.BeginBatch(a.txn)
 	return a
 }
+
+// open opens the page on which a writer counts.
+func (m *Machine) open(w *writer) { w.counts = &table.Page{Ledger: &m.counts, Grown: w.grown} }
 
 // commit ends the batch. Readers see its changes then.
 func (a *applier) commit() {
@@ -272,6 +278,7 @@ func (a *applier) commit() {
 		a.put(table.Audit, row)
 	}
 	a.txn.Commit()
+	a.counts.Keep()
 }
 
 func (a *applier) entry(data []byte) any {
@@ -286,7 +293,7 @@ func (a *applier) entry(data []byte) any {
 	if e.MustUnderstand && slices.ContainsFunc(e.Commands, func(c *pb.Command) bool { return c.Change == nil }) {
 		return a.halt(problem.New(problem.Unsupported, "log entry %d has a command that this build does not know: upgrade this agent", a.index))
 	}
-	a.now = e.NowMs
+	a.now, a.bounds = e.NowMs, e.Bounds
 	a.audit.BeginEntry(a.index, a.now)
 	flat := make([]Answer, len(e.Commands))
 	for i, c := range e.Commands {
@@ -344,6 +351,7 @@ func (a *applier) command(c *pb.Command) Answer {
 			r.Effect = ans.Effect.Kept()
 		}
 		a.put(table.Requests, r)
+		a.forgetRequest(c.Tenant)
 	}
 	return ans
 }

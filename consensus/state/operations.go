@@ -107,7 +107,7 @@ func (a operations) mayStart(tenant string, op *model.Operation, cl *model.Clust
 	case have != nil && version == 0:
 		return problem.New(problem.Conflict, "cluster %s exists", cl.ID)
 	case have == nil:
-		return a.quota(tenant, cl, len(nodes))
+		return a.quota(tenant, cl, op, len(nodes))
 	case have.Version != version:
 		return problem.New(problem.Stale, "cluster %s changed while the operation was planned; run the command again", cl.ID)
 	}
@@ -119,6 +119,11 @@ func (a operations) mayStart(tenant string, op *model.Operation, cl *model.Clust
 	if op.Type == model.OpRollback {
 		return nil // a rollback returns to the nodes that there were
 	}
+	if table.Get[model.Operation](a.txn, table.Operations, "id", op.ID) == nil { // one that waited is counted already
+		if err := a.operationRoom(tenant, op); err != nil {
+			return err
+		}
+	}
 	more := 0
 	for _, n := range nodes {
 		switch had := table.Get[model.Node](a.txn, table.Nodes, "id", tenant, n.ID); {
@@ -128,7 +133,16 @@ func (a operations) mayStart(tenant string, op *model.Operation, cl *model.Clust
 			more--
 		}
 	}
-	return a.nodeQuota(tenant, more)
+	return a.room(tenant, model.LimitNodes, model.LimitNodes.Name, int64(more))
+}
+
+// operationRoom checks that a tenant may begin another operation. What the mesh does by itself, and what removes things,
+// needs no room.
+func (a operations) operationRoom(tenant string, op *model.Operation) error {
+	if op.Actor == model.Self || op.Type == model.OpDelete || op.Type == model.OpRollback {
+		return nil
+	}
+	return a.roomForOne(tenant, model.LimitOperations)
 }
 
 // undoes reports whether op is the rollback for which a failed operation waits.
@@ -138,39 +152,24 @@ func undoes(op, failed *model.Operation) bool {
 
 // quota checks that a new cluster fits its tenant's limits, and that no living cluster has its
 // name.
-func (a operations) quota(tenant string, cl *model.Cluster, nodes int) error {
-	t := table.Get[model.Tenant](a.txn, table.Tenants, "id", tenant)
-	clusters := 0
+func (a operations) quota(tenant string, cl *model.Cluster, op *model.Operation, nodes int) error {
 	var same *model.Cluster
-	table.Each(a.txn, table.Clusters, "id_prefix", func(have *model.Cluster) bool {
+	table.Each(a.txn, table.Clusters, "name", func(have *model.Cluster) bool {
 		if have.Status != model.ClusterTerminated {
-			clusters++
-			if have.Name == cl.Name {
-				same = have
-			}
+			same = have
 		}
-		return true
-	}, tenant)
+		return same == nil
+	}, tenant, cl.Name)
 	if same != nil {
 		return problem.New(problem.Conflict, "cluster %s has the name %q already: choose another, or delete that one first", same.ID, cl.Name)
 	}
-	if t.MaxClusters > 0 && clusters >= t.MaxClusters {
-		return problem.New(problem.Quota, "tenant %s may have %d clusters and has them", tenant, t.MaxClusters)
+	if err := a.roomForOne(tenant, model.LimitClusters); err != nil {
+		return err
 	}
-	return a.nodeQuota(tenant, nodes)
-}
-
-// nodeQuota checks that a tenant may have that many more nodes.
-func (a operations) nodeQuota(tenant string, more int) error {
-	t, total := table.Get[model.Tenant](a.txn, table.Tenants, "id", tenant), 0
-	if t.MaxNodes == 0 || more <= 0 {
-		return nil
+	if err := a.operationRoom(tenant, op); err != nil {
+		return err
 	}
-	table.Each(a.txn, table.Nodes, "id_prefix", func(*model.Node) bool { total++; return true }, tenant)
-	if total+more > t.MaxNodes {
-		return problem.New(problem.Quota, "tenant %s may have %d nodes, has %d, and this needs %d more", tenant, t.MaxNodes, total, more)
-	}
-	return nil
+	return a.room(tenant, model.LimitNodes, model.LimitNodes.Name, int64(nodes))
 }
 
 // controlCluster carries out an order about a cluster.

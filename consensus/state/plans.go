@@ -174,7 +174,7 @@ func (a plans) mayOrder(op *model.Operation, r tree.Result) error {
 	}
 	switch op.Type {
 	case model.OpPlan, model.OpRecover: // these change no layout
-		_, err := a.operations().room(op.Tenant, op, a.edits[op.ID].State().Graph)
+		_, err := a.operations().place(op.Tenant, op, a.edits[op.ID].State().Graph)
 		return err
 	}
 	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)

@@ -74,29 +74,29 @@ func (a resources) addResource(c *pb.Command, add *pb.AddResource) Answer {
 	if err != nil {
 		return refuse(problem.Unsupported, "resource: %v", err)
 	}
-	var bytes int64
-	names := 0
-	table.Each(a.txn, table.Resources, "id_prefix", func(r *model.PluginResource) bool {
-		names++
-		for _, x := range r.Versions {
-			bytes += x.Size
-		}
-		return true
-	}, c.Tenant)
+	names, bytes := table.ResourceUse(a.txn, c.Tenant)
+	mostNames, mostBytes := int64(model.MostResources), add.MostBytes
+	if n := a.limit(c.Tenant, model.LimitResources); n > 0 {
+		mostNames = n
+	}
+	if n := a.limit(c.Tenant, model.LimitResourceBytes); n > 0 {
+		mostBytes = n
+	}
 	r := &model.PluginResource{Tenant: c.Tenant, ResourceKey: v.ResourceKey}
 	have := table.Get[model.PluginResource](a.txn, table.Resources, "id", table.ResourceArgs(c.Tenant, v.ResourceKey)...)
 	switch {
 	case have != nil:
 		r = have.Clone()
-	case names >= model.MostResources:
-		return refuse(problem.Quota, "tenant %s has %d resources, and may have no more: delete some", c.Tenant, names)
+	case names >= mostNames:
+		return refuse(problem.Quota, "tenant %s has %d resources, and may have no more: delete some, or %s", c.Tenant, names,
+			model.LimitResources.Raise(c.Tenant))
 	}
 	if len(r.Versions) >= model.MostResourceVersions {
 		return refuse(problem.Quota, "resource %s has %d versions, and may have no more: delete old ones", v.ResourceKey, len(r.Versions))
 	}
-	if add.MostBytes > 0 && bytes+v.Size > add.MostBytes {
+	if mostBytes > 0 && bytes+v.Size > mostBytes {
 		return refuse(problem.Quota, "the resources of tenant %s take %d bytes, and may take %d: this one of %d does not fit; "+
-			"delete old versions", c.Tenant, bytes, add.MostBytes, v.Size)
+			"delete old versions, or %s", c.Tenant, bytes, mostBytes, v.Size, model.LimitResourceBytes.Raise(c.Tenant))
 	}
 	v.Time, v.Actor = a.now, c.Actor
 	n := r.Add(*v)

@@ -45,6 +45,9 @@ func (a queue) add(c *pb.Command, q *pb.QueueOperation) Answer {
 	case len(a.queued(c.Tenant, op.Cluster)) >= maxQueue:
 		return refuse(problem.Conflict, "%d operations wait for cluster %s already", maxQueue, have.Name)
 	}
+	if err := a.operations().operationRoom(c.Tenant, op); err != nil {
+		return Answer{Err: err}
+	}
 	cl := *have
 	cl.Operations++
 	cl.Version = a.index

@@ -93,6 +93,9 @@ func (a runs) beginRun(c *pb.Command, r *profile.Run, version uint64, levels pro
 	case p.Status == profile.Disabled:
 		return refuse(problem.Conflict, "profile %s is disabled: enable it, or choose another", ref)
 	}
+	if err := a.roomForOne(c.Tenant, model.LimitRuns); err != nil {
+		return Answer{Err: err}
+	}
 	r.Tenant, r.Version = c.Tenant, a.index
 	full := a.full(c.Tenant, ref, p, levels)
 	if full != "" {

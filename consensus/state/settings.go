@@ -3,6 +3,8 @@ package state
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
@@ -79,6 +81,9 @@ func (a runSettings) setProfile(tenant string, p *pb.PutSetting) error {
 			return problem.New(problem.Unsupported, "profile: %w", err)
 		}
 		next.Profile = *body
+		if err := a.document(tenant, table.CountProfiles, p.Name, proto.Size(p.GetProfile()), have == nil); err != nil {
+			return err
+		}
 		next.Name, next.Status, next.Created = p.Name, profile.Enabled, a.now/1000
 		if have != nil {
 			next.Status, next.Created = have.Status, have.Created
@@ -166,6 +171,9 @@ func (a runSettings) setProgram(tenant, actor string, p *pb.PutSetting) error {
 		if err != nil {
 			return problem.New(problem.Unsupported, "program: %w", err)
 		}
+		if err := a.document(tenant, table.KindProgram, p.Name, proto.Size(p.GetProgram()), have == nil); err != nil {
+			return err
+		}
 		next.Program = *body
 		next.Author = actor
 		if next.Name, next.Version = p.Name, 1; have != nil {
@@ -176,7 +184,11 @@ func (a runSettings) setProgram(tenant, actor string, p *pb.PutSetting) error {
 		}
 		a.put(table.Programs, next)
 		all := table.List[table.ProgramRow](a.txn, table.Programs, "id_prefix", tenant, p.Name)
-		for _, old := range all[:max(len(all)-keptVersions, 0)] {
+		kept := keptVersions
+		if n := a.limit(tenant, model.LimitVersions); n > 0 {
+			kept = min(kept, int(n))
+		}
+		for _, old := range all[:max(len(all)-kept, 0)] {
 			a.remove(table.Programs, old)
 		}
 		return nil
@@ -220,6 +232,9 @@ func (a runSettings) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 		}
 		if table.LatestProgram(a.txn, tenant, next.Program) == nil {
 			return absent("there is no program %q", next.Program)
+		}
+		if err := a.document(tenant, table.CountSchedules, p.Name, proto.Size(p.GetSchedule()), have == nil); err != nil {
+			return err
 		}
 		if err := a.mayAssign(tenant, next.Properties); err != nil {
 			return err
@@ -275,6 +290,9 @@ func (a runSettings) setPreferences(tenant string, p *pb.PutSetting) error {
 	if err := a.mayAssign(tenant, next.Properties); err != nil {
 		return err
 	}
+	if err := a.document(tenant, "preferences", p.Name, proto.Size(p.GetPreferences()), false); err != nil {
+		return err
+	}
 	a.put(table.Preferences, next)
 	return nil
 }
@@ -291,6 +309,14 @@ func (a runSettings) setSecret(tenant string, p *pb.PutSetting) error {
 	next := &table.SecretRow{Tenant: tenant, Name: p.Name, Value: string(p.GetSecret()), UsableBy: p.UsableBy}
 	if p.KeepUsers && have != nil {
 		next.UsableBy = have.UsableBy
+	}
+	if have == nil {
+		if err := a.roomForOne(tenant, model.LimitSecrets); err != nil {
+			return err
+		}
+	}
+	if err := a.document(tenant, "secrets", p.Name, len(next.Value), false); err != nil {
+		return err
 	}
 	a.put(table.Secrets, next)
 	return nil

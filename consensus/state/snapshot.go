@@ -26,7 +26,7 @@ func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 func (m *Machine) View() *View {
 	// The index is read first: a view may be newer than its index, never older.
 	index, _ := m.events.wait()
-	return view.Of(m.db.Load().Txn(false), index)
+	return view.Of(m.db.Load().Txn(false), index).Counting(m.Counts)
 }
 
 type snapshot struct{ view *View }
@@ -53,6 +53,7 @@ func (m *Machine) Restore(in io.ReadCloser) error {
 	defer m.mu.Unlock()
 	m.db.Store(db)
 	m.nodes.Clear()
+	m.counts.Count(db.Txn(false))
 	m.terms.forget()
 	m.checkpoints.forget()
 	m.events.reset(index)

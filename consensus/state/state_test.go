@@ -43,7 +43,13 @@ func js(x any) []byte {
 
 // entry returns a log entry of commands that each form a group of their own.
 func entry(index uint64, now int64, cs ...*pb.Command) *raft.Log {
-	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: now, Commands: cs})
+	return entryWithin(state.Bounds, index, now, cs...)
+}
+
+// entryWithin returns an entry with a version of the default limits of tenants.
+func entryWithin(bounds uint32, index uint64, now int64, cs ...*pb.Command) *raft.Log {
+	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: now, Commands: cs,
+		Bounds: bounds})
 	if err != nil {
 		panic(err)
 	}
@@ -277,6 +283,9 @@ func TestSameLogSameState(t *testing.T) {
 		if got := dump(t, restored); !bytes.Equal(got, want) {
 			rt.Fatalf("snapshots between give another state\n%s", firstDifference(want, got))
 		}
+		sameCounts(rt, t, one)
+		sameCounts(rt, t, batched)
+		sameCounts(rt, t, restored)
 	})
 }
 

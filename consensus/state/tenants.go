@@ -42,7 +42,11 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 				someOf(users))
 		}
 	}
+	if err := a.mayPut(c.Tenant, p.Definitions, p.UnlessSame); err != nil {
+		return Answer{Err: err}
+	}
 	subject := ""
+	most := a.limit(c.Tenant, model.LimitVersions)
 	for _, d := range p.Definitions {
 		last := table.Latest(a.txn, c.Tenant, d.Kind, d.Name)
 		subject = d.Kind + "/" + d.Name
@@ -59,6 +63,12 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		a.put(table.Definitions, &table.DefinitionRow{Tenant: c.Tenant, StoredDefinition: model.StoredDefinition{
 			Kind: model.Kind(d.Kind), Name: d.Name, Version: version, Body: d.Body, Index: a.index,
 		}})
+		if most > 0 {
+			all := table.List[table.DefinitionRow](a.txn, table.Definitions, "id_prefix", c.Tenant, d.Kind, d.Name)
+			for _, old := range all[:max(len(all)-int(most), 0)] {
+				a.remove(table.Definitions, old)
+			}
+		}
 		a.event(model.Event{Type: "definition.changed", Tenant: c.Tenant, Subject: subject, Status: fmt.Sprintf("version %d", version),
 			Actor: c.Actor})
 	}

@@ -127,6 +127,11 @@ func (a users) putToken(c *pb.Command, p *pb.PutToken) Answer {
 	if err := a.makeRoom(c, p); err != nil {
 		return Answer{Err: err}
 	}
+	if !p.Session {
+		if err := a.roomForOne(p.Tenant, model.LimitTokens); err != nil {
+			return Answer{Err: err}
+		}
+	}
 	a.put(table.Tokens, &table.TokenRow{Hash: hex.EncodeToString(p.Hash), Token: model.Token{
 		ID: p.Id, Actor: p.Actor, Tenant: p.Tenant, Role: model.Role(p.Role), Created: a.now, Session: p.Session,
 		Parent: p.Parent, Expires: p.ExpiresMs, Renewable: p.RenewableMs, Description: p.Description,

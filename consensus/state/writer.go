@@ -18,9 +18,12 @@ import (
 // writer writes the changes of one batch of entries. Each kind of change has a type of its own,
 // which adds its rules to the writer: see the methods below.
 type writer struct {
-	txn    *memdb.Txn
-	index  uint64
-	now    int64
+	txn   *memdb.Txn
+	index uint64
+	now   int64
+	// bounds is the version of the default limits of tenants that the entry has; see Bounds.
+	bounds uint32
+	counts *table.Page
 	edits  map[string]*plan.Edit // open edits of plans, by operation
 	trees  map[string]*tree.Tree // the trees of these plans
 	groups []group
@@ -48,6 +51,7 @@ func (w *writer) resources() resources   { return resources{w} }
 // then, because the states of the voters would diverge if it went on.
 func (w *writer) put(table string, row any) {
 	w.audit.Put(row)
+	w.counts.Put(w.txn, row)
 	if err := w.txn.Insert(table, row); err != nil {
 		panic(fmt.Sprintf("state: insert into %s: %v", table, err))
 	}
@@ -63,6 +67,7 @@ func (w *writer) remove(table string, row any) {
 
 // drop removes a row without a record of its own in the audit log.
 func (w *writer) drop(table string, row any) {
+	w.counts.Remove(w.txn, row)
 	if err := w.txn.Delete(table, row); err != nil && !errors.Is(err, memdb.ErrNotFound) {
 		panic(fmt.Sprintf("state: delete from %s: %v", table, err))
 	}

@@ -17,10 +17,10 @@ import (
 
 // The bounds on documents. A larger one is refused before it is parsed.
 const (
-	MaxDocument = 64 << 10 // bytes
-	MaxPolicies = 500      // in the documents of the mesh, and in those of each tenant
-	maxNesting  = 64       // of brackets
-	maxNodes    = 1000     // of one policy's conditions
+	MaxDocument = 64 << 10          // bytes
+	MaxPolicies = model.MaxPolicies // in the documents of the mesh, and in those of each tenant
+	maxNesting  = 64                // of brackets
+	maxNodes    = 1000              // of one policy's conditions
 )
 
 // Document is a text with policies.

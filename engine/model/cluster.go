@@ -184,9 +184,24 @@ type Tenant struct {
 	Description string `json:"description,omitempty"`
 	// Weight is the tenant's share of worker slots relative to other tenants (1 is the
 	// default).
-	Weight      int `json:"weight,omitempty"`
-	MaxClusters int `json:"maxClusters,omitempty"`
-	MaxNodes    int `json:"maxNodes,omitempty"`
+	Weight int `json:"weight,omitempty"`
+	// The limits of what the tenant may have and do; see TenantLimits. 0 stands for the default.
+	MaxClusters        int   `json:"maxClusters,omitempty" doc:"Clusters that are not terminated"`
+	MaxNodes           int   `json:"maxNodes,omitempty" doc:"Nodes of all clusters"`
+	MaxOperations      int   `json:"maxOperations,omitempty" doc:"Operations that run or wait"`
+	MaxRuns            int   `json:"maxRuns,omitempty" doc:"Runs on record, also those that are over"`
+	MaxDefinitions     int   `json:"maxDefinitions,omitempty" doc:"Definitions of each kind; also programs, profiles, schedules and sites"`
+	MaxVersions        int   `json:"maxVersions,omitempty" doc:"Versions of one definition; the oldest go"`
+	MaxDocumentBytes   int64 `json:"maxDocumentBytes,omitempty" doc:"Bytes of one document"`
+	MaxDefinitionBytes int64 `json:"maxDefinitionBytes,omitempty" doc:"Bytes of all documents in all versions"`
+	MaxPolicies        int   `json:"maxPolicies,omitempty" doc:"Policies in all policy documents"`
+	MaxSecrets         int   `json:"maxSecrets,omitempty" doc:"Secrets"`
+	MaxTokens          int   `json:"maxTokens,omitempty" doc:"Tokens"`
+	MaxResources       int   `json:"maxResources,omitempty" doc:"Plugin resources"`
+	MaxResourceBytes   int64 `json:"maxResourceBytes,omitempty" doc:"Bytes of plugin resources; default: limits.resources of the agents"`
+	MaxRequestIDs      int   `json:"maxRequestIds,omitempty" doc:"Request ids that are remembered; the oldest go"`
+	MaxRequests        int   `json:"maxRequests,omitempty" doc:"Requests a second at one agent; twice as many at once"`
+	MaxStreams         int   `json:"maxStreams,omitempty" doc:"Blocking reads, event streams and followed logs at one agent"`
 }
 
 // MaxClusterSize is the highest number of nodes in a cluster (docs/spec/coopr.md 2.3).

@@ -437,7 +437,10 @@ type Entry struct {
 	Commands       []*Command             `protobuf:"bytes,5,rep,name=commands,proto3" json:"commands,omitempty"`
 	// The sizes of the groups in which commands were proposed, in order; answers
 	// are grouped likewise. Empty: each command is a group.
-	Groups        []uint32 `protobuf:"varint,6,rep,packed,name=groups,proto3" json:"groups,omitempty"`
+	Groups []uint32 `protobuf:"varint,6,rep,packed,name=groups,proto3" json:"groups,omitempty"`
+	// The version of the default limits of tenants that hold for the commands; 0: there were no limits but those of
+	// clusters and nodes that a tenant's record has.
+	Bounds        uint32 `protobuf:"varint,7,opt,name=bounds,proto3" json:"bounds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -512,6 +515,13 @@ func (x *Entry) GetGroups() []uint32 {
 		return x.Groups
 	}
 	return nil
+}
+
+func (x *Entry) GetBounds() uint32 {
+	if x != nil {
+		return x.Bounds
+	}
+	return 0
 }
 
 // Command is one change. It holds every value that chance or a clock decided,
@@ -4202,14 +4212,15 @@ var File_log_proto protoreflect.FileDescriptor
 const file_log_proto_rawDesc = "" +
 	"\n" +
 	"\tlog.proto\x12\fcoopr.log.v1\x1a\fplugin.proto\x1a\x14record/cluster.proto\x1a\x11record/mesh.proto\x1a\x11record/plan.proto\x1a\x14record/profile.proto\x1a\x10record/run.proto\x1a\n" +
-	"site.proto\"\xcf\x01\n" +
+	"site.proto\"\xe7\x01\n" +
 	"\x05Entry\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12#\n" +
 	"\rfeature_level\x18\x02 \x01(\rR\ffeatureLevel\x12'\n" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xda\x10\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xda\x10\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +

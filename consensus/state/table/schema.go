@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/go-memdb"
 
@@ -111,6 +112,12 @@ type RequestRow struct {
 	Time    int64
 	// Effect is what the request wrote, or nil if that is not kept.
 	Effect *effect.Rows
+}
+
+// Tenant returns the tenant of the request's caller.
+func (r *RequestRow) Tenant() string {
+	tenant, _, _ := strings.Cut(r.Key, "\x00")
+	return tenant
 }
 
 // PartRow is a piece of a command that is not complete yet.
@@ -274,6 +281,9 @@ func Schema() *memdb.DBSchema {
 			index("id", true, func(r *RequestRow) []string { return []string{r.Key} }),
 			index("time", false, func(r *RequestRow) []string {
 				return []string{string(binary.BigEndian.AppendUint64(nil, uint64(r.Time)))}
+			}),
+			index("tenant", false, func(r *RequestRow) []string {
+				return []string{r.Tenant(), string(binary.BigEndian.AppendUint64(nil, uint64(r.Time)))}
 			})),
 		table(Parts, parts),
 		table(Values, index("id", true, func(v *ValueRow) []string { return []string{v.Node, v.Key} })),

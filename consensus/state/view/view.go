@@ -24,6 +24,7 @@ type View struct {
 	SiteView
 	ResourceView
 	UseView
+	LimitView
 	txn   *memdb.Txn
 	index uint64
 }
@@ -33,8 +34,8 @@ func Of(txn *memdb.Txn, index uint64) *View {
 	return &View{
 		TenantView: TenantView{txn}, DefinitionView: DefinitionView{txn}, ClusterView: ClusterView{txn}, OperationView: OperationView{txn},
 		PlanView: PlanView{txn}, AgentView: AgentView{txn}, RunView: RunView{txn}, SiteView: SiteView{txn}, ResourceView: ResourceView{txn},
-		UseView: UseView{txn},
-		txn:     txn, index: index,
+		UseView: UseView{txn}, LimitView: LimitView{txn: txn},
+		txn: txn, index: index,
 	}
 }
 

@@ -24,16 +24,30 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Tenant is a tenant and its quotas.
+// Tenant is a tenant and its limits. 0 stands for the default.
 type Tenant struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Description   string                 `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	Weight        int64                  `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"`
-	MaxClusters   int64                  `protobuf:"varint,4,opt,name=max_clusters,json=maxClusters,proto3" json:"max_clusters,omitempty"`
-	MaxNodes      int64                  `protobuf:"varint,5,opt,name=max_nodes,json=maxNodes,proto3" json:"max_nodes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Name               string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Description        string                 `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	Weight             int64                  `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"`
+	MaxClusters        int64                  `protobuf:"varint,4,opt,name=max_clusters,json=maxClusters,proto3" json:"max_clusters,omitempty"`
+	MaxNodes           int64                  `protobuf:"varint,5,opt,name=max_nodes,json=maxNodes,proto3" json:"max_nodes,omitempty"`
+	MaxOperations      int64                  `protobuf:"varint,6,opt,name=max_operations,json=maxOperations,proto3" json:"max_operations,omitempty"`
+	MaxRuns            int64                  `protobuf:"varint,7,opt,name=max_runs,json=maxRuns,proto3" json:"max_runs,omitempty"`
+	MaxDefinitions     int64                  `protobuf:"varint,8,opt,name=max_definitions,json=maxDefinitions,proto3" json:"max_definitions,omitempty"`
+	MaxVersions        int64                  `protobuf:"varint,9,opt,name=max_versions,json=maxVersions,proto3" json:"max_versions,omitempty"`
+	MaxDocumentBytes   int64                  `protobuf:"varint,10,opt,name=max_document_bytes,json=maxDocumentBytes,proto3" json:"max_document_bytes,omitempty"`
+	MaxDefinitionBytes int64                  `protobuf:"varint,11,opt,name=max_definition_bytes,json=maxDefinitionBytes,proto3" json:"max_definition_bytes,omitempty"`
+	MaxPolicies        int64                  `protobuf:"varint,12,opt,name=max_policies,json=maxPolicies,proto3" json:"max_policies,omitempty"`
+	MaxSecrets         int64                  `protobuf:"varint,13,opt,name=max_secrets,json=maxSecrets,proto3" json:"max_secrets,omitempty"`
+	MaxTokens          int64                  `protobuf:"varint,14,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
+	MaxResources       int64                  `protobuf:"varint,15,opt,name=max_resources,json=maxResources,proto3" json:"max_resources,omitempty"`
+	MaxResourceBytes   int64                  `protobuf:"varint,16,opt,name=max_resource_bytes,json=maxResourceBytes,proto3" json:"max_resource_bytes,omitempty"`
+	MaxRequests        int64                  `protobuf:"varint,17,opt,name=max_requests,json=maxRequests,proto3" json:"max_requests,omitempty"`
+	MaxStreams         int64                  `protobuf:"varint,18,opt,name=max_streams,json=maxStreams,proto3" json:"max_streams,omitempty"`
+	MaxRequestIds      int64                  `protobuf:"varint,19,opt,name=max_request_ids,json=maxRequestIds,proto3" json:"max_request_ids,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
@@ -97,6 +111,104 @@ func (x *Tenant) GetMaxClusters() int64 {
 func (x *Tenant) GetMaxNodes() int64 {
 	if x != nil {
 		return x.MaxNodes
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxOperations() int64 {
+	if x != nil {
+		return x.MaxOperations
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxRuns() int64 {
+	if x != nil {
+		return x.MaxRuns
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxDefinitions() int64 {
+	if x != nil {
+		return x.MaxDefinitions
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxVersions() int64 {
+	if x != nil {
+		return x.MaxVersions
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxDocumentBytes() int64 {
+	if x != nil {
+		return x.MaxDocumentBytes
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxDefinitionBytes() int64 {
+	if x != nil {
+		return x.MaxDefinitionBytes
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxPolicies() int64 {
+	if x != nil {
+		return x.MaxPolicies
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxSecrets() int64 {
+	if x != nil {
+		return x.MaxSecrets
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxTokens() int64 {
+	if x != nil {
+		return x.MaxTokens
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxResources() int64 {
+	if x != nil {
+		return x.MaxResources
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxResourceBytes() int64 {
+	if x != nil {
+		return x.MaxResourceBytes
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxRequests() int64 {
+	if x != nil {
+		return x.MaxRequests
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxStreams() int64 {
+	if x != nil {
+		return x.MaxStreams
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxRequestIds() int64 {
+	if x != nil {
+		return x.MaxRequestIds
 	}
 	return 0
 }
@@ -1407,13 +1519,31 @@ var File_record_mesh_proto protoreflect.FileDescriptor
 
 const file_record_mesh_proto_rawDesc = "" +
 	"\n" +
-	"\x11record/mesh.proto\x12\x0fcoopr.record.v1\x1a\x13record/common.proto\"\x96\x01\n" +
+	"\x11record/mesh.proto\x12\x0fcoopr.record.v1\x1a\x13record/common.proto\"\xa6\x05\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x16\n" +
 	"\x06weight\x18\x03 \x01(\x03R\x06weight\x12!\n" +
 	"\fmax_clusters\x18\x04 \x01(\x03R\vmaxClusters\x12\x1b\n" +
-	"\tmax_nodes\x18\x05 \x01(\x03R\bmaxNodes\"\xff\x01\n" +
+	"\tmax_nodes\x18\x05 \x01(\x03R\bmaxNodes\x12%\n" +
+	"\x0emax_operations\x18\x06 \x01(\x03R\rmaxOperations\x12\x19\n" +
+	"\bmax_runs\x18\a \x01(\x03R\amaxRuns\x12'\n" +
+	"\x0fmax_definitions\x18\b \x01(\x03R\x0emaxDefinitions\x12!\n" +
+	"\fmax_versions\x18\t \x01(\x03R\vmaxVersions\x12,\n" +
+	"\x12max_document_bytes\x18\n" +
+	" \x01(\x03R\x10maxDocumentBytes\x120\n" +
+	"\x14max_definition_bytes\x18\v \x01(\x03R\x12maxDefinitionBytes\x12!\n" +
+	"\fmax_policies\x18\f \x01(\x03R\vmaxPolicies\x12\x1f\n" +
+	"\vmax_secrets\x18\r \x01(\x03R\n" +
+	"maxSecrets\x12\x1d\n" +
+	"\n" +
+	"max_tokens\x18\x0e \x01(\x03R\tmaxTokens\x12#\n" +
+	"\rmax_resources\x18\x0f \x01(\x03R\fmaxResources\x12,\n" +
+	"\x12max_resource_bytes\x18\x10 \x01(\x03R\x10maxResourceBytes\x12!\n" +
+	"\fmax_requests\x18\x11 \x01(\x03R\vmaxRequests\x12\x1f\n" +
+	"\vmax_streams\x18\x12 \x01(\x03R\n" +
+	"maxStreams\x12&\n" +
+	"\x0fmax_request_ids\x18\x13 \x01(\x03R\rmaxRequestIds\"\xff\x01\n" +
 	"\x05Token\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
