@@ -302,9 +302,10 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	servers.Go(func() error { return ignoreClosed(a.grpc.Serve(a.net.mux.GRPC())) })
 	// The peer port serves the API too: other agents forward requests to the leader.
 	// Each carries the token of its caller.
-	forwarded := server.NewServer(a.handler)
+	forwarded := server.NewAgentServer(a.handler)
 	servers.Go(func() error { return ignoreClosed(forwarded.Serve(a.net.mux.HTTP())) })
 	public := server.NewServer(a.handler)
+	public.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelInfo) // whose lines are limited
 	if a.net.api != nil {
 		servers.Go(func() error { return ignoreClosed(public.Serve(a.net.api)) })
 	}

@@ -10,12 +10,14 @@ import (
 	"github.com/coopr/coopr/rpc/peer"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server"
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 // openServers creates the servers of the API and of other agents.
 func (a *Agent) openServers() (err error) {
 	a.handler, err = server.New(server.Config{Services: a.services(), Logger: a.log, Registry: a.metrics, Name: a.cfg.Name,
-		MaxBody: int64(a.cfg.Limits.Body), MaxWatches: a.cfg.Limits.Watches})
+		MaxBody: int64(a.cfg.Limits.Body), MaxWatches: a.cfg.Limits.Watches,
+		Bounds: rest.Bounds{Tenants: true, Bodies: int64(a.cfg.Limits.Bodies), Strangers: a.cfg.Limits.Strangers}})
 	if err != nil {
 		return err
 	}

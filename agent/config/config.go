@@ -145,7 +145,9 @@ type Limits struct {
 	Body      Size `yaml:"body" doc:"Largest request body of the API."`
 	Resource  Size `yaml:"resource" doc:"Largest plugin resource. It must be the same on every eligible agent, as the leader accepts uploads."`
 	Resources Size `yaml:"resources" doc:"Largest total size of all versions of all plugin resources of one tenant."`
-	HTTPConns int  `yaml:"http_conns" reload:"yes" doc:"Number of API connections of one client address. 0: no limit."`
+	Bodies    Size `yaml:"bodies" doc:"Largest size of all request bodies and large answers that this agent has in memory. Those of one tenant may have a quarter of it, but at least the size of one largest body. 0: no limit."`
+	Strangers int  `yaml:"strangers" doc:"Number of API requests a second without a valid token from one client address (of IPv6, from one network /64). Behind a proxy, all clients have its address. 0: no limit, also not of tokens that nobody knows."`
+	HTTPConns int  `yaml:"http_conns" reload:"yes" doc:"Number of API connections of one client address (of IPv6, of one network /64). 0: no limit."`
 	PeerConns int  `yaml:"peer_conns" doc:"Number of peer connections of one host, for RPC and for Raft each. 0: no limit."`
 	Watches   int  `yaml:"watches" doc:"Number of concurrent blocking queries and event streams on this agent. 0: no limit."`
 }
@@ -179,7 +181,7 @@ func Default(dev bool) Config {
 		},
 		Audit:   Audit{Retention: 90 * 24 * time.Hour, Records: 5_000_000, Memory: 256 << 20},
 		Orphans: Orphans{Every: 10 * time.Minute, Grace: time.Hour},
-		Limits:  Limits{Body: 16 << 20, Resource: 64 << 20, Resources: 1 << 30, HTTPConns: 256, PeerConns: 256, Watches: 4096},
+		Limits:  Limits{Body: 16 << 20, Bodies: 64 << 20, Strangers: 50, Resource: 64 << 20, Resources: 1 << 30, HTTPConns: 256, PeerConns: 256, Watches: 4096},
 	}
 	if dev {
 		c.Dev = true

@@ -75,6 +75,7 @@ func (c Config) check() model.Faults {
 	if c.Orphans.Grace < time.Second {
 		k.fault("orphans.grace", "%v: it must be at least a second", c.Orphans.Grace)
 	}
+	k.between("limits.strangers", c.Limits.Strangers, 0, 1<<20)
 	k.between("limits.watches", c.Limits.Watches, 0, 1<<20)
 	return k.faults
 }

@@ -3,7 +3,10 @@ package listener
 import (
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
+
+	"github.com/coopr/coopr/internal/bounds"
 )
 
 // limited is a listener that closes a new connection of a client address that has
@@ -14,7 +17,7 @@ type limited struct {
 	log   *slog.Logger
 
 	mu   sync.Mutex
-	open map[string]int // by address, without the port
+	open map[netip.Prefix]int // by the client's address; of IPv6, by its network
 }
 
 // Accept waits for the next connection that is within the limit.
@@ -24,10 +27,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		client := conn.RemoteAddr().String()
-		if host, _, err := net.SplitHostPort(client); err == nil {
-			client = host
-		}
+		client := bounds.Source(conn.RemoteAddr().String())
 		limit := l.limit()
 		l.mu.Lock()
 		full := limit > 0 && l.open[client] >= limit
@@ -38,12 +38,12 @@ func (l *limited) Accept() (net.Conn, error) {
 		if !full {
 			return &countedConn{Conn: conn, release: sync.OnceFunc(func() { l.release(client) })}, nil
 		}
-		l.log.Warn("a client has too many connections open; the new one is closed", "client", client, "limit", limit)
+		l.log.Warn("a client has too many connections open; the new one is closed", "client", client.String(), "limit", limit)
 		_ = conn.Close() // nothing was sent on it
 	}
 }
 
-func (l *limited) release(client string) {
+func (l *limited) release(client netip.Prefix) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[client]--; l.open[client] == 0 {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 )
@@ -16,7 +17,7 @@ func TestConnectionsOfOneClient(t *testing.T) {
 	}
 	var limit atomic.Int64
 	limit.Store(2)
-	l := &limited{Listener: inner, log: slog.New(slog.DiscardHandler), limit: func() int { return int(limit.Load()) }, open: map[string]int{}}
+	l := &limited{Listener: inner, log: slog.New(slog.DiscardHandler), limit: func() int { return int(limit.Load()) }, open: map[netip.Prefix]int{}}
 	accepted := make(chan net.Conn, 16)
 	go func() {
 		defer close(accepted)

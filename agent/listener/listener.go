@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"net/netip"
 
 	"github.com/coopr/coopr/agent/config"
 )
@@ -26,7 +27,7 @@ func Listen(cfg Config) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &limited{Listener: inner, log: cfg.Logger, limit: func() int { return cfg.Settings().Limits.HTTPConns }, open: map[string]int{}}
+	l := &limited{Listener: inner, log: cfg.Logger, limit: func() int { return cfg.Settings().Limits.HTTPConns }, open: map[netip.Prefix]int{}}
 	switch settings.HTTPSecurity() {
 	case config.OwnCertificate:
 		files := certificateFiles{cfg.Settings}

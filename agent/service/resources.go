@@ -50,6 +50,9 @@ func (r *Resources) List(tenant string) ([]model.ResourceVersion, uint64, error)
 	return out, v.Index(), nil
 }
 
+// MostBytes returns how many bytes the resources of a tenant may take whose document says nothing about that; 0: no limit.
+func (r *Resources) MostBytes() int64 { return r.MaxTotal }
+
 // Upload stores content as the next version of a resource.
 func (r *Resources) Upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (model.ResourceVersion,
 	api.Written, error) {

@@ -24,6 +24,7 @@ type writer struct {
 	// bounds is the version of the default limits of tenants that the entry has; see Bounds.
 	bounds uint32
 	counts *table.Page
+	looked lookedUp              // the latest limit, until a tenant changes
 	edits  map[string]*plan.Edit // open edits of plans, by operation
 	trees  map[string]*tree.Tree // the trees of these plans
 	groups []group
@@ -52,6 +53,9 @@ func (w *writer) resources() resources   { return resources{w} }
 func (w *writer) put(table string, row any) {
 	w.audit.Put(row)
 	w.counts.Put(w.txn, row)
+	if _, ok := row.(*model.Tenant); ok {
+		w.looked = lookedUp{}
+	}
 	if err := w.txn.Insert(table, row); err != nil {
 		panic(fmt.Sprintf("state: insert into %s: %v", table, err))
 	}

@@ -39,6 +39,8 @@ const (
 	Refused Code = "refused"
 	// Quota is a request that exceeds a limit of the tenant.
 	Quota Code = "quota"
+	// Throttled is a request of somebody who makes too many at a time. It may succeed later.
+	Throttled Code = "throttled"
 	// TooMany is a run that was rejected because a limit on runs is reached. The run is
 	// kept, with the status rejected.
 	TooMany Code = "too-many-runs"

@@ -22,6 +22,7 @@ const (
 	ProblemTimeout        = "urn:coopr:problem:timeout"
 	ProblemNoLeader       = "urn:coopr:problem:no-leader"
 	ProblemUnknownOutcome = "urn:coopr:problem:unknown-outcome"
+	ProblemThrottled      = "urn:coopr:problem:throttled"
 	ProblemBusy           = "urn:coopr:problem:busy"
 	ProblemTooMany        = "urn:coopr:problem:too-many-runs"
 	ProblemNoMajority     = "urn:coopr:problem:no-majority"
@@ -48,7 +49,10 @@ type Problem struct {
 	Status int          `json:"status" doc:"The HTTP status"`
 	Detail string       `json:"detail,omitempty" doc:"What happened, to what, and what to do about it"`
 	Errors model.Faults `json:"errors,omitempty" doc:"All faults of the input, each with its path"`
-	Hints  []string     `json:"hints,omitempty" doc:"If no layout exists: changes of the request that allow one, as far as they were cheap to find"`
+	// RetryAfter is the number of seconds in the header Retry-After; 0: the status decides.
+	RetryAfter int `json:"-"`
+
+	Hints []string `json:"hints,omitempty" doc:"If no layout exists: changes of the request that allow one, as far as they were cheap to find"`
 }
 
 // Error returns the detail, or the title where there is none.

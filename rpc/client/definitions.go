@@ -82,9 +82,9 @@ func (c *Client) Tenants(ctx context.Context, read Read) ([]model.Tenant, Meta, 
 	return out, m, err
 }
 
-// TenantByName returns a tenant.
-func (c *Client) TenantByName(ctx context.Context, name string, read Read) (model.Tenant, Meta, error) {
-	var out model.Tenant
+// TenantByName returns a tenant with the use of its limits.
+func (c *Client) TenantByName(ctx context.Context, name string, read Read) (api.TenantUse, Meta, error) {
+	var out api.TenantUse
 	m, err := c.get(ctx, "/v1/tenants/"+seg(name), read, nil, &out)
 	return out, m, err
 }

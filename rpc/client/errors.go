@@ -65,6 +65,7 @@ const (
 	ErrNotFound     = problem.NotFound
 	ErrConflict     = problem.Conflict
 	ErrInvalid      = problem.Invalid
+	ErrQuota        = problem.Quota
 )
 
 // ProblemCode returns the code in the problem document, and Internal where there was none.
@@ -97,7 +98,7 @@ func (e *Error) Is(target error) bool {
 // passing reports whether the same request may succeed a moment later.
 func (e *Error) passing() bool {
 	switch e.ProblemCode() {
-	case problem.NoLeader, problem.UnknownOutcome, problem.Busy:
+	case problem.NoLeader, problem.UnknownOutcome, problem.Busy, problem.Throttled:
 		return true
 	}
 	return e.Type == "" && (e.Status == 502 || e.Status == 503 || e.Status == 504)

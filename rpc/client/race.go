@@ -66,7 +66,8 @@ func (r result) final() bool {
 
 // harmless reports whether the attempt has certainly changed nothing, and will not.
 func (r result) harmless() bool {
-	return r.unsent() || r.final() || errors.Is(r.err, problem.NoLeader) || errors.Is(r.err, problem.Busy)
+	return r.unsent() || r.final() || errors.Is(r.err, problem.NoLeader) || errors.Is(r.err, problem.Busy) ||
+		errors.Is(r.err, problem.Throttled)
 }
 
 // errDoubtful means that an agent has refused a write while another one, from which no answer came, may have

@@ -200,7 +200,7 @@ func TestStatusesOfTheBackend(t *testing.T) {
 		problem.New(problem.NotFound, "gone"):       {404, api.ProblemNotFound},
 		problem.New(problem.Conflict, "busy"):       {409, api.ProblemConflict},
 		problem.New(problem.Forbidden, "no"):        {403, api.ProblemForbidden},
-		problem.New(problem.Quota, "full"):          {409, api.ProblemQuota},
+		problem.New(problem.Quota, "full"):          {429, api.ProblemQuota},
 		fmt.Errorf("%w", problem.NoLeader):          {503, api.ProblemNoLeader},
 		problem.New(problem.UnknownOutcome, "lost"): {503, api.ProblemUnknownOutcome},
 		fmt.Errorf("disk on fire"):                  {500, api.ProblemInternal},
@@ -231,7 +231,7 @@ func TestStatusesOfTheBackend(t *testing.T) {
 	for i := range 3 {
 		w.cluster(fmt.Sprintf("quota-%d", i), "1")
 	}
-	a := w.must(409, apitest.User, "POST", "/v1/clusters", `{"name":"x","clusterTemplate":"shop","numMachines":1}`)
+	a := w.must(429, apitest.User, "POST", "/v1/clusters", `{"name":"x","clusterTemplate":"shop","numMachines":1}`)
 	if p := a.problem(t); p.Type != api.ProblemQuota {
 		t.Errorf("%+v", p)
 	}

@@ -114,6 +114,7 @@ func TestForwardedStreams(t *testing.T) {
 		}
 	}
 	// An upload that is too large to be kept is forwarded, too.
+	leader.limit(`"maxDocumentBytes":4194304`)
 	noise := make([]byte, 3<<19)
 	rand.NewChaCha8([32]byte{}).Read(noise)
 	leader.must(200, apitest.Admin, "PUT", "/v1/services/big", `{"name":"big","description":"`+hex.EncodeToString(noise)+`"}`)

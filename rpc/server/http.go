@@ -3,6 +3,8 @@ package server
 import (
 	"net/http"
 	"time"
+
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 // The limits on a connection and on the headers of a request.
@@ -12,6 +14,13 @@ const (
 	headerTime = 10 * time.Second
 	idleTime   = 2 * time.Minute
 )
+
+// NewAgentServer is NewServer for a port that only other agents can reach. They have bounded what their clients ask for.
+func NewAgentServer(handler http.Handler) *http.Server {
+	s := NewServer(handler)
+	s.ConnContext = rest.OfAgent
+	return s
+}
 
 // NewServer returns an http.Server with the limits that the API relies on: it closes connections
 // with slow headers and idle connections. The handler limits bodies itself, as an answer may take

@@ -68,6 +68,12 @@ func newAgent(t testing.TB) *apitest.Agent {
 // serve serves an agent's API on a port; change may replace some of its services.
 func serve(t testing.TB, a *apitest.Agent, change func(*rest.Services)) *world {
 	t.Helper()
+	return serveWithin(t, a, rest.Bounds{}, change)
+}
+
+// serveWithin is serve with bounds of what tenants and strangers may do.
+func serveWithin(t testing.TB, a *apitest.Agent, bounds rest.Bounds, change func(*rest.Services)) *world {
+	t.Helper()
 	w := &world{Agent: a, t: t, log: &safeBuffer{}, registry: prometheus.NewRegistry()}
 	services := a.Services()
 	if change != nil {
@@ -75,7 +81,7 @@ func serve(t testing.TB, a *apitest.Agent, change func(*rest.Services)) *world {
 	}
 	h, err := server.New(server.Config{
 		Services: services, Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Registry: w.registry, Name: "test", Patience: 300 * time.Millisecond, Heartbeat: 50 * time.Millisecond,
+		Registry: w.registry, Name: "test", Patience: 300 * time.Millisecond, Heartbeat: 50 * time.Millisecond, Bounds: bounds,
 	})
 	if err != nil {
 		t.Fatal(err)

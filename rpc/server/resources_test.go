@@ -84,7 +84,7 @@ func TestResourceRoutes(t *testing.T) {
 			[]string{`"version":1`, `"status":"active"`, `"format":"archive"`}},
 		{admin, "POST", key, pin, 201, []string{`"secret":true`}},
 		{admin, "POST", shell + "/scripts/more", strings.Repeat("x", 3999), 201, nil},
-		{admin, "POST", shell + "/scripts/most", strings.Repeat("x", 3999), 409, []string{`may take 8000`, `delete old versions`}},
+		{admin, "POST", shell + "/scripts/most", strings.Repeat("x", 3999), 429, []string{`may take 8000`, `delete old versions`}},
 
 		// All users of the tenant may list its resources.
 		{guest, "GET", "/v1/plugins/resources", "", 200, []string{`"go.sh"`, `"site"`, `"id"`}},

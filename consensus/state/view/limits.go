@@ -34,7 +34,7 @@ func (v LimitView) Use(t model.Tenant) []model.Use {
 	var out []model.Use
 	add := func(l *model.Limit, what string, used *int64) {
 		u := model.Use{Limit: l.Name, What: what, Used: used, Max: l.Of(&t)}
-		u.Near = used != nil && model.Near(*used, u.Max)
+		u.Near = used != nil && !l.Rolling && model.Near(*used, u.Max)
 		out = append(out, u)
 	}
 	for _, l := range model.TenantLimits {

@@ -26,13 +26,13 @@ func tenantRoutes(s *rest.Server) {
 			return rest.Listed(c, access.TypeTenant, v.Tenants(), func(t model.Tenant) string { return t.Name })
 		},
 	)
-	rest.Read(s, rest.Route{ID: "getTenant", Path: one, Tag: tag, Summary: "Get a tenant"},
-		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) (model.Tenant, error) {
+	rest.Read(s, rest.Route{ID: "getTenant", Path: one, Tag: tag, Summary: "Get a tenant, and how much of its limits it uses"},
+		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) (api.TenantUse, error) {
 			t, ok := v.Tenant(in.Name)
 			if !ok {
-				return t, rest.NotFound("there is no tenant %q", in.Name)
+				return api.TenantUse{}, rest.NotFound("there is no tenant %q", in.Name)
 			}
-			return t, nil
+			return api.TenantUse{Tenant: t, Use: use(s, v, t)}, nil
 		})
 	rest.Write(
 		s,
@@ -45,7 +45,7 @@ func tenantRoutes(s *rest.Server) {
 			Summary: "Create a tenant",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
-			Body rest.Raw[model.Tenant]
+			Body rest.Raw[api.TenantUse]
 		}) (model.Tenant, api.Written, error) {
 			return putTenant(ctx, s, c, "", in.Body, true)
 		},
@@ -53,7 +53,7 @@ func tenantRoutes(s *rest.Server) {
 	rest.Write(s, rest.Route{ID: "putTenant", Method: http.MethodPut, Path: one, Tag: tag, Summary: "Create or change a tenant"},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			rest.ByName
-			Body rest.Raw[model.Tenant]
+			Body rest.Raw[api.TenantUse]
 		}) (model.Tenant, api.Written, error) {
 			return putTenant(ctx, s, c, in.Name, in.Body, false)
 		})
@@ -73,15 +73,36 @@ func tenantRoutes(s *rest.Server) {
 	)
 }
 
+// use returns how much of its limits a tenant uses.
+func use(s *rest.Server, v rest.View, t model.Tenant) []model.Use {
+	all := v.Use(t)
+	for i := range all {
+		u := &all[i]
+		switch u.Limit {
+		case model.LimitStreams.Name:
+			if n, ok := s.Streams(t.Name); ok {
+				u.Used, u.Near = &n, model.Near(n, u.Max)
+			}
+		case model.LimitResourceBytes.Name:
+			if u.Max == 0 {
+				u.Max = s.Resources.MostBytes()
+				u.Near = u.Used != nil && model.Near(*u.Used, u.Max)
+			}
+		}
+	}
+	return all
+}
+
 func putTenant(
 	ctx context.Context,
 	s *rest.Server,
 	c *rest.Call,
 	name string,
-	body rest.Raw[model.Tenant],
+	body rest.Raw[api.TenantUse],
 	createOnly bool,
 ) (model.Tenant, api.Written, error) {
-	t, err := body.Value()
+	given, err := body.Value()
+	t := given.Tenant
 	if err != nil {
 		return t, api.Written{}, err
 	}
@@ -95,10 +116,16 @@ func putTenant(
 	if why := model.CheckName(t.Name); why != "" {
 		faults.Add("name", why)
 	}
-	for path, n := range map[string]int{"maxClusters": t.MaxClusters, "maxNodes": t.MaxNodes, "weight": t.Weight} {
-		if n < 0 {
-			faults.Add(path, fmt.Sprintf("must not be negative, but is %d", n))
+	if t.Weight < 0 {
+		faults.Add("weight", fmt.Sprintf("must not be negative, but is %d", t.Weight))
+	}
+	for _, l := range model.TenantLimits {
+		if n := l.Given(&t); n < 0 {
+			faults.Add(l.Name, fmt.Sprintf("must not be negative, but is %d; 0 stands for the default", n))
 		}
+	}
+	if t.MaxPolicies > model.MaxPolicies {
+		faults.Add(model.LimitPolicies.Name, fmt.Sprintf("must be at most %d, but is %d", model.MaxPolicies, t.MaxPolicies))
 	}
 	if len(faults) > 0 {
 		return t, api.Written{}, rest.Invalid(faults)

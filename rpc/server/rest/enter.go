@@ -29,13 +29,17 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(hctx)
 	n := noteOf(r.Context())
 	n.route = op.OperationID
-	if ru.Public {
-		next(hctx)
-		return
-	}
 	refuse := func(err error) {
 		n.err = err
 		writeProblem(w, ProblemOf(err))
+	}
+	if ru.Public {
+		if err := s.sources.request(r); err != nil {
+			refuse(err)
+			return
+		}
+		next(hctx)
+		return
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -58,17 +62,28 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	token := tokenOf(r)
-	who, err := s.identify(r.Context(), n.until, token)
+	who, err := s.admit(r, n.until, token)
 	if err != nil {
 		refuse(err)
 		return
 	}
 	n.tenant, n.actor = who.Tenant, who.Actor
-	if err := s.checkBody(w, r, op, ru); err != nil {
+	take, release := s.loads.body(who.Tenant)
+	defer release()
+	if err := s.checkBody(w, r, op, ru, take); err != nil {
 		refuse(err)
 		return
 	}
 	waits := waits(ru, query)
+	if s.loads.Tenants && !who.Root && !ofAgent(r.Context()) {
+		t := s.tenant(r.Context(), who.Tenant)
+		leave, err := s.loads.begin(r.Context(), &t, waits || ru.Streamed) // an upload takes long, too
+		if err != nil {
+			refuse(err)
+			return
+		}
+		defer leave()
+	}
 	if waits {
 		leave, err := s.watch()
 		if err != nil {
@@ -79,6 +94,14 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	}
 	if !ru.Local && !s.Router.Serves(stale) && s.forward(w, r, stale, ru) {
 		return
+	}
+	if !waits {
+		learn, err := s.loads.answer(who.Tenant, op.OperationID, take)
+		if err != nil {
+			refuse(err)
+			return
+		}
+		defer func() { learn(n.sent()) }()
 	}
 	c := &Call{Who: who, Token: token, note: n}
 	if faults := c.parse(op, query); len(faults) > 0 {
@@ -104,13 +127,33 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 // openBody bounds the body of a route without a token, in bytes.
 const openBody = 4 << 10
 
-// enterOpen is the rest of enter for a route that needs no token.
+// enterOpen is the rest of enter for a route that needs no token. Answers that refuse count as unknown tokens do.
 func (s *Server) enterOpen(hctx huma.Context, next func(huma.Context)) {
 	op := hctx.Operation()
 	r, w := humago.Unwrap(hctx)
-	if err := s.checkBody(w, r, op, op.Metadata[ruleKey].(Rule)); err != nil {
-		noteOf(r.Context()).err = err
+	n := noteOf(r.Context())
+	refuse := func(err error) {
+		n.err = err
 		writeProblem(w, ProblemOf(err))
+	}
+	if err := s.sources.request(r); err != nil {
+		refuse(err)
+		return
+	}
+	known, err := s.sources.guess(r)
+	if err != nil {
+		refuse(err)
+		return
+	}
+	defer func() {
+		if n.answered != http.StatusUnauthorized && problem.CodeOf(n.err) != problem.Unauthorized {
+			known()
+		}
+	}()
+	take, release := s.loads.body("") // all who have no token together have the share of a tenant
+	defer release()
+	if err := s.checkBody(w, r, op, op.Metadata[ruleKey].(Rule), take); err != nil {
+		refuse(err)
 		return
 	}
 	if !s.Router.Serves(false) && s.forward(w, r, false, op.Metadata[ruleKey].(Rule)) {
@@ -136,7 +179,7 @@ func (s *Server) watch() (leave func(), err error) {
 }
 
 // checkBody checks the headers of the body, and limits what will be read of it.
-func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Operation, ru Rule) error {
+func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Operation, ru Rule, take func(n int) error) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
@@ -150,7 +193,7 @@ func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Oper
 	n := noteOf(r.Context())
 	r.Body = &limitedBody{
 		ReadCloser: r.Body, control: http.NewResponseController(w), limit: limit, left: limit, streamed: ru.Streamed,
-		failed: func(err error) { n.body, n.err = err, err },
+		failed: func(err error) { n.body, n.err = err, err }, take: take,
 	}
 	if op.RequestBody == nil || ru.Streamed || r.ContentLength == 0 {
 		return nil

@@ -62,6 +62,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 		status, answer, stream, err := s.Router.RoundTripToLeader(ctx, note.until, r.Method, r.URL.RequestURI(), header, body.next())
 		notLeader := err == nil && status == http.StatusServiceUnavailable && http.Header(answer).Get(api.HeaderNotLeader) != ""
 		if err == nil && !notLeader {
+			note.answered = status
 			s.copyAnswer(w, status, answer, stream)
 			return true
 		}

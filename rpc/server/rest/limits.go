@@ -31,7 +31,10 @@ func (e *errTooLarge) Error() string {
 func bodyProblem(err error) *api.Problem {
 	var large *errTooLarge
 	var slow net.Error
+	var full *errNoRoom
 	switch {
+	case errors.As(err, &full):
+		return throttled(time.Second, "%s: send it again, and fewer at a time", full.why)
 	case errors.As(err, &large):
 		return NewProblem(problem.TooLarge, large.Error()+": send it in several requests")
 	case errors.As(err, &slow) && slow.Timeout():
@@ -48,6 +51,8 @@ type limitedBody struct {
 	io.ReadCloser
 	control     *http.ResponseController
 	limit, left int64
+	// take counts bytes of a body that is kept in memory. It fails if there is no room for them.
+	take func(n int) error
 	// failed receives the error of a read, except io.EOF.
 	failed func(error)
 	// A streamed body has no size limit, and the time limit is for each piece.
@@ -69,6 +74,11 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	b.left -= int64(n)
 	if b.left < 0 && !b.streamed {
 		err = &errTooLarge{b.limit}
+	}
+	if !b.streamed && (err == nil || err == io.EOF) {
+		if full := b.take(n); full != nil {
+			n, err = 0, full
+		}
 	}
 	if err != nil {
 		b.end()

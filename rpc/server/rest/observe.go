@@ -22,6 +22,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	active   prometheus.Gauge
+	refused  *prometheus.CounterVec
 }
 
 // newMetrics registers the metrics with reg, unless that is nil.
@@ -38,11 +39,14 @@ func newMetrics(reg *prometheus.Registry) (*metrics, error) {
 		active: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coopr_api_requests_active", Help: "HTTP requests being answered.",
 		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coopr_api_refused_total", Help: "HTTP requests refused because of a limit, by the problem's code.",
+		}, []string{"code"}),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.active} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.active, m.refused} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -76,10 +80,20 @@ type note struct {
 	actor     string
 	request   string
 	forwarded bool
+	answered  int       // the status that the leader answered with
 	again     bool      // the request may be repeated after the error
 	until     time.Time // when the request stops waiting for a leader
 	err       error
-	body      error // why the body could not be read
+	answer    *recorder // nil in a context without a request
+	body      error     // why the body could not be read
+}
+
+// sent returns the bytes of the answer so far.
+func (n *note) sent() int64 {
+	if n.answer == nil {
+		return 0
+	}
+	return n.answer.bytes
 }
 
 type noteKey struct{}
@@ -128,7 +142,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		rec := &recorder{ResponseWriter: w}
-		n := &note{route: "none"}
+		n := &note{route: "none", answer: rec}
 		r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
 		s.metrics.active.Inc()
 		aborted := true
@@ -152,6 +166,9 @@ func (s *Server) observe(next http.Handler) http.Handler {
 				status = "aborted"
 			}
 			s.metrics.requests.WithLabelValues(n.route, r.Method, status).Inc()
+			if code := problem.CodeOf(n.err); code == problem.Throttled || code == problem.Quota || code == problem.TooLarge || code == problem.Busy {
+				s.metrics.refused.WithLabelValues(string(code)).Inc()
+			}
 			s.metrics.duration.WithLabelValues(n.route, r.Method).Observe(took.Seconds())
 			s.access(r, rec, n, took)
 		}()
@@ -171,6 +188,13 @@ func (s *Server) access(r *http.Request, rec *recorder, n *note, took time.Durat
 	if !s.log.Enabled(r.Context(), level) {
 		return
 	}
+	left := 0
+	if n.stranger(rec.status) {
+		var ok bool
+		if left, ok = s.sources.line(); !ok {
+			return
+		}
+	}
 	attrs := []slog.Attr{
 		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.String("route", n.route),
 		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Duration("took", took),
@@ -180,6 +204,9 @@ func (s *Server) access(r *http.Request, rec *recorder, n *note, took time.Durat
 		if a.Value.String() != "" {
 			attrs = append(attrs, a)
 		}
+	}
+	if left > 0 {
+		attrs = append(attrs, slog.Int("left_out", left))
 	}
 	if n.forwarded {
 		attrs = append(attrs, slog.Bool("forwarded", true))

@@ -60,7 +60,7 @@ func (s *Server) OpenAPI() *huma.OpenAPI {
 func (s *Server) serveDocument() {
 	serve := func(route, contentType string, encode func() ([]byte, error)) {
 		body := sync.OnceValues(encode)
-		s.mux.HandleFunc("GET "+route, func(w http.ResponseWriter, r *http.Request) {
+		s.mux.HandleFunc("GET "+route, s.bounded(func(w http.ResponseWriter, r *http.Request) {
 			noteOf(r.Context()).route = "openapi"
 			b, err := body()
 			if err != nil {
@@ -69,7 +69,7 @@ func (s *Server) serveDocument() {
 			}
 			w.Header().Set("Content-Type", contentType)
 			_, _ = w.Write(b)
-		})
+		}))
 	}
 	doc := s.OpenAPI()
 	serve("/v1/openapi.json", "application/openapi+json", func() ([]byte, error) { return json.Marshal(doc) })

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -44,7 +45,8 @@ var kinds = map[problem.Code]kind{
 	problem.Conflict:       {http.StatusConflict, api.ProblemConflict, "Conflict with the present state"},
 	problem.Stale:          {http.StatusConflict, api.ProblemConflict, "Conflict with the present state"},
 	problem.Refused:        {http.StatusConflict, api.ProblemConflict, "Conflict with the present state"},
-	problem.Quota:          {http.StatusConflict, api.ProblemQuota, "The tenant has no room for it"},
+	problem.Throttled:      {http.StatusTooManyRequests, api.ProblemThrottled, "Too much at a time"},
+	problem.Quota:          {http.StatusTooManyRequests, api.ProblemQuota, "The tenant has no room for it"},
 	problem.TooMany:        {http.StatusTooManyRequests, api.ProblemTooMany, "Too many runs"},
 	problem.Unsolvable:     {http.StatusUnprocessableEntity, api.ProblemUnsolvable, "No layout exists"},
 	problem.TooLarge:       {http.StatusRequestEntityTooLarge, api.ProblemTooLarge, "The body is too large"},
@@ -169,10 +171,12 @@ func writeProblem(w http.ResponseWriter, p *api.Problem) {
 
 // problemHeaders sets the headers that some statuses need.
 func problemHeaders(p *api.Problem, set func(name, value string)) {
-	switch p.Status {
-	case http.StatusServiceUnavailable:
+	switch {
+	case p.RetryAfter > 0:
+		set("Retry-After", strconv.Itoa(p.RetryAfter))
+	case p.Status == http.StatusServiceUnavailable:
 		set("Retry-After", retryAfterSeconds)
-	case http.StatusUnauthorized:
+	case p.Status == http.StatusUnauthorized:
 		set("WWW-Authenticate", `Bearer realm="coopr"`)
 	}
 }
@@ -188,7 +192,9 @@ func transformProblem(ctx huma.Context, _ string, v any) (any, error) {
 		p := problemOfModel(e)
 		if err := noteOf(ctx.Context()).body; err != nil {
 			p = bodyProblem(err)
+			problemHeaders(p, ctx.SetHeader) // the status ends the headers
 			ctx.SetStatus(p.Status)
+			return p, nil
 		}
 		problemHeaders(p, ctx.SetHeader)
 		return p, nil

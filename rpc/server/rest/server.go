@@ -33,6 +33,8 @@ type Config struct {
 	// MaxWatches bounds the number of concurrent blocking reads, event streams and followed logs;
 	// 0 means no limit.
 	MaxWatches int
+	// Bounds are the limits of what tenants and strangers make the agent do.
+	Bounds Bounds
 	// Now is the clock for the usage of runs and for schedules. If it is nil, it is time.Now.
 	Now func() time.Time
 }
@@ -48,6 +50,8 @@ type Server struct {
 	maxBody   int64
 	clock     func() time.Time
 	watches   chan struct{} // has a free slot for each further watch; nil: no limit
+	loads     *loads
+	sources   *sources
 	callers   callers
 	sets      access.Sets
 	mux       *http.ServeMux
@@ -82,6 +86,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MaxBody > 0 {
 		s.maxBody = cfg.MaxBody
 	}
+	s.loads, s.sources = newLoads(cfg.Bounds, s.maxBody), newSources(cfg.Bounds.Strangers)
 	if cfg.Now != nil {
 		s.clock = cfg.Now
 	}
@@ -114,6 +119,10 @@ func (s *Server) routed() http.Handler {
 			if allow := probe.header.Get("Allow"); allow != "" {
 				w.Header().Set("Allow", allow)
 				writeProblem(w, NewProblem(problem.Method, fmt.Sprintf("%s does not support %s: use %s", r.Method, r.URL.Path, allow)))
+				return
+			}
+			if err := s.sources.request(r); err != nil {
+				writeProblem(w, ProblemOf(err))
 				return
 			}
 			writeProblem(w, NotFound("there is no %s: the routes are in /v1/openapi.json", r.URL.Path))

@@ -177,6 +177,8 @@ type Sites interface {
 type Resources interface {
 	// List returns all versions of all resources of a tenant, and the index of the state.
 	List(tenant string) (all []model.ResourceVersion, index uint64, err error)
+	// MostBytes returns how much the resources of a tenant may take whose document says nothing about that.
+	MostBytes() int64
 	// Upload stores content as the next version. When it returns, the content is on the
 	// disks of a majority of the voters.
 	Upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (model.ResourceVersion, api.Written, error)

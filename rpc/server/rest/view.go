@@ -29,6 +29,8 @@ type View interface {
 type TenantView interface {
 	Tenants() []model.Tenant
 	Tenant(name string) (model.Tenant, bool)
+	// Use returns how much a tenant uses of each of its limits.
+	Use(t model.Tenant) []model.Use
 	Tokens(tenant string) []model.Token
 	// Users returns a tenant's users, or all users if tenant is "", without the deleted ones.
 	Users(tenant string) []model.User

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,18 +31,21 @@ func TenantCommand(app cli.App) *cobra.Command {
 		Rows: func(items []model.Tenant) output.Table {
 			t := output.Table{Head: []string{"NAME", "MAX CLUSTERS", "MAX NODES", "WEIGHT", "DESCRIPTION"}}
 			for _, x := range items {
-				t.Row(x.Name, unlimited(x.MaxClusters), unlimited(x.MaxNodes), strconv.Itoa(max(x.Weight, 1)), output.Clip(x.Description, 60))
+				t.Row(x.Name, limit(&x, model.LimitClusters), limit(&x, model.LimitNodes), strconv.Itoa(max(x.Weight, 1)),
+					output.Clip(x.Description, 60))
 			}
 			return t
 		},
 	})
-	get := &cobra.Command{Use: "get NAME", Short: "Show a tenant", Args: cli.Args("NAME"), Example: "  coopr tenant get acme",
-		ValidArgsFunction: completeTenants(app)}
-	cli.FormFlag(get, output.FormYAML, output.FormJSON)
-	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (model.Tenant, error) {
+	get := &cobra.Command{
+		Use: "get NAME", Short: "Show a tenant, and how much of its limits it uses", Args: cli.Args("NAME"),
+		Example: "  coopr tenant get acme\n  coopr tenant get acme -o yaml", ValidArgsFunction: completeTenants(app),
+	}
+	cli.FormFlag(get, output.FormTable, output.FormYAML, output.FormJSON)
+	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.TenantUse, error) {
 		t, _, err := c.TenantByName(ctx, args[0], client.Read{})
 		return t, err
-	}, nil)
+	}, func(t api.TenantUse) { showTenant(out, t) })
 	var want model.Tenant
 	put := &cobra.Command{
 		Use: "put NAME", Short: "Create or change a tenant", Args: cli.Args("NAME"), ValidArgsFunction: completeTenants(app),
@@ -50,8 +54,10 @@ func TenantCommand(app cli.App) *cobra.Command {
 	}
 	put.Flags().StringVar(&want.Description, "description", "", "description of the tenant")
 	put.Flags().IntVar(&want.Weight, "weight", 0, "share of the workers, relative to other tenants; usually 1")
-	put.Flags().IntVar(&want.MaxClusters, "max-clusters", 0, "largest number of clusters; 0: no limit")
-	put.Flags().IntVar(&want.MaxNodes, "max-nodes", 0, "largest number of nodes in all clusters; 0: no limit")
+	limits := map[*model.Limit]*int64{}
+	for _, l := range model.TenantLimits {
+		limits[l] = put.Flags().Int64(l.Flag(), 0, limitHelp(l))
+	}
 	put.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		t, created, err := tenantOrNew(ctx, c, args[0])
 		if err != nil {
@@ -59,10 +65,14 @@ func TenantCommand(app cli.App) *cobra.Command {
 		}
 		for flag, set := range map[string]func(){
 			"description": func() { t.Description = want.Description }, "weight": func() { t.Weight = want.Weight },
-			"max-clusters": func() { t.MaxClusters = want.MaxClusters }, "max-nodes": func() { t.MaxNodes = want.MaxNodes },
 		} {
 			if put.Flags().Changed(flag) {
 				set()
+			}
+		}
+		for l, n := range limits {
+			if put.Flags().Changed(l.Flag()) {
+				l.Set(&t, *n)
 			}
 		}
 		if _, _, err := c.PutTenant(ctx, t); err != nil {
@@ -116,22 +126,67 @@ func WhoamiCommand(app cli.App) *cobra.Command {
 	return c
 }
 
-// unlimited returns a limit as text; 0 means that there is none.
-func unlimited(n int) string {
-	if n == 0 {
-		return "no limit"
+// limit returns a limit of a tenant as text.
+func limit(t *model.Tenant, l *model.Limit) string { return amount(l, l.Of(t)) }
+
+// amount returns a number of what a limit is about.
+func amount(l *model.Limit, n int64) string {
+	if l.Bytes {
+		return output.Bytes(n)
 	}
-	return strconv.Itoa(n)
+	return strconv.FormatInt(n, 10)
+}
+
+// limitHelp returns the help of the flag that sets a limit.
+func limitHelp(l *model.Limit) string {
+	def := "as the agents are configured"
+	if l.Default > 0 {
+		def = strconv.FormatInt(l.Default, 10)
+	}
+	return "largest number of " + l.What + "; 0: the default, " + def
+}
+
+// showTenant shows a tenant with the use of its limits.
+func showTenant(out *output.Printer, t api.TenantUse) {
+	out.Printf("Tenant %s, weight %d\n", t.Name, max(t.Weight, 1))
+	if t.Description != "" {
+		out.Printf("%s\n", t.Description)
+	}
+	out.Println()
+	rows := output.Table{Head: []string{"LIMIT", "USED", "OF", "NOTE"}}
+	var near []string
+	for _, u := range t.Use {
+		i := slices.IndexFunc(model.TenantLimits, func(l *model.Limit) bool { return l.Name == u.Limit })
+		if i < 0 {
+			continue // of a newer build
+		}
+		l, used, most, note := model.TenantLimits[i], "", "no limit", ""
+		if u.Used != nil {
+			used = amount(l, *u.Used)
+		}
+		if u.Max > 0 {
+			most = amount(l, u.Max)
+		}
+		if u.Near {
+			note = "little room is left"
+			near = append(near, l.Raise(t.Name))
+		}
+		rows.Row(u.What, used, most, note)
+	}
+	out.Show(rows)
+	for _, advice := range slices.Compact(near) {
+		out.Notef("More than %d %% are used: %s\n", model.NearLimit, advice)
+	}
 }
 
 // tenantOrNew returns the tenant with this name. If there is none, it returns a tenant that has only the
 // name, and created is true: the caller stores it.
 func tenantOrNew(ctx context.Context, c *client.Client, name string) (t model.Tenant, created bool, err error) {
-	t, _, err = c.TenantByName(ctx, name, client.Read{})
+	have, _, err := c.TenantByName(ctx, name, client.Read{})
 	if errors.Is(err, client.ErrNotFound) {
 		return model.Tenant{Name: name}, true, nil
 	}
-	return t, false, err
+	return have.Tenant, false, err
 }
 
 // completeTenants completes the names of tenants.

@@ -32,9 +32,11 @@ func TestMeshStory(t *testing.T) {
 	s.Run(0, "operator", "snapshot", "restore", "state.snap", "--yes")
 	s.Run(3, "tenant", "get", "new")
 	s.Run(0, "tenant", "put", "new", "--max-nodes", "10")
-	s.Run(0, "tenant", "put", "new", "--max-clusters", "3")
-	s.Run(0, "tenant", "get", "new")
+	s.Run(0, "tenant", "put", "new", "--max-clusters", "3", "--max-tokens", "1")
+	s.Run(0, "tenant", "get", "new", "-o", "yaml")
 	s.Run(0, "--tenant", "new", "token", "create", "zoe", "--role", "admin")
+	s.Run(4, "--tenant", "new", "token", "create", "yan")
+	s.Run(0, "tenant", "get", "new")
 	s.Run(0, "--tenant", "new", "token", "list")
 	v, err := s.Mesh.View(context.Background(), api.Stale, 0)
 	if err != nil {

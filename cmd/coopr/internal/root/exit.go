@@ -104,7 +104,7 @@ func (a *app) exit(err error) int {
 	switch {
 	case errors.Is(err, client.ErrNotFound):
 		return ExitNotFound
-	case errors.Is(err, client.ErrConflict):
+	case errors.Is(err, client.ErrConflict), errors.Is(err, client.ErrQuota):
 		return ExitConflict
 	}
 	return ExitFailed

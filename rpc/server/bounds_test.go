@@ -1,0 +1,252 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/apitest"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+// limit changes limits of the tenant "acme".
+func (w *world) limit(fields string) {
+	w.t.Helper()
+	w.must(200, apitest.Super, "PUT", "/v1/tenants/acme", `{"name":"acme","maxNodes":12000,`+fields+`}`)
+}
+
+// throttled checks that an answer says when to ask again.
+func (a answer) throttled(t testing.TB, texts ...string) {
+	t.Helper()
+	p := a.problem(t)
+	after, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if a.status != http.StatusTooManyRequests || p.Type != api.ProblemThrottled || err != nil || after < 1 {
+		t.Errorf("%d %s, Retry-After %q: %s", a.status, p.Type, a.header.Get("Retry-After"), p.Detail)
+	}
+	for _, text := range texts {
+		if !strings.Contains(p.Detail, text) {
+			t.Errorf("%q is not in: %s", text, p.Detail)
+		}
+	}
+}
+
+// A tenant that makes too many requests is told so, and others are answered.
+func TestRequestsOfATenant(t *testing.T) {
+	w := serveWithin(t, newAgent(t), rest.Bounds{Tenants: true}, nil)
+	w.limit(`"maxRequests":1`)
+	for range 2 {
+		w.must(200, apitest.User, "GET", "/v1/clusters", "")
+	}
+	// A request may have taken a second, so that one more is allowed.
+	var last answer
+	for range 1000 {
+		if last = w.ask(apitest.Admin, "GET", "/v1/clusters", ""); last.status != http.StatusOK {
+			break
+		}
+	}
+	last.throttled(t, "tenant acme", "1 requests a second", "coopr tenant put acme --max-requests N")
+	for range 10 {
+		w.must(200, apitest.Super, "GET", "/v1/clusters", "")
+		w.must(200, apitest.Root, "GET", "/v1/clusters?tenant=acme", "")
+	}
+}
+
+// Readers that wait are counted for each tenant, and no longer than they wait.
+func TestStreamsOfATenant(t *testing.T) {
+	w := serveWithin(t, newAgent(t), rest.Bounds{Tenants: true}, nil)
+	w.limit(`"maxStreams":2`)
+	one, two := w.events(apitest.User, ""), w.events(apitest.Admin, "")
+	w.ask(apitest.User, "GET", "/v1/clusters?index=99999&wait=1ms", "").throttled(t, "2 readers", "maxStreams")
+	w.events(apitest.Super, "").close()
+	var tenant api.TenantUse
+	w.must(200, apitest.Root, "GET", "/v1/tenants/acme", "").into(t, &tenant)
+	for _, u := range tenant.Use {
+		if u.Limit == model.LimitStreams.Name && (u.Used == nil || *u.Used != 2 || u.Max != 2 || !u.Near) {
+			t.Errorf("%+v", u)
+		}
+	}
+	one.close()
+	two.close()
+	for w.ask(apitest.User, "GET", "/v1/clusters?index=99999&wait=1ms", "").status != http.StatusOK {
+		// The agent notices a moment later that a reader is gone.
+	}
+}
+
+// A tenant has a share of the bytes of bodies that an agent reads at a time.
+func TestBodiesInFlight(t *testing.T) {
+	w := serveWithin(t, newAgent(t), rest.Bounds{Bodies: 4 * rest.MaxBody}, nil)
+	// Two bodies of the tenant arrive slowly, and each has more than half of its share.
+	half := rest.MaxBody/2 + 1
+	slow := func(token string) (arrived chan bool, end func() answer) {
+		r, pipe := io.Pipe()
+		done := make(chan answer, 1)
+		go func() { done <- w.send(context.Background(), token, "POST", "/v1/clusters", r) }()
+		arrived = make(chan bool)
+		go func() {
+			_, err := io.CopyN(pipe, zeros{}, int64(half))
+			arrived <- err == nil
+		}()
+		return arrived, func() answer {
+			_ = pipe.Close()
+			return <-done
+		}
+	}
+	first, endFirst := slow(apitest.User)
+	if !<-first {
+		t.Fatal("the first body was not read")
+	}
+	second, endSecond := slow(apitest.Admin)
+	answerOf(second, endSecond).throttled(t, "tenant acme", "send it again")
+	other, endOther := slow(apitest.Super)
+	if !<-other {
+		t.Error("the body of another tenant was not read")
+	}
+	for _, end := range []func() answer{endFirst, endOther} {
+		if a := end(); a.status != http.StatusBadRequest && a.status != http.StatusUnprocessableEntity {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	third, endThird := slow(apitest.Admin)
+	if !<-third {
+		t.Error("nothing was released")
+	}
+	endThird()
+}
+
+// answerOf waits until a body was sent or refused, and returns the answer.
+func answerOf(arrived chan bool, end func() answer) answer {
+	done := make(chan answer, 1)
+	go func() {
+		<-arrived
+		done <- end()
+	}()
+	return <-done
+}
+
+// zeros is a body without an end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// from returns a client whose connections come from an address of this machine.
+func (w *world) from(address string) *world {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	t := &http.Transport{DialContext: d.DialContext}
+	w.t.Cleanup(t.CloseIdleConnections)
+	other := *w
+	other.http = &http.Client{Transport: t}
+	return &other
+}
+
+// Requests without a valid token are bounded for each source, and those with one are not.
+func TestStrangers(t *testing.T) {
+	w := serveWithin(t, newAgent(t), rest.Bounds{Strangers: 1}, nil)
+	for _, path := range []string{"/v1/healthz", "/v1/clusters", "/v1/openapi.json", "/v1/nothing"} {
+		stranger := w.from(fmt.Sprint("127.0.0.", 2+len(path)))
+		var last answer
+		for range 1000 {
+			if last = stranger.ask("", "GET", path, ""); last.status == http.StatusTooManyRequests {
+				break
+			}
+		}
+		last.throttled(t, "without a valid token")
+		stranger.must(200, apitest.User, "GET", "/v1/clusters", "")
+	}
+	w.must(200, "", "GET", "/v1/healthz", "")
+	if n := strings.Count(w.log.String(), "without a valid token"); n > 10 {
+		t.Errorf("%d lines of the log are about strangers", n)
+	}
+}
+
+// Guesses of tokens become slower and slower, at an agent without a copy of the state as well: the leader is asked about a few
+// of them only, also if they come at the same time.
+func TestUnknownTokens(t *testing.T) {
+	leader, _ := pair(t)
+	a := apitest.NewAgent(leader.Store, "worker")
+	counted := &countingTransport{}
+	t.Cleanup(counted.CloseIdleConnections)
+	a.Follow(leader.url, false, counted)
+	w := serveWithin(t, a, rest.Bounds{Strangers: 1000}, nil)
+	guesser, neighbour := w.from("127.0.0.2"), w.from("127.0.0.3")
+	var unknown, throttled atomic.Int64
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			for j := range 10 {
+				switch got := guesser.ask(fmt.Sprint("guess-", i, "-", j), "GET", "/v1/members", ""); got.status {
+				case http.StatusUnauthorized:
+					unknown.Add(1)
+				case http.StatusTooManyRequests:
+					got.throttled(t, "unknown", "127.0.0.2")
+					throttled.Add(1)
+				default:
+					t.Errorf("%d %s", got.status, got.body)
+				}
+			}
+		})
+	}
+	all.Wait()
+	// Each further guess needs twice the time of the one before, so that 200 requests have room for a few only.
+	if n := unknown.Load(); n < 5 || n > 15 || counted.n.Load() != n {
+		t.Errorf("%d guesses were answered, %d throttled, and the leader was asked %d times", n, throttled.Load(), counted.n.Load())
+	}
+	neighbour.must(401, "guess", "GET", "/v1/members", "")
+	neighbour.must(200, apitest.User, "GET", "/v1/members", "")
+	guesser.must(200, apitest.User, "GET", "/v1/members", "") // the agent remembers whom this token belongs to
+}
+
+// countingTransport counts requests.
+type countingTransport struct {
+	http.Transport
+	n atomic.Int64
+}
+
+func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	return c.Transport.RoundTrip(r)
+}
+
+// Requests of a tenant that wait for others of it are answered in turn, and one whose client is gone leaves its place.
+func TestPlacesOfATenant(t *testing.T) {
+	w := serveWithin(t, newAgent(t), rest.Bounds{Tenants: true, Bodies: 4 * rest.MaxBody}, nil)
+	var pipes []*io.PipeWriter
+	var answered sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for range 400 { // more than have a place, and fewer than may wait
+		r, p := io.Pipe()
+		pipes = append(pipes, p)
+		answered.Go(func() {
+			req, err := http.NewRequestWithContext(ctx, "POST", w.url+"/v1/clusters", r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header.Set("Authorization", "Bearer "+apitest.User)
+			if resp, err := w.http.Do(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	w.must(200, apitest.Super, "GET", "/v1/clusters", "")
+	cancel()
+	for _, p := range pipes {
+		_ = p.CloseWithError(io.ErrUnexpectedEOF)
+	}
+	answered.Wait()
+	w.must(200, apitest.User, "GET", "/v1/clusters", "")
+}

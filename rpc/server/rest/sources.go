@@ -1,0 +1,159 @@
+package rest
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/internal/bounds"
+)
+
+// The pauses after tokens that nobody knows. The first ones are mistakes; each further one doubles the pause.
+const (
+	freeGuesses  = 5
+	firstPause   = 100 * time.Millisecond
+	longestPause = 30 * time.Second
+	forgetGuess  = 10 * time.Minute
+)
+
+// The log lines about requests without a valid token: so many a second on average, and at most linesAtOnce in a second.
+const (
+	linesRate   = 1
+	linesAtOnce = 10
+)
+
+// source is what an agent knows of an address from which requests without a valid token come.
+type source struct {
+	requests bounds.Bucket
+	unknown  int       // tokens from there that nobody knew
+	last     time.Time // when the last of them came
+}
+
+// sources bounds the requests without a valid token.
+type sources struct {
+	rate  float64 // of requests, for each source; 0: no limits
+	mu    sync.Mutex
+	all   *bounds.Table[netip.Prefix, source]
+	lines bounds.Bucket
+	left  int // lines that were left out
+}
+
+func newSources(rate int) *sources {
+	s := &sources{rate: float64(rate)}
+	s.all = bounds.NewTable[netip.Prefix](mostSources, func(x *source, now time.Time) bool {
+		return x.requests.Idle(now, s.rate) && (x.unknown == 0 || now.Sub(x.last) > forgetGuess)
+	})
+	return s
+}
+
+// request counts a request without a valid token.
+func (s *sources) request(r *http.Request) error {
+	if s.rate == 0 || ofAgent(r.Context()) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from, now := bounds.Source(r.RemoteAddr), time.Now()
+	if wait := s.all.Of(from, now).requests.Take(now, s.rate, burst*s.rate); wait > 0 {
+		return throttled(wait, "more than %.0f requests a second without a valid token come from %s: send fewer", s.rate, from)
+	}
+	return nil
+}
+
+// guess counts an unknown token, or a login, before somebody is asked about it, so that many at a time count as well. known takes it back.
+func (s *sources) guess(r *http.Request) (known func(), err error) {
+	if s.rate == 0 || ofAgent(r.Context()) {
+		return func() {}, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from, now := bounds.Source(r.RemoteAddr), time.Now()
+	x := s.all.Of(from, now)
+	if now.Sub(x.last) > forgetGuess {
+		x.unknown = 0
+	}
+	if wait := x.last.Add(pauseAfter(x.unknown)).Sub(now); wait > 0 {
+		return nil, throttled(wait, "%d tokens or passwords that came from %s were wrong: check yours, and wait before the next", x.unknown, from)
+	}
+	x.unknown++
+	x.last = now
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		x.unknown = max(x.unknown-1, 0)
+	}, nil
+}
+
+// pauseAfter returns the pause after so many unknown tokens.
+func pauseAfter(unknown int) time.Duration {
+	if unknown < freeGuesses {
+		return 0
+	}
+	return min(firstPause<<min(unknown-freeGuesses, 16), longestPause)
+}
+
+// line reports whether a log line about a request without a valid token is written, and how many were left out before it.
+func (s *sources) line() (left int, ok bool) {
+	if s.rate == 0 {
+		return 0, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lines.Take(time.Now(), linesRate, linesAtOnce) > 0 {
+		s.left++
+		return 0, false
+	}
+	left, s.left = s.left, 0
+	return left, true
+}
+
+// admit returns the caller of a request. A token that this agent knows costs nothing; others are bounded by their source.
+func (s *Server) admit(r *http.Request, until time.Time, token string) (model.Caller, error) {
+	ctx := r.Context()
+	if ofAgent(ctx) {
+		return s.identify(ctx, until, token)
+	}
+	if token != "" {
+		who, err := s.Tokens.Authenticate(ctx, token)
+		if err == nil {
+			return who, nil
+		}
+		if who, ok := s.callers.get(token); ok && !s.Router.Serves(false) {
+			return who, nil
+		}
+	}
+	if err := s.sources.request(r); err != nil {
+		return model.Caller{}, err
+	}
+	if token == "" {
+		return s.identify(ctx, until, token)
+	}
+	known, err := s.sources.guess(r)
+	if err != nil {
+		return model.Caller{}, err
+	}
+	who, err := s.identify(ctx, until, token)
+	if !errors.Is(err, problem.Unauthorized) {
+		known()
+	}
+	return who, err
+}
+
+// stranger reports whether a log line is about a request without a valid token.
+func (n *note) stranger(status int) bool { return n.actor == "" && status >= http.StatusBadRequest }
+
+// bounded serves what needs no token, within the bounds of its source.
+func (s *Server) bounded(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := s.sources.request(r); err != nil {
+			noteOf(r.Context()).err = err
+			writeProblem(w, ProblemOf(err))
+			return
+		}
+		next(w, r)
+	}
+}
