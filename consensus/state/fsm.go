@@ -293,7 +293,7 @@ func (a *applier) entry(data []byte) any {
 	if e.MustUnderstand && slices.ContainsFunc(e.Commands, func(c *pb.Command) bool { return c.Change == nil }) {
 		return a.halt(problem.New(problem.Unsupported, "log entry %d has a command that this build does not know: upgrade this agent", a.index))
 	}
-	a.now, a.bounds, a.looked = e.NowMs, e.Bounds, lookedUp{}
+	a.now, a.bounds = e.NowMs, e.Bounds
 	a.audit.BeginEntry(a.index, a.now)
 	flat := make([]Answer, len(e.Commands))
 	for i, c := range e.Commands {

@@ -115,23 +115,13 @@ func (a tenants) mayPut(tenant string, defs []*pb.Definition, unlessSame bool) e
 	return a.fits(tenant, l, l.Name, table.Policies(a.txn, tenant, policies), inPolicies)
 }
 
-// lookedUp is a limit of a tenant that was looked up.
-type lookedUp struct {
-	tenant string
-	limit  *model.Limit
-	most   int64
-}
-
 // grown adds an event when little room is left for what a tenant has more of.
 func (w *writer) grown(tenant, key string, before, after int64) {
 	l := limitOf(key)
 	if w.bounds == 0 || tenant == "" || l.Rolling {
 		return
 	}
-	if last := &w.looked; last.tenant != tenant || last.limit != l { // an operation begins with many nodes of one tenant
-		*last = lookedUp{tenant, l, w.limit(tenant, l)}
-	}
-	if most := w.looked.most; model.Near(after, most) && !model.Near(before, most) {
+	if most := w.limit(tenant, l); model.Near(after, most) && !model.Near(before, most) {
 		w.event(model.Event{Type: "tenant.limit", Tenant: tenant, Subject: l.Name, Status: fmt.Sprintf("%d of %d", after, most),
 			Message: fmt.Sprintf("more than %d %% of the %s are used (%s); %s", model.NearLimit, l.What, key, l.Raise(tenant))})
 	}
@@ -156,6 +146,20 @@ func limitOf(key string) *model.Limit {
 		}
 	}
 	return model.LimitDefinitions
+}
+
+// freshNodes returns how many of the nodes that an operation writes are new. It reads them before any is written: a read
+// between two writes makes the second one much slower.
+func (a operations) freshNodes(tenant string, cl *model.Cluster, nodes []*model.Node) (fresh int64) {
+	if table.Get[model.Node](a.txn, table.Nodes, "cluster", tenant, cl.ID) == nil {
+		return int64(len(nodes))
+	}
+	for _, n := range nodes {
+		if table.Get[model.Node](a.txn, table.Nodes, "id", tenant, n.ID) == nil {
+			fresh++
+		}
+	}
+	return fresh
 }
 
 // Counts returns how much a tenant has of what is counted. The caller does not change it.

@@ -70,6 +70,7 @@ func (a operations) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	cl.Operation, cl.Status, cl.Version, cl.Resources = op.ID, model.ClusterPending, a.index, op.Resources
 	a.put(table.Operations, op)
 	a.put(table.Clusters, cl)
+	a.counts.Add(c.Tenant, model.LimitNodes.Name, a.freshNodes(c.Tenant, cl, nodes))
 	for _, n := range nodes {
 		n.Version = a.index
 		a.put(table.Nodes, n)

@@ -24,7 +24,6 @@ type writer struct {
 	// bounds is the version of the default limits of tenants that the entry has; see Bounds.
 	bounds uint32
 	counts *table.Page
-	looked lookedUp              // the latest limit, until a tenant changes
 	edits  map[string]*plan.Edit // open edits of plans, by operation
 	trees  map[string]*tree.Tree // the trees of these plans
 	groups []group
@@ -52,14 +51,14 @@ func (w *writer) resources() resources   { return resources{w} }
 // then, because the states of the voters would diverge if it went on.
 func (w *writer) put(table string, row any) {
 	w.audit.Put(row)
-	w.counts.Put(w.txn, row)
-	if _, ok := row.(*model.Tenant); ok {
-		w.looked = lookedUp{}
+	n, isNode := row.(*model.Node)
+	if !isNode { // who writes new nodes counts them
+		w.counts.Put(w.txn, row)
 	}
 	if err := w.txn.Insert(table, row); err != nil {
 		panic(fmt.Sprintf("state: insert into %s: %v", table, err))
 	}
-	if n, ok := row.(*model.Node); ok {
+	if isNode {
 		w.changed = append(w.changed, n.Cluster)
 	}
 }

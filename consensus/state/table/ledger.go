@@ -86,12 +86,13 @@ func (p *Page) weigh(txn *memdb.Txn, row any, gone bool) {
 		}
 	}
 	if now.Key != "" {
-		p.add(now.Tenant, now.Key, number)
+		p.Add(now.Tenant, now.Key, number)
 	}
-	p.add(now.Tenant, model.LimitDefinitionBytes.Name, now.Bytes-old.Bytes)
+	p.Add(now.Tenant, model.LimitDefinitionBytes.Name, now.Bytes-old.Bytes)
 }
 
-func (p *Page) add(tenant, key string, n int64) {
+// Add adds to a count of a tenant.
+func (p *Page) Add(tenant, key string, n int64) {
 	if n == 0 {
 		return
 	}
