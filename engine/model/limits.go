@@ -43,7 +43,7 @@ var (
 		func(t *Tenant) *int { return &t.MaxVersions }))
 	LimitDocumentBytes = size("maxDocumentBytes", "bytes of one document", 1<<20,
 		func(t *Tenant) *int64 { return &t.MaxDocumentBytes })
-	LimitDefinitionBytes = size("maxDefinitionBytes", "bytes of all documents", 32<<20,
+	LimitDefinitionBytes = size("maxDefinitionBytes", "bytes of all documents", 16<<20,
 		func(t *Tenant) *int64 { return &t.MaxDefinitionBytes })
 	LimitPolicies = number("maxPolicies", "policies", MaxPolicies,
 		func(t *Tenant) *int { return &t.MaxPolicies })

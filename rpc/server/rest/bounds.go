@@ -39,8 +39,9 @@ const (
 	mostQueued = 256
 )
 
-// places is how many requests of a tenant are worked on at a time. More would only make those of others slower.
-func places() int { return max(8, 2*runtime.GOMAXPROCS(0)) }
+// places is how many requests of a tenant are worked on at a time. More would only make those of others
+// slower, and each may need memory for all that the tenant stores.
+func places() int { return max(4, 2*runtime.GOMAXPROCS(0)) }
 
 type agentKey struct{}
 
