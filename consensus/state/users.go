@@ -146,7 +146,7 @@ func (a users) makeRoom(c *pb.Command, p *pb.PutToken) error {
 	all := a.tokensOf(p.Tenant, p.Actor)
 	all = slices.DeleteFunc(all, func(t *table.TokenRow) bool { return t.Session != p.Session })
 	switch {
-	case len(all) < maxUserTokens:
+	case len(all) < maxUserTokens || a.user(p.Tenant, p.Actor) == nil:
 		return nil
 	case p.Session:
 		a.end(c, all[0])

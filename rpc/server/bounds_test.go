@@ -191,7 +191,7 @@ func TestUnknownTokens(t *testing.T) {
 				case http.StatusUnauthorized:
 					unknown.Add(1)
 				case http.StatusTooManyRequests:
-					got.throttled(t, "unknown", "127.0.0.2")
+					got.throttled(t, "were wrong", "127.0.0.2")
 					throttled.Add(1)
 				default:
 					t.Errorf("%d %s", got.status, got.body)
@@ -207,6 +207,32 @@ func TestUnknownTokens(t *testing.T) {
 	neighbour.must(401, "guess", "GET", "/v1/members", "")
 	neighbour.must(200, apitest.User, "GET", "/v1/members", "")
 	guesser.must(200, apitest.User, "GET", "/v1/members", "") // the agent remembers whom this token belongs to
+}
+
+// Wrong passwords become slower as unknown tokens do, at every agent, and right ones do not count.
+func TestWrongPasswords(t *testing.T) {
+	leader, _ := pair(t)
+	leader.user(apitest.Admin, `{"name":"ann","password":"`+password+`"}`)
+	for _, voter := range []bool{true, false} {
+		a := apitest.NewAgent(leader.Store, "asked")
+		transport := &http.Transport{}
+		t.Cleanup(transport.CloseIdleConnections)
+		a.Follow(leader.url, voter, transport)
+		w := serveWithin(t, a, rest.Bounds{Strangers: 1000}, nil)
+		guesser, neighbour := w.from("127.0.0.2"), w.from("127.0.0.3")
+		for range 8 {
+			guesser.login("ann", password)
+		}
+		body := `{"tenant":"acme","user":"ann","password":"wrong words"}`
+		statuses := map[int]int{}
+		for range 30 {
+			statuses[guesser.ask("", "POST", "/v1/login", body).status]++
+		}
+		if statuses[401] < 5 || statuses[429] < 10 || statuses[401]+statuses[429] != 30 {
+			t.Errorf("statuses: %v", statuses)
+		}
+		neighbour.login("ann", password)
+	}
 }
 
 // countingTransport counts requests.
