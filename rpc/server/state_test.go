@@ -13,6 +13,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server/apitest"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -422,7 +423,8 @@ func TestMesh(t *testing.T) {
 	w.must(200, apitest.Guest, "GET", "/v1/agents/a", "")
 	w.must(404, apitest.Guest, "GET", "/v1/agents/b", "")
 	w.must(200, apitest.Super, "POST", "/v1/join", `{"addresses":["10.0.0.1"]}`)
-	w.StoreResources(t.TempDir(), 1, 1) // has the agent id-blobs on record
+	w.StoreResources(t.TempDir(), 1, 1) // has the agent id-blobs on record, with a session
+	w.Must(&pb.Command{Change: &pb.Command_EndSession{EndSession: &pb.EndSession{Session: "blobs"}}})
 	w.must(200, apitest.Super, "POST", "/v1/leave", `{"agent":"id-blobs"}`)
 	w.must(404, apitest.Super, "POST", "/v1/leave", `{"agent":"id-blobs"}`)
 	if a := w.must(200, apitest.Super, "GET", "/v1/audit?tenant=*&type=agent.removed", ""); !strings.Contains(a.body, `"actor":"root"`) {
