@@ -181,7 +181,8 @@ func Default(dev bool) Config {
 		},
 		Audit:   Audit{Retention: 90 * 24 * time.Hour, Records: 5_000_000, Memory: 256 << 20},
 		Orphans: Orphans{Every: 10 * time.Minute, Grace: time.Hour},
-		Limits:  Limits{Body: 16 << 20, Bodies: 64 << 20, Strangers: 50, Resource: 64 << 20, Resources: 1 << 30, HTTPConns: 256, PeerConns: 256, Watches: 4096},
+		Limits: Limits{Body: 16 << 20, Bodies: 64 << 20, Strangers: 50, Resource: 64 << 20, Resources: 1 << 30, HTTPConns: 256, PeerConns: 256,
+			Watches: 4096},
 	}
 	if dev {
 		c.Dev = true

@@ -29,7 +29,8 @@ func recoverCommand() *cobra.Command {
 	var dir, form string
 	var yes, compare bool
 	c := &cobra.Command{
-		Use: "recover {--survey DIR|FILE… | --data-dir DIR ID=ADDRESS…}", Short: "Give this stopped agent a new Raft group, after a majority is lost for good",
+		Use:   "recover {--survey DIR|FILE… | --data-dir DIR ID=ADDRESS…}",
+		Short: "Give this stopped agent a new Raft group, after a majority is lost for good",
 		Long: `Give this stopped agent a new Raft group, after a majority of the voters is lost
 for good: their disks are gone, not only their power.
 

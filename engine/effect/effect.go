@@ -39,8 +39,8 @@ type Rows struct {
 // request has the same answer. It lacks what the repeated request has itself, and what is large.
 func (r *Rows) Kept() *Rows {
 	out := &Rows{
-		Tenant: r.Tenant, Token: r.Token, User: r.User, Grant: r.Grant, Profile: r.Profile, Schedule: r.Schedule, Operation: r.Operation, Progress: r.Progress,
-		Cluster: r.Cluster, Nodes: r.Nodes, Resources: r.Resources, Generation: r.Generation,
+		Tenant: r.Tenant, Token: r.Token, User: r.User, Grant: r.Grant, Profile: r.Profile, Schedule: r.Schedule, Operation: r.Operation,
+		Progress: r.Progress, Cluster: r.Cluster, Nodes: r.Nodes, Resources: r.Resources, Generation: r.Generation,
 	}
 	for _, d := range r.Definitions {
 		d.Body = nil

@@ -174,22 +174,22 @@ func TestOwnTokens(t *testing.T) {
 	w.template()
 	w.user(apitest.Admin, `{"name":"ann","role":"user","groups":["devs"],"password":"`+password+`"}`)
 	w.user(apitest.Admin, `{"name":"zed","role":"user","groups":["devs"]}`)
-	make := func(by, body string) api.IssuedToken {
+	own := func(by, body string) api.IssuedToken {
 		t.Helper()
 		var out api.IssuedToken
 		w.must(201, by, "POST", "/v1/self/tokens", body).into(t, &out)
 		return out
 	}
 	s := w.login("ann", password)
-	all := make(s.Secret, `{"description":"laptop"}`)
-	reads := make(all.Secret, `{"role":"read","ttl":"12h"}`)
+	all := own(s.Secret, `{"description":"laptop"}`)
+	reads := own(all.Secret, `{"role":"read","ttl":"12h"}`)
 	w.must(403, reads.Secret, "POST", "/v1/self/tokens", `{}`) // no further ones
 	w.must(403, all.Secret, "POST", "/v1/self/tokens", `{"role":"admin"}`)
 	w.must(422, all.Secret, "POST", "/v1/self/tokens", `{"ttl":"soon","role":"king"}`)
 	w.must(422, all.Secret, "POST", "/v1/self/tokens", `{"ttl":"400d"}`)
 	w.must(403, apitest.Root, "POST", "/v1/self/tokens", `{}`)
 
-	less := make(s.Secret, `{"role":"user","ttl":"1h"}`)
+	less := own(s.Secret, `{"role":"user","ttl":"1h"}`)
 	for path, body := range map[string]string{"POST /v1/runs": `{"program":"p"}`, "PUT /v1/schedules/s": `{"program":"p","cron":"1 2 * * *"}`,
 		"PUT /v1/programs/p": `{}`} {
 		method, path, _ := strings.Cut(path, " ")

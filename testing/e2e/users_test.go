@@ -32,9 +32,10 @@ func (m *mesh) person(home, stdin string, args ...string) said {
 func TestTeam(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)
+	m.must("import", testdata(t, "ledger/definitions"))
 	words := map[string]string{}
-	for _, name := range []string{"ann", "bob"} {
-		words[name] = m.must("user", "create", name, "--group", "devs")
+	for name, role := range map[string]string{"ann": "superadmin", "bob": "user"} { // nodes of this example need host:exec
+		words[name] = m.must("user", "create", name, "--role", role)
 	}
 	var addrs []string
 	for _, a := range m.agents {

@@ -3,6 +3,7 @@ package load
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -182,7 +183,7 @@ func (x *attack) slow(conn net.Conn) {
 			return
 		}
 		_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-		if _, err := conn.Read(buf); err == io.EOF {
+		if _, err := conn.Read(buf); errors.Is(err, io.EOF) {
 			return
 		}
 	}

@@ -43,8 +43,8 @@ func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.
 // queued returns the operation of a request that has to wait, and the command that queues it.
 func queued(who model.Caller, cl *model.Cluster, req operation.Request) (*operation.Prepared, *pb.Command, error) {
 	if who.Maker != nil {
-		return nil, nil, problem.New(problem.Forbidden, "this token may do less than %s, and a queued operation begins in the name of %[1]s: use a "+
-			"session, or a token without a role of its own", who.Actor)
+		return nil, nil, problem.New(problem.Forbidden, "this token may do less than %s, and a queued operation begins in the name of "+
+			"%[1]s: use a session, or a token without a role of its own", who.Actor)
 	}
 	op := model.Operation{
 		ID: nextID(cl), Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpAccepted, Actor: who.Actor, Request: who.Request,

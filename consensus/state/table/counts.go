@@ -161,8 +161,8 @@ func Tally(txn *memdb.Txn) map[string]Counts {
 		return c
 	}
 	names := map[Weight]map[string]bool{} // of versioned rows, by tenant and kind
-	for _, name := range []string{Nodes, Clusters, Operations, Runs, Requests, Tokens, Secrets, Definitions, Programs, Profiles, Schedules, Preferences,
-		Sites, Generations} {
+	for _, name := range []string{Nodes, Clusters, Operations, Runs, Requests, Tokens, Secrets, Definitions, Programs, Profiles, Schedules,
+		Preferences, Sites, Generations} {
 		rows, err := txn.Get(name, "id")
 		if err != nil {
 			panic(err) // every table has this index

@@ -16,8 +16,8 @@ import (
 )
 
 // shareable are the actions that can be shared.
-var shareable = []access.Action{access.List, access.Read, access.Update, access.Delete, access.Label, access.Operate, access.Execute, access.Use,
-	access.Approve}
+var shareable = []access.Action{access.List, access.Read, access.Update, access.Delete, access.Label, access.Operate, access.Execute,
+	access.Use, access.Approve}
 
 func grantRoutes(s *rest.Server) {
 	const tag, path = "grants", "/v1/grants"
@@ -44,8 +44,8 @@ func grantRoutes(s *rest.Server) {
 		rest.Route{
 			ID: "createGrant", Method: http.MethodPost, Path: path, Status: http.StatusCreated, Tag: tag,
 			Summary: "Share a resource with a user or a group",
-			Description: "The caller needs the right grant, and each right that is shared, without another's grant. The grant counts as long as that " +
-				"holds. A policy that forbids something overrides it.",
+			Description: "The caller needs the right grant, and each right that is shared, without another's grant. The grant counts as long as " +
+				"that holds. A policy that forbids something overrides it.",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			Body rest.Raw[api.NewGrant]
@@ -89,7 +89,8 @@ func forCaller(c *rest.Call, g *model.Grant) bool {
 
 // mayRemove reports whether the caller made a grant, or may share its resource.
 func mayRemove(c *rest.Call, v rest.View, g *model.Grant) bool {
-	return g.Granter == c.Who.Actor && c.Who.Maker == nil || c.DecideFor(c.Who, access.GrantIt, c.Resource(v, access.RefOf(g.Resource))).Allowed
+	own := g.Granter == c.Who.Actor && c.Who.Maker == nil
+	return own || c.DecideFor(c.Who, access.GrantIt, c.Resource(v, access.RefOf(g.Resource))).Allowed
 }
 
 func createGrant(ctx context.Context, s *rest.Server, c *rest.Call, body rest.Raw[api.NewGrant]) (g model.Grant, w api.Written, err error) {

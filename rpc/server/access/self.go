@@ -73,7 +73,8 @@ func selfRoutes(s *rest.Server) {
 			t, err := rest.Wrote(w, w.Effect.Token)
 			return t, w, err
 		})
-	rest.Write(s, rest.Route{ID: "logout", Method: http.MethodPost, Path: "/v1/logout", Tag: tag, Rule: rest.Rule{Own: true}, Summary: "End the session"},
+	rest.Write(s, rest.Route{ID: "logout", Method: http.MethodPost, Path: "/v1/logout", Tag: tag, Rule: rest.Rule{Own: true},
+		Summary: "End the session"},
 		func(ctx context.Context, c *rest.Call, _ *rest.None) (api.Deleted, api.Written, error) {
 			if err := needSession(c); err != nil {
 				return api.Deleted{}, api.Written{}, err
@@ -137,7 +138,8 @@ func ownTokenRoutes(s *rest.Server, tag string) {
 			return t.Actor != c.Who.Actor || !c.Who.Session && t.ID != c.Who.Token && t.Parent != c.Who.Token || c.Who.Token == ""
 		})
 	}
-	rest.Read(s, rest.Route{ID: "listOwnTokens", Path: path, Tag: tag, Rule: rest.Rule{Own: true}, Summary: "List the caller's tokens and sessions"},
+	rest.Read(s, rest.Route{ID: "listOwnTokens", Path: path, Tag: tag, Rule: rest.Rule{Own: true},
+		Summary: "List the caller's tokens and sessions"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Token, error) {
 			return own(c, v), nil
 		})

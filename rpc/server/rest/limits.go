@@ -75,14 +75,14 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left < 0 && !b.streamed {
 		err = &errTooLarge{b.limit}
 	}
-	if !b.streamed && (err == nil || err == io.EOF) {
+	if !b.streamed && (err == nil || errors.Is(err, io.EOF)) {
 		if full := b.take(n); full != nil {
 			n, err = 0, full
 		}
 	}
 	if err != nil {
 		b.end()
-		if err != io.EOF {
+		if !errors.Is(err, io.EOF) {
 			b.failed(err)
 		}
 	}

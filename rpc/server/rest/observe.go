@@ -166,7 +166,8 @@ func (s *Server) observe(next http.Handler) http.Handler {
 				status = "aborted"
 			}
 			s.metrics.requests.WithLabelValues(n.route, r.Method, status).Inc()
-			if code := problem.CodeOf(n.err); code == problem.Throttled || code == problem.Quota || code == problem.TooLarge || code == problem.Busy {
+			switch code := problem.CodeOf(n.err); code {
+			case problem.Throttled, problem.Quota, problem.TooLarge, problem.Busy:
 				s.metrics.refused.WithLabelValues(string(code)).Inc()
 			}
 			s.metrics.duration.WithLabelValues(n.route, r.Method).Observe(took.Seconds())

@@ -37,7 +37,8 @@ func programRoutes(s *rest.Server) {
 		})
 	rest.Write(
 		s,
-		rest.Route{ID: "putProgram", Method: http.MethodPut, Path: one, Tag: tag, Rule: rest.Rule{Later: true}, Summary: "Write a new version of a program"},
+		rest.Route{ID: "putProgram", Method: http.MethodPut, Path: one, Tag: tag, Rule: rest.Rule{Later: true},
+			Summary: "Write a new version of a program"},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			ByProgram
 			Body rest.Raw[profile.Program]
@@ -130,7 +131,8 @@ func scheduleRoutes(s *rest.Server) {
 		})
 	rest.Write(
 		s,
-		rest.Route{ID: "putSchedule", Method: http.MethodPut, Path: one, Tag: tag, Rule: rest.Rule{Later: true}, Summary: "Create or change a schedule"},
+		rest.Route{ID: "putSchedule", Method: http.MethodPut, Path: one, Tag: tag, Rule: rest.Rule{Later: true},
+			Summary: "Create or change a schedule"},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			BySchedule
 			Body rest.Raw[profile.Schedule]

@@ -72,7 +72,8 @@ func createToken(app cli.App) *cobra.Command {
 		Example: "  coopr token create --role read --ttl 12h --description \"dashboard\"\n  coopr token create alice\n" +
 			"  coopr --tenant acme token create ci --role admin",
 	}
-	create.Flags().StringVar(&role, "role", "", "role: superadmin, admin, user or read; usually user, or for your own token all that you may do")
+	create.Flags().StringVar(&role, "role", "",
+		"role: superadmin, admin, user or read; usually user, or for your own token all that you may do")
 	create.Flags().StringVar(&ttl, "ttl", "", "how long the token is valid, such as 12h or 30d")
 	create.Flags().StringVar(&description, "description", "", "what the token is for")
 	cli.CompleteValues(create, "role", "superadmin", "admin", "user", "read")

@@ -80,8 +80,8 @@ func (a *app) command() *cobra.Command {
 		},
 		"access": {
 			access.LoginCommand(a), access.LogoutCommand(a), access.ContextCommand(a), access.PasswordCommand(a), access.UserCommand(a),
-			access.TenantCommand(a), access.TokenCommand(a), access.WhoamiCommand(a), access.PolicyCommand(a), access.GrantCommand(a), access.AuthCommand(a),
-			audit.Command(a),
+			access.TenantCommand(a), access.TokenCommand(a), access.WhoamiCommand(a), access.PolicyCommand(a), access.GrantCommand(a),
+			access.AuthCommand(a), audit.Command(a),
 		},
 	} {
 		for _, c := range cmds {
