@@ -35,6 +35,15 @@ type Survey struct {
 	Members []raft.Server `json:"-"`
 	// Damage has every fault that was found. If it is not empty, Last may be wrong.
 	Damage []string `json:"damage,omitempty"`
+
+	membersAt uint64 // the entry that Members are from
+}
+
+// member takes the members of an entry, unless those of a later one are known.
+func (s *Survey) member(index uint64, c raft.Configuration) {
+	if index >= s.membersAt {
+		s.membersAt, s.Members = index, c.Servers
+	}
 }
 
 // Watermark is what a member has acknowledged, as the file next to its stores has it.
@@ -56,18 +65,6 @@ func ReadSurvey(ctx context.Context, dir string) (s Survey, err error) {
 		fault(err)
 		kind = ""
 	}
-	if s.Kind = kind; kind != "" {
-		log, closeLog, err := openForReading(dir, kind)
-		if err == nil {
-			err = errors.Join(s.readLog(ctx, log), closeLog())
-		}
-		if err := ctx.Err(); err != nil {
-			return s, err
-		}
-		if err != nil {
-			fault(err)
-		}
-	}
 	list, err := os.ReadDir(filepath.Join(dir, snapshotDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
@@ -84,9 +81,19 @@ func ReadSurvey(ctx context.Context, dir string) (s Survey, err error) {
 			fault(fmt.Errorf("snapshot %s: %w", e.Name(), err))
 		case meta.Index > s.Snapshot.Index:
 			s.Snapshot = Place{meta.Index, meta.Term}
-			if len(s.Members) == 0 {
-				s.Members = meta.Configuration.Servers
-			}
+			s.member(meta.ConfigurationIndex, meta.Configuration)
+		}
+	}
+	if s.Kind = kind; kind != "" {
+		log, closeLog, err := openForReading(dir, kind)
+		if err == nil {
+			err = errors.Join(s.readLog(ctx, log), closeLog())
+		}
+		if err := ctx.Err(); err != nil {
+			return s, err
+		}
+		if err != nil {
+			fault(err)
 		}
 	}
 	if s.First > s.Snapshot.Index+1 {
@@ -98,7 +105,7 @@ func ReadSurvey(ctx context.Context, dir string) (s Survey, err error) {
 	return s, nil
 }
 
-// readLog reads all entries of a log.
+// readLog reads all entries of a log. The snapshots were read before.
 func (s *Survey) readLog(ctx context.Context, log raft.LogStore) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // DecodeConfiguration panics
@@ -118,13 +125,16 @@ func (s *Survey) readLog(ctx context.Context, log raft.LogStore) (err error) {
 		var l raft.Log
 		if err := log.GetLog(index, &l); err != nil {
 			if errors.Is(err, raft.ErrLogNotFound) {
+				if index <= s.Snapshot.Index { // a snapshot that another voter sent leaves earlier entries, with a gap
+					continue
+				}
 				err = fmt.Errorf("%w: entry %d is missing", ErrDamaged, index)
 			}
 			return err
 		}
 		s.Last = Place{index, l.Term}
 		if l.Type == raft.LogConfiguration {
-			s.Members = raft.DecodeConfiguration(l.Data).Servers
+			s.member(index, raft.DecodeConfiguration(l.Data))
 		}
 		if err := ctx.Err(); err != nil {
 			return err

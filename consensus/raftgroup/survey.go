@@ -150,16 +150,19 @@ func Judge(reports []Report) Verdict {
 	})
 	end := ends[majority-1]
 	v.Majority = intact >= majority
-	if v.Complete = !before(v.Last, end); v.Complete {
+	// With an even number of voters, half of them can have an end that all others have passed: the next entry may have changed
+	// the voters.
+	enough := len(ends)-len(v.Unknown) >= majority
+	if v.Complete = enough && !before(v.Last, end); v.Complete {
 		return v
 	}
-	// Unless the terms are equal, entries after the snapshot may have been replaced.
+	// Unless the terms are known to be equal, entries after the snapshot may have been replaced.
 	v.From, v.To, v.Replaced = v.Last.Index+1, end.Index, end.Term > v.Last.Term
 	if v.Replaced {
 		v.From, v.To = best.Snapshot.Index+1, max(end.Index, best.Snapshot.Index+1)
 	}
-	if len(v.Unknown) > 0 && end.Index == math.MaxUint64 {
-		v.From, v.To, v.Replaced = v.Last.Index+1, 0, false
+	if !enough || len(v.Unknown) > 0 && end.Index == math.MaxUint64 {
+		v.From, v.To, v.Replaced = best.Snapshot.Index+1, 0, true
 	}
 	return v
 }

@@ -155,7 +155,7 @@ func (a users) makeRoom(c *pb.Command, p *pb.PutToken) error {
 	return problem.New(problem.Quota, "user %q has %d tokens: revoke some first", p.Actor, len(all))
 }
 
-// endExpired removes tokens whose time is over. They were not valid any more.
+// endExpired removes tokens whose time is over, with those that were made with them. They were not valid any more.
 func (a users) endExpired() {
 	var over []*table.TokenRow
 	table.Each(a.txn, table.Tokens, "id", func(t *table.TokenRow) bool {
@@ -165,7 +165,7 @@ func (a users) endExpired() {
 		return true
 	})
 	for _, t := range over {
-		a.remove(table.Tokens, t)
+		a.end(&pb.Command{}, t) // nobody ended it
 	}
 }
 

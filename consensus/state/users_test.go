@@ -218,6 +218,11 @@ func TestSessionsEnd(t *testing.T) {
 	if got := fmt.Sprint(u.tokens()); got != "[s2]" {
 		t.Errorf("ended sessions stay: %s", got)
 	}
+	short := tokenOf("ann", "short", "user", "")
+	short.GetPutToken().ExpiresMs = u.now + 1
+	u.must(short)
+	u.must(tokenOf("ann", "child", "", "short"))
+	u.now++
 	u.must(tokenOf("ann", "k", "user", ""))
 	u.must(sessionOf("ann", "s3", u.now+1000, set))
 	// A new password undoes nothing that an administrator changed meanwhile.

@@ -178,6 +178,10 @@ type errNoRoom struct{ why string }
 
 func (e *errNoRoom) Error() string { return e.why }
 
+// freeBody is how many bytes of each request are not counted, so that small ones have room next to a large one, and right after
+// it: its client has the answer a moment before its bytes are given back.
+const freeBody = 64 << 10
+
 // body counts the bytes of a body of a tenant as they are read. release gives all of them back.
 func (s *loads) body(tenant string) (take func(n int) error, release func()) {
 	if s.Bodies == 0 {
@@ -186,11 +190,12 @@ func (s *loads) body(tenant string) (take func(n int) error, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.all.Of(tenant, time.Now())
-	var taken int64
+	var read, taken int64
 	return func(n int) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			switch size := int64(n); {
+			read += int64(n)
+			switch size := max(read-freeBody, 0) - taken; {
 			case l.bodies+size > s.share:
 				return &errNoRoom{fmt.Sprintf("the bodies and answers of tenant %s at this agent have more than %d bytes at a time", tenant, s.share)}
 			case s.bodies+size > max(s.Bodies, s.share):
