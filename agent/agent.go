@@ -305,7 +305,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	forwarded := server.NewAgentServer(a.handler)
 	servers.Go(func() error { return ignoreClosed(forwarded.Serve(a.net.mux.HTTP())) })
 	public := server.NewServer(a.handler)
-	public.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelInfo) // whose lines are limited
+	public.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelInfo) // failed handshakes, among others
 	if a.net.api != nil {
 		servers.Go(func() error { return ignoreClosed(public.Serve(a.net.api)) })
 	}

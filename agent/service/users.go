@@ -97,7 +97,7 @@ func (u *Users) Login(ctx context.Context, tenant, name, secret string) (string,
 	token, put := newToken(model.Token{
 		Actor: name, Tenant: tenant, Session: true, Expires: now.Add(sessionTime).UnixMilli(), Renewable: now.Add(loginTime).UnixMilli(),
 	})
-	put.PasswordSetMs = user.Set
+	put.PasswordSetMs = user.PasswordSet
 	w, err := write(ctx, u.Supervisor, model.Caller{Tenant: tenant, Actor: name}, &pb.Command{Change: &pb.Command_PutToken{PutToken: put}})
 	return token, w, err
 }

@@ -161,6 +161,8 @@ func (f surveyFile) verdict(out io.Writer) {
 	switch {
 	case v.Complete:
 		fmt.Fprintln(out, ", and no later entry can have been acknowledged by a majority of the voters.")
+	case v.To == 0:
+		fmt.Fprintln(out, ", but others may have acknowledged later entries, or other ones in the place of its last ones.")
 	case v.Replaced:
 		fmt.Fprintln(out, ", but voters have acknowledged entries of a later term. It may have other entries in their place.")
 	default:

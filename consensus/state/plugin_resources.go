@@ -180,11 +180,6 @@ func (a resources) currentResources(tenant string) uint64 {
 
 // removeResources removes a tenant's resources.
 func (a resources) removeResources(tenant string) {
-	for _, r := range table.List[model.PluginResource](a.txn, table.Resources, "id_prefix", tenant) {
-		a.remove(table.Resources, r)
-	}
-	for _, s := range table.List[model.ResourceSet](a.txn, table.ResourceSets, "id_prefix", tenant) {
-		a.remove(table.ResourceSets, s)
-	}
+	a.removeAll(tenant, "id_prefix", table.Resources, table.ResourceSets)
 	a.batch.Resources = true
 }

@@ -215,20 +215,3 @@ func (a runs) used(tenant, kind, name string, r *profile.Run) {
 	u.Add(r, a.now)
 	a.put(table.Usages, &u)
 }
-
-// removeTenantRuns removes a tenant's rows from these tables.
-func (a runs) removeTenantRuns(name string) {
-	for _, t := range []string{table.Profiles, table.Programs, table.Schedules, table.Preferences, table.Secrets, table.Runs, table.Usages} {
-		it, err := a.txn.Get(t, "id_prefix", name)
-		if err != nil {
-			continue
-		}
-		var rows []any
-		for raw := it.Next(); raw != nil; raw = it.Next() {
-			rows = append(rows, raw)
-		}
-		for _, r := range rows {
-			a.remove(t, r)
-		}
-	}
-}

@@ -161,7 +161,6 @@ func (a tenants) deleteTenant(c *pb.Command, name string) Answer {
 		return refuse(problem.Conflict, "tenant %q still has run %s: wait for it, or stop it first", name, runs[0].ID)
 	}
 	a.removeTenantRows(name)
-	a.runs().removeTenantRuns(name)
 	a.remove(table.Tenants, &model.Tenant{Name: name})
 	a.event(model.Event{Type: "tenant.deleted", Tenant: name, Subject: name, Actor: c.Actor})
 	return Answer{Subject: name}
@@ -170,26 +169,13 @@ func (a tenants) deleteTenant(c *pb.Command, name string) Answer {
 // removeTenantRows removes everything that belonged to a tenant, so that a
 // later tenant of the same name begins with nothing.
 func (a tenants) removeTenantRows(name string) {
-	for _, r := range table.List[table.DefinitionRow](a.txn, table.Definitions, "id_prefix", name) {
-		a.remove(table.Definitions, r)
-	}
-	for _, r := range table.List[table.RetiredRow](a.txn, table.Retired, "id_prefix", name) {
-		a.remove(table.Retired, r)
-	}
-	for _, r := range table.List[table.TokenRow](a.txn, table.Tokens, "id") {
-		if r.Tenant == name {
-			a.remove(table.Tokens, r)
-		}
-	}
-	for _, r := range table.List[model.Grant](a.txn, table.Grants, "id_prefix", name) {
-		a.remove(table.Grants, r)
-	}
-	for _, r := range table.List[table.UserRow](a.txn, table.Users, "id_prefix", name) {
-		a.remove(table.Users, r)
-	}
+	a.removeAll(name, "id_prefix", table.Definitions, table.Retired)
+	a.removeAll(name, "actor_prefix", table.Tokens)
+	a.removeAll(name, "id_prefix", table.Grants, table.Users)
 	for _, c := range table.List[model.Cluster](a.txn, table.Clusters, "id_prefix", name) {
 		a.operations().forgetCluster(c, a.remove)
 	}
 	a.sites().removeSites(name)
 	a.resources().removeResources(name)
+	a.removeAll(name, "id_prefix", table.Profiles, table.Programs, table.Schedules, table.Preferences, table.Secrets, table.Runs, table.Usages)
 }

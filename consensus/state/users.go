@@ -15,7 +15,7 @@ import (
 // maxUserTokens bounds the tokens of one user, and the sessions. A further login ends the oldest session.
 const maxUserTokens = 100
 
-// users changes users and tokens.
+// users changes users, tokens and grants.
 type users struct{ *writer }
 
 func (a users) putUser(c *pb.Command, p *pb.PutUser) Answer {
@@ -41,7 +41,7 @@ func (a users) putUser(c *pb.Command, p *pb.PutUser) Answer {
 		next.Password = cmp.Or(p.Password, old.Password)
 	}
 	if p.Password != "" {
-		next.Set = a.now
+		next.PasswordSet = a.now
 	}
 	a.put(table.Users, next)
 	a.event(model.Event{Type: "user.changed", Tenant: u.Tenant, Subject: u.Name, Actor: c.Actor})
@@ -120,7 +120,7 @@ func (a users) putToken(c *pb.Command, p *pb.PutToken) Answer {
 	switch u := a.user(p.Tenant, p.Actor); {
 	case u == nil && p.Session || u != nil && (u.Deleted != 0 || u.Disabled):
 		return refuse(problem.Conflict, "user %q has no access", p.Actor)
-	case p.Session && u.Set != p.PasswordSetMs:
+	case p.Session && u.PasswordSet != p.PasswordSetMs:
 		return refuse(problem.Conflict, "the password was changed meanwhile: log in with the new one")
 	}
 	a.endExpired()

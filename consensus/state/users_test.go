@@ -237,7 +237,7 @@ func TestSessionsEnd(t *testing.T) {
 	}
 	for i := range 100 {
 		u.now++
-		u.must(sessionOf("ann", fmt.Sprint("many-", i), u.now+100_000, u.m.View().Users("t")[0].Set))
+		u.must(sessionOf("ann", fmt.Sprint("many-", i), u.now+100_000, u.m.View().Users("t")[0].PasswordSet))
 	}
 	if all := u.tokens(); len(all) != 101 || slices.Contains(all, "s3") || !slices.Contains(all, "many-0") || !slices.Contains(all, "k") {
 		t.Errorf("%d tokens: %v", len(all), all)

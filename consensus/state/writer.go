@@ -53,7 +53,7 @@ func (w *writer) put(table string, row any) {
 	w.audit.Put(row)
 	n, isNode := row.(*model.Node)
 	if !isNode { // who writes new nodes counts them
-		w.counts.Put(w.txn, row)
+		w.counts.Put(w.txn, table, row)
 	}
 	if err := w.txn.Insert(table, row); err != nil {
 		panic(fmt.Sprintf("state: insert into %s: %v", table, err))
@@ -68,9 +68,26 @@ func (w *writer) remove(table string, row any) {
 	w.drop(table, row)
 }
 
+// removeAll removes the rows of a tenant from tables with an index that begins with the tenant.
+func (w *writer) removeAll(tenant, index string, tables ...string) {
+	for _, t := range tables {
+		it, err := w.txn.Get(t, index, tenant)
+		if err != nil {
+			panic(err) // a wrong name, which tests reveal
+		}
+		var rows []any
+		for raw := it.Next(); raw != nil; raw = it.Next() {
+			rows = append(rows, raw)
+		}
+		for _, r := range rows {
+			w.remove(t, r)
+		}
+	}
+}
+
 // drop removes a row without a record of its own in the audit log.
 func (w *writer) drop(table string, row any) {
-	w.counts.Remove(w.txn, row)
+	w.counts.Remove(w.txn, table, row)
 	if err := w.txn.Delete(table, row); err != nil && !errors.Is(err, memdb.ErrNotFound) {
 		panic(fmt.Sprintf("state: delete from %s: %v", table, err))
 	}

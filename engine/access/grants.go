@@ -3,7 +3,7 @@ package access
 import "strings"
 
 // grantsOf returns the stored grants of a tenant, each with the rights that its granter has now.
-func grantsOf(d Definitions, tenant string) []Grant {
+func grantsOf(d Stored, tenant string) []Grant {
 	var out []Grant
 	granters := map[string]*Principal{}
 	for _, g := range d.Grants(tenant) {

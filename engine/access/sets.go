@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Definitions reads stored definitions and grants. The documents of the mesh are those of the tenant "".
-type Definitions interface {
+// Stored reads stored definitions and grants. The documents of the mesh are those of the tenant "".
+type Stored interface {
 	// Definitions returns the latest version of each definition of a kind, by name.
 	Definitions(tenant string, kind model.Kind) []model.StoredDefinition
 	// Edition returns a value that is another once a definition of a kind has changed.
@@ -56,7 +56,7 @@ const (
 
 // Of returns the policies of the mesh and of a tenant. If a stored document has faults, nobody but superadmins may do
 // anything: nobody knows what the document forbids.
-func (s *Sets) Of(d Definitions, tenant string) *Set {
+func (s *Sets) Of(d Stored, tenant string) *Set {
 	s.mu.Lock()
 	k, ok := s.kept[tenant]
 	s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 type Limit struct {
 	// Name is the field of the tenant's document, such as "maxClusters".
 	Name string
-	// What is limited, in the plural.
+	// The noun for what is limited, in the plural.
 	What string
 	// Default holds for a tenant whose document has no value. 0 means that an agent's setting holds.
 	Default int64

@@ -57,7 +57,7 @@ type User struct {
 	Description string   `json:"description,omitempty"`
 	Disabled    bool     `json:"disabled,omitempty" doc:"The user cannot log in, and its tokens are not valid"`
 	Created     int64    `json:"created"`
-	Set         int64    `json:"set,omitempty" doc:"When the present password was set"`
+	PasswordSet int64    `json:"set,omitempty" doc:"When the present password was set"`
 	Deleted     int64    `json:"deleted,omitempty"`
 }
 
@@ -104,9 +104,9 @@ type Caller struct {
 	// maker; it may do what both may.
 	Token string
 	Maker *Caller
-	// Parent is set for a token that was made with another. It makes no further ones: with its user, three principals act for
+	// Child is set for a token that was made with another. It makes no further ones: with its user, three principals act for
 	// each other at most.
-	Parent bool
+	Child bool
 	// Session is set for a token that a login made, and Expires is when the token ends, or 0.
 	Session bool
 	Expires int64

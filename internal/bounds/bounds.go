@@ -35,8 +35,8 @@ func (b *Bucket) level(now time.Time, rate float64) {
 	}
 }
 
-// Source returns the network of a peer's address that counts as one source: an address of IPv4, or a network /64 of IPv6. Who
-// has such a network has all of its addresses. All addresses that are not of this kind are one source.
+// Source returns the network of a peer's address that counts as one source: an address of IPv4, or a network /64 of IPv6, as one
+// client usually has such a network as a whole. All addresses that are not of this kind are one source.
 func Source(address string) netip.Prefix {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		address = host

@@ -52,7 +52,7 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// Who comes under many names makes the table neither grow nor forget.
+// A client that comes under many names makes the table neither grow nor forget.
 func TestTable(t *testing.T) {
 	type value struct{ used int }
 	now := time.Unix(1000, 0)

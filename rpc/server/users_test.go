@@ -42,7 +42,7 @@ func TestLogin(t *testing.T) {
 		if self.Role != "user" || len(self.Groups) != 1 || self.Groups[0] != "acme/devs" || !self.Session || self.Expires != s.Expires {
 			t.Errorf("%s: %+v", name, self)
 		}
-		// What is wrong is not told.
+		// The refusal does not say what is wrong.
 		texts := map[string]bool{}
 		for _, body := range []string{
 			`{"tenant":"acme","user":"ann","password":"wrong"}`, `{"tenant":"acme","user":"nobody","password":"` + password + `"}`,
@@ -79,7 +79,7 @@ func TestLogin(t *testing.T) {
 	leader.login("ann", otherPassword)
 }
 
-// What waits ends within about a second of the end or the change of its caller's rights.
+// A request that waits ends within about a second of the end or the change of its caller's rights.
 func TestUsersRightsEndAtOnce(t *testing.T) {
 	for name, change := range map[string]string{"disabled": `{"disabled":true}`, "another role": `{"role":"read"}`, "another group": `{"groups":["ops"]}`,
 		"another password": `{"password":"` + otherPassword + `"}`} {
@@ -97,7 +97,7 @@ func TestUsersRightsEndAtOnce(t *testing.T) {
 	}
 }
 
-// Nobody gives more than they have.
+// A caller creates and changes only users whose rights the caller has, too.
 func TestUsersAreManagedFromAbove(t *testing.T) {
 	w := newWorld(t)
 	w.user(apitest.Admin, `{"name":"ann","role":"admin","password":"`+password+`"}`)

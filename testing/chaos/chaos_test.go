@@ -34,15 +34,22 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestChaos is the run that the package's documentation describes.
-func TestChaos(t *testing.T) {
-	long, given := os.Getenv("CHAOS_TIME"), os.Getenv("CHAOS_FAULTS")
-	if long == "" && given == "" {
+// demanded returns CHAOS_TIME. It skips a test that nobody asks for, by that or in another way.
+func demanded(t *testing.T, otherwise bool) (long string) {
+	t.Helper()
+	if long = os.Getenv("CHAOS_TIME"); long == "" && !otherwise {
 		t.Skip("a run of minutes, with real processes: make chaos")
 	}
 	if err := lab.Missing(); err != nil {
 		t.Fatal(err) // who asks for a run does not want it to be skipped
 	}
+	return long
+}
+
+// TestChaos is the run that the package's documentation describes.
+func TestChaos(t *testing.T) {
+	given := os.Getenv("CHAOS_FAULTS")
+	long := demanded(t, given != "")
 	l := lab.New(t)
 	bin := programs.Build(t)
 	agents := int(number(t, "CHAOS_AGENTS", 3))

@@ -14,12 +14,7 @@ import (
 // was acknowledged is there afterwards, no agent ends, and no log is flooded. While a majority of the voters has good
 // disks, clients go on.
 func TestChaosOfDisks(t *testing.T) {
-	if os.Getenv("CHAOS_TIME") == "" {
-		t.Skip("a run of minutes, with real processes: make chaos")
-	}
-	if err := lab.Missing(); err != nil {
-		t.Fatal(err)
-	}
+	demanded(t, false)
 	l := lab.New(t)
 	bin := programs.Build(t)
 	for _, c := range []struct {

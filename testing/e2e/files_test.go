@@ -25,7 +25,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// What an agent does with a damaged file.
+// outcome is the behaviour of an agent with a damaged file.
 type outcome string
 
 const (

@@ -113,13 +113,20 @@ func startAgent(t testing.TB) *target {
 // until waits for a condition, which returns what is missing. It gives up after two minutes.
 func (a *target) until(what string, missing func() string) {
 	a.t.Helper()
-	var last string
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if last = missing(); last == "" {
+	over := time.After(2 * time.Minute)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		last := missing()
+		if last == "" {
 			return
 		}
+		select {
+		case <-over:
+			a.t.Fatalf("%s: not within two minutes: %s", what, last)
+		case <-tick.C:
+		}
 	}
-	a.t.Fatalf("%s: not within two minutes: %s", what, last)
 }
 
 // newTenant makes a tenant and returns a token of its administrator.

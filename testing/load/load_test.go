@@ -1,9 +1,12 @@
+//go:build linux
+
+// The clients need addresses of their own, which only Linux has on its loopback interface.
+
 package load
 
 import (
 	"fmt"
 	"net/http"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -19,9 +22,6 @@ const (
 // token, half of them slow. Another tenant's requests are answered meanwhile, the agent does not grow much, and afterwards
 // all is as before.
 func TestHostileTenantAndStrangers(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the clients need addresses of their own, which only Linux has on its loopback interface")
-	}
 	a := startAgent(t)
 	quiet, hostile := a.caller(a.newTenant("quiet"), "127.0.0.1"), a.newTenant("hostile")
 	work := func(i int) {

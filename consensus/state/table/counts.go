@@ -89,59 +89,6 @@ func sizeOf[M proto.Message](m M, err error) int64 {
 	return int64(proto.Size(m))
 }
 
-// Same returns the row of the same key as one that Weigh knows, or nil.
-func Same(txn *memdb.Txn, row any) any {
-	first := func(table string, args ...any) any {
-		raw, err := txn.First(table, "id", args...)
-		if err != nil {
-			panic(err) // every table has this index
-		}
-		return raw
-	}
-	switch r := row.(type) {
-	case *model.Node:
-		return first(Nodes, r.Tenant, r.ID)
-	case *model.Cluster:
-		return first(Clusters, r.Tenant, r.ID)
-	case *model.Operation:
-		return first(Operations, r.ID)
-	case *profile.Run:
-		return first(Runs, r.Tenant, r.ID)
-	case *RequestRow:
-		return first(Requests, r.Key)
-	case *TokenRow:
-		return first(Tokens, r.ID)
-	case *SecretRow:
-		return first(Secrets, r.Tenant, r.Name)
-	case *DefinitionRow:
-		return first(Definitions, r.Tenant, string(r.Kind), r.Name, uint32(r.Version))
-	case *ProgramRow:
-		return first(Programs, r.Tenant, r.Name, uint32(r.Version))
-	case *ProfileRow:
-		return first(Profiles, r.Tenant, r.Name)
-	case *profile.Schedule:
-		return first(Schedules, r.Tenant, r.Name)
-	case *profile.Settings:
-		return first(Preferences, r.Tenant, r.Program)
-	case *site.Record:
-		return first(Sites, r.Tenant, r.Name)
-	case *site.Generation:
-		return first(Generations, r.Tenant, r.Site, uint32(r.Number))
-	}
-	return nil
-}
-
-// Versions returns the number of versions of a versioned row's name, at most two.
-func Versions(txn *memdb.Txn, row any) (n int) {
-	switch r := row.(type) {
-	case *DefinitionRow:
-		Each(txn, Definitions, "id_prefix", func(*DefinitionRow) bool { n++; return n < 2 }, r.Tenant, string(r.Kind), r.Name)
-	case *ProgramRow:
-		Each(txn, Programs, "id_prefix", func(*ProgramRow) bool { n++; return n < 2 }, r.Tenant, r.Name)
-	}
-	return n
-}
-
 // Add adds to a count. A count of 0 is removed, so that equal counts are equal maps.
 func (c Counts) Add(key string, n int64) {
 	if c[key] += n; c[key] == 0 {
@@ -160,7 +107,7 @@ func Tally(txn *memdb.Txn) map[string]Counts {
 		}
 		return c
 	}
-	names := map[Weight]map[string]bool{} // of versioned rows, by tenant and kind
+	seen := map[string]bool{} // the names of versioned rows
 	for _, name := range []string{Nodes, Clusters, Operations, Runs, Requests, Tokens, Secrets, Definitions, Programs, Profiles, Schedules,
 		Preferences, Sites, Generations} {
 		rows, err := txn.Get(name, "id")
@@ -174,15 +121,11 @@ func Tally(txn *memdb.Txn) map[string]Counts {
 			}
 			of(w.Tenant).Add(model.LimitDefinitionBytes.Name, w.Bytes)
 			if w.Versioned {
-				kind := Weight{Tenant: w.Tenant, Key: w.Key}
-				if names[kind] == nil {
-					names[kind] = map[string]bool{}
-				}
-				name := nameOf(raw)
-				if names[kind][name] {
+				key := name + string(nameKey(name, raw))
+				if seen[key] {
 					continue
 				}
-				names[kind][name] = true
+				seen[key] = true
 			}
 			if w.Key != "" {
 				of(w.Tenant).Add(w.Key, w.Number)
@@ -195,16 +138,6 @@ func Tally(txn *memdb.Txn) map[string]Counts {
 		}
 	}
 	return out
-}
-
-func nameOf(row any) string {
-	switch r := row.(type) {
-	case *DefinitionRow:
-		return r.Name
-	case *ProgramRow:
-		return r.Name
-	}
-	return ""
 }
 
 // Policies returns the number of policies in the latest documents of a tenant, but for those with the given names.

@@ -53,19 +53,19 @@ func (p *Page) Keep() {
 	}
 }
 
-// Put counts a row that is about to be written.
-func (p *Page) Put(txn *memdb.Txn, row any) { p.weigh(txn, row, false) }
+// Put counts a row of a table that is about to be written.
+func (p *Page) Put(txn *memdb.Txn, table string, row any) { p.weigh(txn, table, row, false) }
 
-// Remove counts a row that is about to be removed.
-func (p *Page) Remove(txn *memdb.Txn, row any) { p.weigh(txn, row, true) }
+// Remove counts a row of a table that is about to be removed.
+func (p *Page) Remove(txn *memdb.Txn, table string, row any) { p.weigh(txn, table, row, true) }
 
-func (p *Page) weigh(txn *memdb.Txn, row any, gone bool) {
+func (p *Page) weigh(txn *memdb.Txn, table string, row any, gone bool) {
 	now, ok := Weigh(row)
 	if !ok {
 		return
 	}
 	var old Weight
-	have := Same(txn, row)
+	have := Same(txn, table, row)
 	switch {
 	case have != nil:
 		old, _ = Weigh(have)
@@ -78,7 +78,7 @@ func (p *Page) weigh(txn *memdb.Txn, row any, gone bool) {
 	number := now.Number - old.Number
 	if now.Versioned {
 		number = 0
-		switch n := Versions(txn, row); {
+		switch n := Versions(txn, table, row); {
 		case gone && n == 1:
 			number = -1
 		case !gone && n == 0:

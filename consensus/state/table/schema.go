@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hashicorp/go-memdb"
 
@@ -188,6 +189,8 @@ func (k key[T]) FromArgs(args ...any) ([]byte, error) {
 			b = append(b, encodeKey([]string{v})...)
 		case uint32:
 			b = binary.BigEndian.AppendUint32(b, v)
+		case rawKey:
+			b = append(b, v...)
 		default:
 			return nil, fmt.Errorf("state: a key part is a %T", a)
 		}
@@ -196,6 +199,9 @@ func (k key[T]) FromArgs(args ...any) ([]byte, error) {
 }
 
 func (k key[T]) PrefixFromArgs(args ...any) ([]byte, error) { return k.FromArgs(args...) }
+
+// rawKey is a whole key, or the beginning of one.
+type rawKey []byte
 
 func encodeKey(parts []string) []byte {
 	var b []byte
@@ -301,6 +307,45 @@ func Schema() *memdb.DBSchema {
 		s.Tables[t.Name] = t
 	}
 	return s
+}
+
+// schema is for the keys of rows.
+var schema = sync.OnceValue(Schema)
+
+// keyOf returns the key of a row in the index "id" of its table.
+func keyOf(table string, row any) rawKey {
+	_, key, err := schema().Tables[table].Indexes["id"].Indexer.(memdb.SingleIndexer).FromObject(row)
+	if err != nil {
+		panic(err) // the row is of another table
+	}
+	return key
+}
+
+// nameKey returns the key of a versioned row without the number of the version.
+func nameKey(table string, row any) rawKey {
+	key := keyOf(table, row)
+	return key[:len(key)-4]
+}
+
+// Same returns the row of a table that has the key of another row, or nil.
+func Same(txn *memdb.Txn, table string, row any) any {
+	raw, err := txn.First(table, "id", keyOf(table, row))
+	if err != nil {
+		panic(err) // every table has this index
+	}
+	return raw
+}
+
+// Versions returns the number of versions of a versioned row's name, at most two.
+func Versions(txn *memdb.Txn, table string, row any) (n int) {
+	rows, err := txn.Get(table, "id_prefix", nameKey(table, row))
+	if err != nil {
+		panic(err) // every table has this index
+	}
+	for n < 2 && rows.Next() != nil {
+		n++
+	}
+	return n
 }
 
 // Get returns the first row with a key, or nil.

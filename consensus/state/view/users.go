@@ -133,7 +133,7 @@ func (v TenantView) caller(t *model.Token, now int64) (model.Caller, bool) {
 	if maker != nil {
 		who = bounded(t.Role, maker)
 	}
-	who.Token, who.Session, who.Expires, who.Parent = t.ID, t.Session, t.Expires, t.Parent != ""
+	who.Token, who.Session, who.Expires, who.Child = t.ID, t.Session, t.Expires, t.Parent != ""
 	return who, true
 }
 

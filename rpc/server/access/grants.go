@@ -115,13 +115,7 @@ func createGrant(ctx context.Context, s *rest.Server, c *rest.Call, body rest.Ra
 	}
 	g = model.Grant{ID: rand.Text()[:8], Tenant: c.Who.Tenant, Granter: c.Who.Actor, To: grantee(&faults, v, c, req.To), Name: name}
 	g.Actions = shared(&faults, req.Actions, kind)
-	if req.TTL != "" {
-		ttl, err := ttlOf(req.TTL, 0)
-		if err != nil {
-			faults.Add("ttl", err.Error())
-		}
-		g.Until = s.Millis() + ttl.Milliseconds()
-	}
+	g.Until = endOf(&faults, s.Millis(), req.TTL)
 	if len(faults) > 0 {
 		return g, w, rest.Invalid(faults)
 	}

@@ -213,7 +213,7 @@ func ownToken(c *rest.Call, req api.OwnToken, now int64) (t model.Token, err err
 		return t, rest.Forbidden("the root token makes no tokens of its own: issue one for a user (POST /v1/tokens)")
 	case req.Role != "" && !c.Who.Role.AtLeast(req.Role):
 		return t, rest.Forbidden("%s has the role %s and cannot make a token with the role %s", c.Who.Actor, c.Who.Role, req.Role)
-	case c.Who.Parent:
+	case c.Who.Child:
 		return t, rest.Forbidden("this token was made with a token: it makes no further ones")
 	}
 	t = model.Token{
@@ -223,6 +223,19 @@ func ownToken(c *rest.Call, req api.OwnToken, now int64) (t model.Token, err err
 		t.Parent = c.Who.Token
 	}
 	return t, nil
+}
+
+// endOf returns when something ends that is asked for at a time, both in Unix milliseconds, and lasts as long as a text says; 0 without a
+// text.
+func endOf(faults *model.Faults, now int64, ttl string) int64 {
+	if ttl == "" {
+		return 0
+	}
+	d, err := ttlOf(ttl, 0)
+	if err != nil {
+		faults.Add("ttl", err.Error())
+	}
+	return now + d.Milliseconds()
 }
 
 // ttlOf parses a duration such as 12h or 30d; "" is a default.

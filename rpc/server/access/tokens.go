@@ -54,18 +54,11 @@ func tokenRoutes(s *rest.Server) {
 			if !slices.Contains(model.Roles, req.Role) {
 				faults.Add("role", fmt.Sprintf("must be one of %s, but is %q", roleNames(), req.Role))
 			}
-			var expires int64
-			if req.TTL != "" {
-				ttl, err := ttlOf(req.TTL, 0)
-				if err != nil {
-					faults.Add("ttl", err.Error())
-				}
-				expires = s.Millis() + ttl.Milliseconds()
-			}
+			expires := endOf(&faults, s.Millis(), req.TTL)
 			if len(faults) > 0 {
 				return out, api.Written{}, rest.Invalid(faults)
 			}
-			if c.Who.Parent {
+			if c.Who.Child {
 				return out, api.Written{}, rest.Forbidden("this token was made with a token: it makes no further ones")
 			}
 			if c.Who.Expires != 0 && !c.Who.Session {

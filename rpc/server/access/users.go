@@ -99,10 +99,7 @@ func createUser(ctx context.Context, s *rest.Server, c *rest.Call, body rest.Raw
 		faults.Add("method", fmt.Sprintf("must be local or account, but is %q", u.Method))
 	}
 	if req.Password != "" {
-		checkPassword(&faults, "password", req.Password)
-		if u.Method == model.MethodAccount {
-			faults.Add("password", "a service account has tokens and no password")
-		}
+		checkUsersPassword(&faults, &u, req.Password)
 	}
 	if len(faults) > 0 {
 		return u, w, rest.Invalid(faults)
@@ -155,10 +152,7 @@ func changeUser(ctx context.Context, s *rest.Server, c *rest.Call, name string, 
 	secret := ""
 	if req.Password != nil {
 		secret = *req.Password
-		checkPassword(&faults, "password", secret)
-		if u.Method == model.MethodAccount {
-			faults.Add("password", "a service account has tokens and no password")
-		}
+		checkUsersPassword(&faults, &u, secret)
 		if name == c.Who.Actor {
 			faults.Add("password", "is your own: change it with the old one (coopr password, PUT /v1/self/password)")
 		}
@@ -169,7 +163,7 @@ func changeUser(ctx context.Context, s *rest.Server, c *rest.Call, name string, 
 	if err := mayGive(c, &u); err != nil {
 		return u, w, err
 	}
-	// Who sets a password or takes a role from somebody as powerful could act in that name.
+	// A caller who sets the password of an equal, or takes the role of one, could act in that name.
 	equal := before.AtLeast(c.Who.Role) && name != c.Who.Actor && c.Who.Role != model.RoleSuperadmin
 	if equal && (secret != "" || u.Role != before) {
 		return u, w, rest.Forbidden("%s and %s have the same role: only a superadmin changes the role or the password", c.Who.Actor, name)
@@ -251,6 +245,14 @@ func roleNames() string {
 		names[i] = string(r)
 	}
 	return strings.Join(names, ", ")
+}
+
+// checkUsersPassword adds the faults of a password that somebody else sets for a user.
+func checkUsersPassword(faults *model.Faults, u *model.User, password string) {
+	checkPassword(faults, "password", password)
+	if u.Method == model.MethodAccount {
+		faults.Add("password", "a service account has tokens and no password")
+	}
 }
 
 func checkPassword(faults *model.Faults, path, password string) {

@@ -156,7 +156,7 @@ func (s *loads) withdraw(tenant string, turn chan bool) {
 	}
 }
 
-// leave gives the place of a request to the next one.
+// leave passes the place of a request on to the next one.
 func (l *load) leave() {
 	if len(l.queue) == 0 {
 		l.working--

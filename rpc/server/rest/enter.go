@@ -57,25 +57,20 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		refuse(problem.New(problem.NoLeader, "agent %s is not the leader", s.name))
 		return
 	}
-	if ru.Open {
-		s.enterOpen(hctx, next)
-		return
-	}
-	token := tokenOf(r)
-	who, err := s.admit(r, n.until, token)
+	token, who, leave, err := s.identified(r, ru, n)
 	if err != nil {
 		refuse(err)
 		return
 	}
-	n.tenant, n.actor = who.Tenant, who.Actor
-	take, release := s.loads.body(who.Tenant)
+	defer leave()
+	take, release := s.loads.body(who.Tenant) // all who have no token together have the share of a tenant
 	defer release()
 	if err := s.checkBody(w, r, op, ru, take); err != nil {
 		refuse(err)
 		return
 	}
 	waits := waits(ru, query)
-	if s.loads.Tenants && !who.Root && !ofAgent(r.Context()) {
+	if s.loads.Tenants && !ru.Open && !who.Root && !ofAgent(r.Context()) {
 		t := s.tenant(r.Context(), who.Tenant)
 		leave, err := s.loads.begin(r.Context(), &t, waits || ru.Streamed) // an upload takes long, too
 		if err != nil {
@@ -103,6 +98,10 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		}
 		defer func() { learn(n.sent()) }()
 	}
+	if ru.Open {
+		next(hctx)
+		return
+	}
 	c := &Call{Who: who, Token: token, note: n}
 	if faults := c.parse(op, query); len(faults) > 0 {
 		refuse(Invalid(faults))
@@ -124,43 +123,29 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	next(huma.WithContext(hctx, context.WithValue(ctx, callKey{}, c)))
 }
 
-// openBody bounds the body of a route without a token, in bytes.
-const openBody = 4 << 10
-
-// enterOpen is the rest of enter for a route that needs no token. Answers that refuse count as unknown tokens do.
-func (s *Server) enterOpen(hctx huma.Context, next func(huma.Context)) {
-	op := hctx.Operation()
-	r, w := humago.Unwrap(hctx)
-	n := noteOf(r.Context())
-	refuse := func(err error) {
-		n.err = err
-		writeProblem(w, ProblemOf(err))
+// identified returns the caller of a request and its token. An open route has none: it counts as a question about an unknown token, which
+// leave takes back unless the answer was that nobody is known.
+func (s *Server) identified(r *http.Request, ru Rule, n *note) (token string, who model.Caller, leave func(), err error) {
+	if !ru.Open {
+		token, leave = tokenOf(r), func() {}
+		if who, err = s.admit(r, n.until, token); err == nil {
+			n.tenant, n.actor = who.Tenant, who.Actor
+		}
+		return token, who, leave, err
 	}
 	if err := s.sources.request(r); err != nil {
-		refuse(err)
-		return
+		return "", who, nil, err
 	}
 	known, err := s.sources.guess(r)
-	if err != nil {
-		refuse(err)
-		return
-	}
-	defer func() {
+	return "", who, func() {
 		if n.answered != http.StatusUnauthorized && problem.CodeOf(n.err) != problem.Unauthorized {
 			known()
 		}
-	}()
-	take, release := s.loads.body("") // all who have no token together have the share of a tenant
-	defer release()
-	if err := s.checkBody(w, r, op, op.Metadata[ruleKey].(Rule), take); err != nil {
-		refuse(err)
-		return
-	}
-	if !s.Router.Serves(false) && s.forward(w, r, false, op.Metadata[ruleKey].(Rule)) {
-		return
-	}
-	next(hctx)
+	}, err
 }
+
+// openBody bounds the body of a route without a token, in bytes.
+const openBody = 4 << 10
 
 // watch reserves one of the places for requests that wait.
 func (s *Server) watch() (leave func(), err error) {

@@ -1,10 +1,11 @@
 package rest
 
 import (
+	"strings"
+
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
-	"strings"
 )
 
 // Cluster returns a cluster that the caller may read and that it may do the route's action with.

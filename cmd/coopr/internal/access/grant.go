@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,11 +26,7 @@ func GrantCommand(app cli.App) *cobra.Command {
 		Rows: func(items []model.Grant) output.Table {
 			t := output.Table{Head: []string{"ID", "TO", "ACTIONS", "RESOURCE", "NAME", "BY", "ENDS"}}
 			for _, g := range items {
-				ends := "never"
-				if g.Until != 0 {
-					ends = "in " + output.Span(max(0, time.UnixMilli(g.Until).Sub(out.Clock())))
-				}
-				t.Row(g.ID, g.To, strings.Join(g.Actions, ","), g.Resource, g.Name, g.Granter, ends)
+				t.Row(g.ID, g.To, strings.Join(g.Actions, ","), g.Resource, g.Name, g.Granter, ends(out, g.Until))
 			}
 			return t
 		},

@@ -35,7 +35,7 @@ func listTokens(app cli.App) *cobra.Command {
 		Rows: func(items []model.Token) output.Table {
 			t := output.Table{Head: []string{"ID", "ACTOR", "ROLE", "KIND", "TENANT", "AGE", "ENDS", "DESCRIPTION"}}
 			for _, x := range items {
-				t.Row(x.ID, x.Actor, string(x.Role), kindOf(x), x.Tenant, out.Ago(x.Created), endOf(out, x), output.Clip(x.Description, 40))
+				t.Row(x.ID, x.Actor, string(x.Role), kindOf(x), x.Tenant, out.Ago(x.Created), ends(out, x.Expires), output.Clip(x.Description, 40))
 			}
 			return t
 		},
@@ -54,11 +54,12 @@ func kindOf(t model.Token) string {
 	return "token"
 }
 
-func endOf(out *output.Printer, t model.Token) string {
-	if t.Expires == 0 {
+// ends returns when something ends, from a time in Unix milliseconds; 0 is never.
+func ends(out *output.Printer, at int64) string {
+	if at == 0 {
 		return "never"
 	}
-	return "in " + output.Span(max(0, time.UnixMilli(t.Expires).Sub(out.Clock())))
+	return "in " + output.Span(max(0, time.UnixMilli(at).Sub(out.Clock())))
 }
 
 func createToken(app cli.App) *cobra.Command {

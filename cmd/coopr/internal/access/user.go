@@ -62,7 +62,7 @@ func loginOf(u model.User) string {
 		return "disabled"
 	case u.Method == model.MethodAccount:
 		return "service account"
-	case u.Set == 0:
+	case u.PasswordSet == 0:
 		return "no password"
 	}
 	return "password"
