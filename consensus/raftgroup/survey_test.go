@@ -2,10 +2,9 @@ package raftgroup_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
@@ -87,14 +86,15 @@ func TestJudge(t *testing.T) {
 // the verdict with the entries that were committed.
 func TestJudgeIsNeverTooGood(t *testing.T) {
 	judged := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.SampledFrom([]int{1, 3, 4, 5}).Draw(t, "voters")
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		n := []int{1, 3, 4, 5}[random.IntN(4)]
 		logs := make([][]uint64, n) // the terms of the entries
 		var committed []uint64
 		term := uint64(0)
-		for range rapid.IntRange(1, 12).Draw(t, "terms") {
+		for range 1 + random.IntN(12) {
 			term++
-			leader := rapid.IntRange(0, n-1).Draw(t, "leader")
+			leader := random.IntN(n)
 			votes := 0
 			for _, log := range logs {
 				if a, b := end(logs[leader]), end(log); a.Term > b.Term || a.Term == b.Term && a.Index >= b.Index {
@@ -104,12 +104,12 @@ func TestJudgeIsNeverTooGood(t *testing.T) {
 			if votes <= n/2 {
 				continue
 			}
-			for range rapid.IntRange(1, 3).Draw(t, "entries") {
+			for range 1 + random.IntN(3) {
 				logs[leader] = append(logs[leader], term)
 			}
 			acknowledged := 1
 			for i := range logs {
-				if i != leader && rapid.Bool().Draw(t, "reached") {
+				if i != leader && random.IntN(2) == 0 {
 					logs[i] = append([]uint64(nil), logs[leader]...)
 					acknowledged++
 				}
@@ -122,11 +122,12 @@ func TestJudgeIsNeverTooGood(t *testing.T) {
 		for _, log := range logs {
 			e := end(log)
 			mark := fmt.Sprintf("%d/%d", e.Term, e.Index)
-			agents = append(agents, rapid.SampledFrom([]string{mark + " " + mark, "0/0 " + mark, mark + " " + mark + "!", "-", mark}).Draw(t, "fate"))
+			fates := []string{mark + " " + mark, "0/0 " + mark, mark + " " + mark + "!", "-", mark}
+			agents = append(agents, fates[random.IntN(len(fates))])
 		}
 		v := raftgroup.Judge(reports(n, agents...))
 		if v.Best == "" {
-			return
+			continue
 		}
 		judged[fmt.Sprint(v.Complete)]++
 		log := logs[v.Best[0]-'a']
@@ -134,13 +135,13 @@ func TestJudgeIsNeverTooGood(t *testing.T) {
 			has := i < len(log) && log[i] == want
 			index := uint64(i + 1)
 			if !has && (v.Complete || index < v.From || v.To > 0 && index > v.To) {
-				t.Fatalf("entry %d of term %d was committed, and %s has the terms %d; %q: %+v", index, want, v.Best, log, agents, v)
+				t.Fatalf("seed %d: entry %d of term %d was committed, and %s has the terms %d; %q: %+v", seed, index, want, v.Best, log, agents, v)
 			}
 		}
 		if v.Majority && !v.Complete {
-			t.Fatalf("%q: %+v", agents, v)
+			t.Fatalf("seed %d: %q: %+v", seed, agents, v)
 		}
-	})
+	}
 	if judged["true"] == 0 || judged["false"] == 0 {
 		t.Errorf("not every verdict was met: %v", judged)
 	}
