@@ -20,6 +20,7 @@ import (
 
 	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/agent/executor"
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/agent/objects"
@@ -30,7 +31,9 @@ import (
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/confine"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/rpc/identity"
 	"github.com/coopr/coopr/rpc/server"
@@ -89,7 +92,9 @@ type Agent struct {
 	locator     *member.Locator
 	host        *host.Host // nil if Config.Executor replaces it
 	plugins     host.Executor
-	pluginsNews chan struct{} // one slot: the plugins have changed
+	launcher    *confine.Launcher // nil if Config.Executor replaces the plugin host
+	rules       hostexec.Rules    // about what runs on this machine
+	pluginsNews chan struct{}     // one slot: the plugins have changed
 	blobs       *blobs.Cache
 	journal     worker.Journal
 	logs        *worker.Logs
@@ -247,12 +252,13 @@ func (a *Agent) peerAddr(id string) (string, error) { return member.PeerAddr(a.m
 
 // openBlobs opens the blob cache.
 func (a *Agent) openBlobs() (err error) {
-	dir := ""
+	dir, folders := "", ""
 	if a.cfg.DataDir != "" {
-		dir = filepath.Join(a.cfg.DataDir, "resources")
+		dir, folders = filepath.Join(a.cfg.DataDir, "resources"), executor.ResourcesDir(a.cfg.Work())
 	}
 	a.blobs, err = blobs.Open(blobs.Config{
-		Dir: dir, ID: a.id, Supervisor: a.supervisor, Locator: a.locator, Mesh: a.mesh, Peers: a.net.peers, Logger: a.log,
+		Dir: dir, Folders: folders, Lend: a.launcher.Lend, ID: a.id, Logger: a.log, Supervisor: a.supervisor, Locator: a.locator,
+		Mesh: a.mesh, Peers: a.net.peers,
 	})
 	return err
 }

@@ -8,18 +8,22 @@ import (
 )
 
 // openPlugins creates the plugin host.
-func (a *Agent) openPlugins() error {
+func (a *Agent) openPlugins() (err error) {
+	a.rules = a.cfg.Rules()
 	if a.plugins = a.cfg.Executor; a.plugins != nil {
 		return nil
 	}
+	if a.launcher, err = executor.OpenLauncher(a.cfg.Config); err != nil {
+		return err
+	}
+	a.rules = executor.Rules(a.cfg.Config, a.launcher)
 	h, machine, err := executor.OpenPlugins(executor.PluginsConfig{
-		Dir: a.cfg.PluginDir, Dev: a.cfg.Dev, Plugins: a.cfg.Plugins, DataDir: a.cfg.DataDir,
-		LocalRoot: a.cfg.Providers.Local.Root, Endpoints: a.cfg.Providers.Endpoints, Changed: a.pluginsChanged, Logger: a.log,
+		Config: a.cfg.Config, Launcher: a.launcher, Changed: a.pluginsChanged, Logger: a.log,
 	})
 	if err != nil {
 		return err
 	}
-	a.host, a.plugins = h, executor.NewGuard(h, a.cfg.Rules())
+	a.host, a.plugins = h, executor.NewGuard(h, a.rules)
 	a.cfg.Machine = cmp.Or(a.cfg.Machine, machine)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // services returns what the routes of the API call.
 func (a *Agent) services() rest.Services {
 	s, name := a.supervisor, func() string { return a.settings.Load().Name }
-	a.definitions = &service.Definitions{Supervisor: s, Agent: a.cfg.Name, HostExec: a.cfg.Rules(), Logger: a.log}
+	a.definitions = &service.Definitions{Supervisor: s, Agent: a.cfg.Name, HostExec: a.rules, Logger: a.log}
 	if a.host != nil {
 		a.definitions.Plugins = a.host
 	}
@@ -30,14 +30,14 @@ func (a *Agent) services() rest.Services {
 		Clusters:    &service.Clusters{Supervisor: s},
 		Operations:  &service.Operations{Supervisor: s, Peers: a.net.peers, Logger: a.log},
 		Orphans:     &service.Orphans{Supervisor: s},
-		Sites:       &service.Sites{Supervisor: s, HostExec: a.cfg.Rules()},
+		Sites:       &service.Sites{Supervisor: s, HostExec: a.rules},
 		Resources: &service.Resources{
 			Supervisor: s, Blobs: a.blobs, MaxSize: int64(a.cfg.Limits.Resource), MaxTotal: int64(a.cfg.Limits.Resources),
 		},
-		Runs: &service.Runs{Supervisor: s, HostExec: a.cfg.Rules(), Now: time.Now, Random: rand.Uint32},
+		Runs: &service.Runs{Supervisor: s, HostExec: a.rules, Now: time.Now, Random: rand.Uint32},
 		Mesh: &service.Mesh{
 			ID: a.id, Name: name, Build: a.cfg.Build, Slots: a.cfg.Worker.Slots, Supervisor: s, Gossip: a.mesh, Worker: a.worker,
-			Registry: a.agents.Agents, Retention: a.cfg.Retention.Shown(), Logs: a.logs, Departure: a.departure, Router: router,
+			Registry: a.agents.Agents, Retention: a.cfg.Retention.Shown(), Logs: a.logs, Departure: a.departure, Router: router, Plugins: a.host,
 		},
 		Raft: &service.Raft{ID: a.id, Name: name, Build: a.cfg.Build, Supervisor: s, Gossip: a.mesh},
 	}

@@ -39,16 +39,11 @@ func (a *Agent) openWorker() (err error) {
 	case a.cfg.DataDir == "":
 		performer = objects.Nowhere{}
 	default:
-		c := act.AgentConfig{DataDir: a.cfg.DataDir, HostExec: a.cfg.Rules(), Logger: a.log, Automate: tasks.ExecuteUnplanned}
-		for _, p := range a.cfg.Plugins {
-			settings, err := executor.PluginSettings(p)
-			if err != nil {
-				return err
-			}
-			c.PluginSettings = append(c.PluginSettings, settings)
+		c := act.AgentConfig{DataDir: a.cfg.DataDir, HostExec: a.rules, Launcher: a.launcher, Logger: a.log, Automate: tasks.ExecuteUnplanned}
+		if c.PluginSettings, err = executor.AllPluginSettings(a.cfg.Plugins); err != nil {
+			return err
 		}
-		a.performer, err = act.NewForAgent(c)
-		if err != nil {
+		if a.performer, err = act.NewForAgent(c); err != nil {
 			return err
 		}
 		performer = a.performer

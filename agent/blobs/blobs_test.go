@@ -359,7 +359,7 @@ func TestFolders(t *testing.T) {
 	pins[2].Permissions, pins[2].Secret = "0644", true
 	store := newStore(t)
 	var opened atomic.Int32
-	v := OpenFolders(filepath.Join(t.TempDir(), "views"), func(_ context.Context, p model.ResourcePin) (*os.File, error) {
+	v := OpenFolders(filepath.Join(t.TempDir(), "views"), nil, func(_ context.Context, p model.ResourcePin) (*os.File, error) {
 		opened.Add(1)
 		return store.Open(p.SHA256)
 	})
@@ -441,7 +441,7 @@ func TestOpenWhereNothingCanBeWritten(t *testing.T) {
 	}
 	script := []byte("#!/bin/sh\n")
 	store := OpenStore(filepath.Join(dir, "contents"))
-	folders := OpenFolders(filepath.Join(dir, "folders"), func(_ context.Context, p model.ResourcePin) (*os.File, error) {
+	folders := OpenFolders(filepath.Join(dir, "folders"), nil, func(_ context.Context, p model.ResourcePin) (*os.File, error) {
 		return store.Open(p.SHA256)
 	})
 	pins := []model.ResourcePin{pin("scripts", "run", "file", script)}

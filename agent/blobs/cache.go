@@ -36,6 +36,10 @@ type Config struct {
 	// Dir is the folder of the cache. If it is empty, the agent keeps no blobs, and
 	// the methods of the cache that need one fail with ErrNoDisk.
 	Dir string
+	// Folders is where resources are laid out for tasks. Default: folders in Dir.
+	Folders string
+	// Lend lets plugins read a folder. Nil: they can read what the agent can.
+	Lend func(dir string) error
 	// ID is this agent's identity.
 	ID         string
 	Supervisor *member.Supervisor
@@ -77,7 +81,12 @@ func Open(cfg Config) (*Cache, error) {
 		return nil, err
 	}
 	c.store = OpenStore(filepath.Join(dir, "contents"))
-	c.folders = OpenFolders(filepath.Join(dir, "folders"), c.Content)
+	folders := filepath.Join(dir, "folders")
+	if cfg.Folders != "" && cfg.Folders != folders {
+		_ = os.RemoveAll(folders) // of an earlier version of the agent
+		folders = cfg.Folders
+	}
+	c.folders = OpenFolders(folders, cfg.Lend, c.Content)
 	return c, nil
 }
 

@@ -24,6 +24,7 @@ import (
 // safe for concurrent use.
 type Folders struct {
 	dir  string
+	lend func(dir string) error
 	open func(ctx context.Context, p model.ResourcePin) (*os.File, error)
 
 	mu      sync.Mutex
@@ -40,9 +41,12 @@ type folder struct {
 
 // OpenFolders returns an empty Folders in dir. What an earlier process left there may be
 // incomplete and is removed: at once, or before the first folder is created if the directory
-// cannot be written now. open returns the verified content of a resource, from wherever it is.
-func OpenFolders(dir string, open func(ctx context.Context, p model.ResourcePin) (*os.File, error)) *Folders {
-	f := &Folders{dir: dir, open: open, folders: map[string]*folder{}}
+// cannot be written now. lend, which may be nil, lets plugins read a folder. open returns the verified content of a resource, from wherever it is.
+func OpenFolders(dir string, lend func(dir string) error, open func(ctx context.Context, p model.ResourcePin) (*os.File, error)) *Folders {
+	if lend == nil {
+		lend = func(string) error { return nil }
+	}
+	f := &Folders{dir: dir, lend: lend, open: open, folders: map[string]*folder{}}
 	_ = f.clear() // create tries it again and reports why it fails
 	return f
 }
@@ -54,7 +58,7 @@ func (f *Folders) clear() error {
 	if f.cleared {
 		return nil
 	}
-	if err := errors.Join(os.RemoveAll(f.dir), os.MkdirAll(f.dir, 0o700)); err != nil {
+	if err := errors.Join(os.RemoveAll(f.dir), os.MkdirAll(f.dir, 0o700), f.lend(f.dir)); err != nil {
 		return fmt.Errorf("plugin resources: %w", err)
 	}
 	f.cleared = true
@@ -136,6 +140,9 @@ func (f *Folders) create(ctx context.Context, name string, pins []model.Resource
 		if err := f.add(ctx, dir, p); err != nil {
 			return fmt.Errorf("resource %s: %w", p, err)
 		}
+	}
+	if err := f.lend(dir); err != nil {
+		return err
 	}
 	return os.Rename(dir, filepath.Join(f.dir, name))
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"path/filepath"
 	"time"
 
 	"github.com/coopr/coopr/engine/hostexec"
@@ -27,6 +28,8 @@ type Config struct {
 	Zone            string `yaml:"zone" reload:"yes" doc:"Failure zone (rack, room, region). Voters are spread over zones."`
 	Class           string `yaml:"class" reload:"yes" doc:"Class of this agent, for tasks that require one."`
 
+	WorkDir string `yaml:"work_dir" doc:"Folder of what plugins use: their own folders, the resources of tasks, local nodes. It must not be in data_dir. Default: data_dir with -work appended."`
+
 	HostExec     bool     `yaml:"host_exec" doc:"Whether this machine may run what tenants ask for: the provider local, native runs, change objects with a host agent:NAME, Docker and libvirt by unix socket, and hosts that are this machine. The caller needs the right host:exec, too. In dev mode the default is true."`
 	Interpreters []string `yaml:"interpreters" doc:"Automators that interpret a tenant's documents on the agents' machines and that the tenant may use without host:exec: TENANT/AUTOMATOR, such as acme/ansible; * means all tenants. It must be the same on every agent."`
 
@@ -34,6 +37,7 @@ type Config struct {
 	PluginDir string    `yaml:"plugin_dir" doc:"Directory of plugins. Every executable file named coopr-provider-* or coopr-automator-* is a plugin."`
 	Plugins   []Plugin  `yaml:"plugins" flag:"-" doc:"Plugins with settings of their own, with a checksum, or outside plugin_dir."`
 	Providers Providers `yaml:"providers" doc:"Settings of the providers that come with Coopr."`
+	Isolation Isolation `yaml:"isolation" doc:"What keeps plugins away from this agent and from each other."`
 
 	Log       Log       `yaml:"log" doc:"The log, which is written to standard error."`
 	Raft      Raft      `yaml:"raft" doc:"The replicated state."`
@@ -41,6 +45,24 @@ type Config struct {
 	Audit     Audit     `yaml:"audit" doc:"Limits of the audit log. They must be the same on every eligible agent, as the leader prunes the log."`
 	Orphans   Orphans   `yaml:"orphans" doc:"Machines of providers that belong to no node. The settings must be the same on every eligible agent, as the leader searches."`
 	Limits    Limits    `yaml:"limits" doc:"Limits of what clients can make this agent do."`
+}
+
+// Work returns the folder of what plugins use, or "" without a data directory.
+func (c Config) Work() string {
+	if c.WorkDir == "" && c.DataDir != "" {
+		return filepath.Clean(c.DataDir) + "-work"
+	}
+	return c.WorkDir
+}
+
+// Secrets returns the files and folders of the agent that no plugin may read.
+func (c Config) Secrets() (out []string) {
+	for _, path := range []string{c.DataDir, c.JoinTokenFile, c.HTTP.TLSKey} {
+		if path != "" {
+			out = append(out, path)
+		}
+	}
+	return out
 }
 
 // Rules returns the rules about what runs on control hosts.
@@ -80,7 +102,9 @@ type Plugin struct {
 	Name     string   `yaml:"name" doc:"The plugin's name, such as provider-openstack."`
 	Path     string   `yaml:"path" doc:"Its executable: an absolute path, or a name in plugin_dir. In dev mode or without plugin_dir, the directory of the agent's own executable is searched too. Default: coopr-<name>."`
 	Checksum string   `yaml:"checksum" doc:"sha256:<hex> of the executable, or of a descriptor followed by its program. Nothing else is started."`
-	Settings Settings `yaml:"settings" doc:"Passed to the plugin unchanged, as JSON in COOPR_PLUGIN_SETTINGS. They are never shown, as they may contain credentials."`
+	Settings Settings `yaml:"settings" doc:"Passed to the plugin unchanged, as JSON. They are never shown, as they may contain credentials. The plugin may read the files and folders that they name by absolute paths."`
+	Reads    []string `yaml:"reads" doc:"Further files and folders that the plugin may read and execute."`
+	Writes   []string `yaml:"writes" doc:"Files and folders that the plugin may change."`
 }
 
 // Providers has the settings of the providers that come with Coopr.
@@ -89,9 +113,19 @@ type Providers struct {
 	Local     LocalProvider `yaml:"local" doc:"The local provider: its machines are directories and processes of this host."`
 }
 
+// Isolation has the settings of what keeps plugins away from the agent.
+type Isolation struct {
+	User       string `yaml:"user" doc:"User whom plugins run as, such as coopr-plugin. The agent has to run as root for it. Default: the agent's user."`
+	Unconfined bool   `yaml:"unconfined" doc:"Whether a machine whose kernel has no Landlock runs plugins that are not Coopr's, and what host_exec allows. In dev mode the default is true."`
+	Processes  int    `yaml:"processes" doc:"Number of processes of one plugin. 0: no limit. This limit and the others do not apply to local nodes."`
+	Memory     Size   `yaml:"memory" doc:"Memory of one plugin. 0: no limit."`
+	Files      int    `yaml:"files" doc:"Number of open files of one process of a plugin. 0: no limit."`
+	Disk       Size   `yaml:"disk" doc:"Total size of the files in a plugin's own folder. 0: no limit."`
+}
+
 // LocalProvider has the settings of the local provider, whose machines live on the agent's host.
 type LocalProvider struct {
-	Root string `yaml:"root" doc:"Directory of its machines. Default: data_dir/local."`
+	Root string `yaml:"root" doc:"Directory of its machines. Default: local in work_dir, or data_dir/local if an earlier version of the agent created it."`
 }
 
 // Log has the settings of the log.
@@ -179,14 +213,16 @@ func Default(dev bool) Config {
 			Clusters: 7 * 24 * time.Hour, ClusterCount: 2000, Operations: 30 * 24 * time.Hour, Requests: 24 * time.Hour,
 			Logs: 30 * 24 * time.Hour, LogSize: 1 << 30,
 		},
-		Audit:   Audit{Retention: 90 * 24 * time.Hour, Records: 5_000_000, Memory: 256 << 20},
-		Orphans: Orphans{Every: 10 * time.Minute, Grace: time.Hour},
+		Audit:     Audit{Retention: 90 * 24 * time.Hour, Records: 5_000_000, Memory: 256 << 20},
+		Orphans:   Orphans{Every: 10 * time.Minute, Grace: time.Hour},
+		Isolation: Isolation{Processes: 512, Memory: 4 << 30, Files: 4096, Disk: 4 << 30},
 		Limits: Limits{Body: 16 << 20, Bodies: 64 << 20, Strangers: 50, Resource: 64 << 20, Resources: 1 << 30, HTTPConns: 256, PeerConns: 256,
 			Watches: 4096},
 	}
 	if dev {
 		c.Dev = true
 		c.HostExec = true
+		c.Isolation.Unconfined = true
 		c.DataDir = ""
 		c.HTTP.Addr = "127.0.0.1:" + HTTPPort
 		c.Peer.Addr = "127.0.0.1:" + PeerPort

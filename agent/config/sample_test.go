@@ -49,10 +49,13 @@ const samplePlugins = `#plugins:
 #    path: coopr-provider-openstack
 #    # sha256:<hex> of the executable, or of a descriptor followed by its program. Nothing else is started.
 #    checksum: sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
-#    # Passed to the plugin unchanged, as JSON in COOPR_PLUGIN_SETTINGS. They are never shown, as they may contain
-#    # credentials.
+#    # Passed to the plugin unchanged, as JSON. They are never shown, as they may contain credentials. The plugin may
+#    # read the files and folders that they name by absolute paths.
 #    settings:
 #      region: north
+#    # Further files and folders that the plugin may read and execute, and those that it may change.
+#    reads: []
+#    writes: []
 `
 
 func sampleValue(v any) string {

@@ -22,6 +22,17 @@ import (
 // Validate returns everything that is wrong with a configuration as Faults, or nil.
 func (c Config) Validate() error { return c.check().Err() }
 
+// within reports whether a path is a folder or in it.
+func within(path, folder string) bool {
+	at, err := filepath.Abs(path)
+	in, err2 := filepath.Abs(folder)
+	if err != nil || err2 != nil {
+		return false
+	}
+	rel, err := filepath.Rel(in, at)
+	return err == nil && filepath.IsLocal(rel)
+}
+
 // checks collects faults under their paths.
 type checks struct{ faults model.Faults }
 
@@ -42,6 +53,11 @@ func (c Config) check() model.Faults {
 	if c.DataDir == "" && !c.Dev {
 		k.fault("data_dir", "it is empty; an agent needs a directory of its own")
 	}
+	if c.WorkDir != "" && c.DataDir != "" && within(c.WorkDir, c.DataDir) {
+		k.fault("work_dir", "%s is in data_dir, which plugins cannot read: use a folder beside it", c.WorkDir)
+	}
+	k.between("isolation.processes", c.Isolation.Processes, 0, 1<<20)
+	k.between("isolation.files", c.Isolation.Files, 0, 1<<20)
 	c.checkPorts(k)
 	c.checkHTTP(k)
 	c.checkMesh(k)
@@ -265,6 +281,16 @@ func (c Config) checkWork(k *checks) {
 		seen[p.Name] = true
 		if p.Path != "" && !filepath.IsAbs(p.Path) && !filepath.IsLocal(p.Path) {
 			k.fault(path+".path", "%q is outside plugin_dir: use an absolute path", p.Path)
+		}
+		for _, l := range []struct {
+			path  string
+			paths []string
+		}{{".reads", p.Reads}, {".writes", p.Writes}} {
+			for j, at := range l.paths {
+				if !filepath.IsAbs(at) {
+					k.fault(fmt.Sprintf("%s%s[%d]", path, l.path, j), "%q is not an absolute path", at)
+				}
+			}
 		}
 		if p.Checksum != "" && !checksumPattern.MatchString(p.Checksum) {
 			k.fault(path+".checksum", "%q: write it as sha256:<64 hex digits>", p.Checksum)

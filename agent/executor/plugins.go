@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/engine/hostexec"
+	"github.com/coopr/coopr/plugins/confine"
 	"github.com/coopr/coopr/plugins/host"
 )
 
@@ -20,16 +22,9 @@ const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 // PluginsConfig configures the plugin host of an agent.
 type PluginsConfig struct {
-	// Dir is the folder of plugins. If it is empty, and in dev mode, the folder of this
-	// executable is searched too.
-	Dir     string
-	Dev     bool
-	Plugins []config.Plugin // with settings of their own
-	DataDir string          // of the agent
-	// LocalRoot is the folder of local nodes. Default: local in DataDir.
-	LocalRoot string
-	// Endpoints are the networks that providers may call beyond the usual ones.
-	Endpoints []string
+	config.Config
+	// Launcher starts the plugins.
+	Launcher *confine.Launcher
 	// Changed is called when the plugins have changed.
 	Changed func()
 	Logger  *slog.Logger
@@ -38,24 +33,30 @@ type PluginsConfig struct {
 // OpenPlugins creates the plugin host of an agent. machine names the machine on which
 // local nodes live.
 func OpenPlugins(cfg PluginsConfig) (h *host.Host, machine string, err error) {
-	root, err := filepath.Abs(cmp.Or(cfg.LocalRoot, filepath.Join(cfg.DataDir, "local")))
+	root, err := filepath.Abs(localRoot(cfg.Config))
 	if err != nil {
 		return nil, "", err
 	}
 	self, _ := os.Executable()
 	bin := filepath.Dir(self)
+	work := cfg.Work()
+	// In dev mode, and without a folder of plugins, the folder of this executable is searched too.
 	var dirs []string
-	if cfg.Dir != "" {
-		dirs = append(dirs, cfg.Dir)
+	if cfg.PluginDir != "" {
+		dirs = append(dirs, cfg.PluginDir)
 	}
-	if cfg.Dev || cfg.Dir == "" {
+	if cfg.Dev || cfg.PluginDir == "" {
 		dirs = append(dirs, bin)
 	}
 	c := host.Config{
 		Dirs: dirs, DataDir: filepath.Join(cfg.DataDir, "plugins"), Logger: cfg.Logger,
 		Env: []string{"COOPR_LOCAL_ROOT=" + root, "COOPR_BIN=" + bin, "PATH=" + bin + ":" + systemPath,
-			"COOPR_ENDPOINTS=" + strings.Join(cfg.Endpoints, ",")},
-		OnChange: cfg.Changed,
+			"COOPR_ENDPOINTS=" + strings.Join(cfg.Providers.Endpoints, ",")},
+		OnChange: cfg.Changed, Launcher: cfg.Launcher, Unconfined: cfg.Isolation.Unconfined, WorkDir: filepath.Join(work, "plugins"),
+		Reads: []string{bin, ResourcesDir(work)},
+	}
+	if cfg.HostExec {
+		c.Local = []string{root}
 	}
 	for _, p := range cfg.Plugins {
 		b, err := pluginBinary(dirs, p)
@@ -64,16 +65,46 @@ func OpenPlugins(cfg PluginsConfig) (h *host.Host, machine string, err error) {
 		}
 		c.Plugins = append(c.Plugins, b)
 	}
+	if err := cfg.Launcher.Pass(work); err != nil {
+		return nil, "", fmt.Errorf("work_dir: %w", err)
+	}
 	h, err = host.New(c)
 	return h, machineName(root), err
 }
 
+// ResourcesDir returns the folder of tasks' resources.
+func ResourcesDir(workDir string) string { return filepath.Join(workDir, "resources") }
+
+// localRoot returns the folder of local nodes. The records of nodes have their paths, so a folder of an
+// earlier version stays where it is.
+func localRoot(cfg config.Config) string {
+	earlier := filepath.Join(cfg.DataDir, "local")
+	if entries, err := os.ReadDir(earlier); cfg.Providers.Local.Root == "" && err == nil && len(entries) > 0 {
+		return earlier
+	}
+	return cmp.Or(cfg.Providers.Local.Root, filepath.Join(cfg.Work(), "local"))
+}
+
+// OpenLauncher returns the launcher of an agent's plugins.
+func OpenLauncher(cfg config.Config) (*confine.Launcher, error) {
+	return confine.NewLauncher(cfg.Isolation.User, cfg.Secrets(), confine.Limits{
+		Processes: cfg.Isolation.Processes, Memory: int64(cfg.Isolation.Memory), Files: cfg.Isolation.Files, Disk: int64(cfg.Isolation.Disk),
+	})
+}
+
+// Rules returns the rules about what runs on this machine, given what its launcher can confine.
+func Rules(cfg config.Config, l *confine.Launcher) hostexec.Rules {
+	r := cfg.Rules()
+	r.Unconfined = !cfg.Isolation.Unconfined && l.Grade() == confine.None
+	return r
+}
+
 // pluginBinary returns the binary of a plugin that the configuration names: in the
 // first of the folders that has it, or else in the first folder, where its absence is
-// reported. The plugin receives its settings as JSON in COOPR_PLUGIN_SETTINGS.
+// reported.
 func pluginBinary(dirs []string, p config.Plugin) (host.Binary, error) {
 	name := cmp.Or(p.Path, "coopr-"+p.Name)
-	b := host.Binary{Path: name, SHA256: strings.TrimPrefix(p.Checksum, "sha256:")}
+	b := host.Binary{Path: name, SHA256: strings.TrimPrefix(p.Checksum, "sha256:"), Reads: p.Reads, Writes: p.Writes}
 	if !filepath.IsAbs(name) {
 		b.Path = filepath.Join(dirs[0], name)
 		for _, dir := range dirs {
@@ -84,17 +115,29 @@ func pluginBinary(dirs []string, p config.Plugin) (host.Binary, error) {
 		}
 	}
 	if len(p.Settings) > 0 {
-		settings, err := PluginSettings(p)
+		settings, err := pluginSettings(p)
 		if err != nil {
 			return b, err
 		}
-		b.Env = []string{"COOPR_PLUGIN_SETTINGS=" + settings}
+		b.Settings = json.RawMessage(settings)
 	}
 	return b, nil
 }
 
-// PluginSettings returns a plugin's settings as JSON.
-func PluginSettings(p config.Plugin) (string, error) {
+// AllPluginSettings returns the settings of each plugin as JSON.
+func AllPluginSettings(plugins []config.Plugin) ([]string, error) {
+	all := make([]string, len(plugins))
+	for i, p := range plugins {
+		var err error
+		if all[i], err = pluginSettings(p); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// pluginSettings returns a plugin's settings as JSON.
+func pluginSettings(p config.Plugin) (string, error) {
 	b, err := json.Marshal(map[string]any(p.Settings))
 	if err != nil {
 		return "", fmt.Errorf("settings of plugin %s: %w", p.Name, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -58,6 +59,8 @@ type Mesh struct {
 	Logs      Logs
 	// Departure takes this agent out of the mesh.
 	Departure *Departure
+	// Plugins runs this agent's plugins. It is nil in simulations.
+	Plugins *host.Host
 	// Router forwards the removal of an agent to the leader.
 	Router *Router
 }
@@ -102,6 +105,9 @@ func (m *Mesh) Members() []api.Member {
 func (m *Mesh) Status() api.AgentStatus {
 	out := api.AgentStatus{ID: m.ID, Name: m.Name(), Build: m.Build, Slots: m.Slots, Busy: m.Worker.Busy(), Session: m.Worker.Session(),
 		Retention: api.Retention{Retention: m.Retention, LogSweep: m.Logs.Last()}}
+	if m.Plugins != nil {
+		out.Isolation = isolation(m.Plugins.Isolation())
+	}
 	for _, x := range m.Gossip.Members() {
 		out.Members++
 		if x.Alive() {
@@ -128,6 +134,15 @@ func (m *Mesh) Status() api.AgentStatus {
 	}
 	for _, s := range st.Servers {
 		out.Voter = out.Voter || (s.ID == m.ID && s.Voter)
+	}
+	return out
+}
+
+// isolation returns the shape of the API.
+func isolation(x host.Isolation) *api.Isolation {
+	out := &api.Isolation{Grade: string(x.Grade), User: x.User, Warnings: x.Warnings}
+	for _, b := range x.Breaches {
+		out.Killed = append(out.Killed, api.KilledPlugin{Plugin: b.Plugin, Reason: b.Message, At: b.Last.UnixMilli(), Count: b.Count})
 	}
 	return out
 }

@@ -20,10 +20,12 @@ import (
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/internal/loglimit"
 	"github.com/coopr/coopr/internal/priority"
+	"github.com/coopr/coopr/plugins/confine"
 	"github.com/coopr/coopr/rpc/identity"
 )
 
 func main() {
+	confine.Hook()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	c := command()
@@ -223,6 +225,7 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 		}
 		defer os.RemoveAll(dir)
 		cfg.DataDir = dir
+		defer os.RemoveAll(cfg.Work())
 	}
 	secret, err := meshSecret(cfg)
 	if err != nil {

@@ -53,6 +53,9 @@ type Rules struct {
 	// Interpreters are the automators that tenants may use without host:exec, as
 	// "TENANT/AUTOMATOR"; the tenant "*" means all of them.
 	Interpreters []string
+	// Unconfined is set if this agent's machine cannot confine what runs on it, and may not run it
+	// unconfined.
+	Unconfined bool
 }
 
 // CheckInterpreter returns what is wrong with an entry of Interpreters, or "".
@@ -89,6 +92,10 @@ func (r Rules) Ask(who model.Caller, uses []Use) error {
 // Run returns problem.Forbidden if this agent's settings do not allow it to carry out one of the uses for a
 // tenant.
 func (r Rules) Run(tenant string, uses []Use) error {
+	if r.Unconfined && len(uses) > 0 {
+		return problem.New(problem.Forbidden, "%s runs on the agent's machine, which cannot confine it, because its kernel has no Landlock: "+
+			"use a newer kernel, or set isolation.unconfined on this agent", uses[0].What)
+	}
 	if r.HostExec {
 		return nil
 	}

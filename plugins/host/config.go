@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -8,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/coopr/coopr/plugins/confine"
+	"github.com/coopr/coopr/plugins/sdk/wire"
 )
 
 // Config holds the folders of plugins and the limits of their processes.
@@ -25,10 +29,22 @@ type Config struct {
 	// with other programs and other hosts. Its path has to be short, because the path of a socket
 	// has at most 107 bytes. Default: os.TempDir().
 	SocketDir string
-	// Env is the complete environment of plugin processes, as "KEY=value". The agent's own
-	// environment is not inherited, because it may hold secrets. PATH and HOME are added when
-	// absent.
+	// Env is the environment of plugin processes, as "KEY=value". The agent's own environment is not
+	// inherited, because it may hold secrets. PATH is added when absent, and always HOME and TMPDIR,
+	// which are in the plugin's own folder.
 	Env []string
+
+	// Launcher starts every plugin, with a profile of what it may do. Nil starts plugins without one.
+	Launcher *confine.Launcher
+	// WorkDir has a folder for each plugin. Default: work in DataDir.
+	WorkDir string
+	// Reads are files and folders that every plugin may read, such as the resources of tasks.
+	Reads []string
+	// Local are the folders of nodes of this machine. If there are none, plugins may not make such
+	// nodes.
+	Local []string
+	// Unconfined allows plugins that are not Coopr's own where Launcher cannot confine them.
+	Unconfined bool
 	// Logger receives the log of the host and of the plugins. Default: none.
 	Logger *slog.Logger
 	// OnChange is called after the set of types changed, from a goroutine of
@@ -55,8 +71,12 @@ type Config struct {
 type Binary struct {
 	Path   string
 	SHA256 string
-	// Env is added to Config.Env for this plugin.
-	Env []string
+	// Settings are passed to the plugin unchanged. It may read the absolute paths in them.
+	Settings json.RawMessage
+	// Env is added to Config.Env for this plugin, Reads to Config.Reads.
+	Env, Reads []string
+	// Writes are files and folders that the plugin may change.
+	Writes []string
 }
 
 func (c *Config) fill() error {
@@ -94,22 +114,43 @@ func (c *Config) fill() error {
 	if c.BreakAfter <= 0 {
 		c.BreakAfter = 5
 	}
-	c.Env = append([]string(nil), c.Env...)
-	for _, e := range [][2]string{{"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, {"HOME", os.Getenv("HOME")}} {
-		if !hasEnv(c.Env, e[0]) && e[1] != "" {
-			c.Env = append(c.Env, e[0]+"="+e[1])
+	c.Env = slices.Clone(c.Env)
+	if !hasEnv(c.Env, "PATH") {
+		c.Env = append(c.Env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	}
+	c.Env = slices.DeleteFunc(c.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") || strings.HasPrefix(e, "TMPDIR=") })
+	if c.WorkDir == "" {
+		c.WorkDir = filepath.Join(c.DataDir, "work")
+	}
+	c.Dirs, c.Reads, c.Local = slices.Clone(c.Dirs), slices.Clone(c.Reads), slices.Clone(c.Local)
+	for _, dirs := range [][]string{c.Dirs, c.Reads, c.Local} {
+		for i := range dirs {
+			if dirs[i], err = filepath.Abs(dirs[i]); err != nil {
+				return fmt.Errorf("plugins: %w", err)
+			}
 		}
+	}
+	if c.WorkDir, err = filepath.Abs(c.WorkDir); err != nil {
+		return fmt.Errorf("plugins: %w", err)
 	}
 	return nil
 }
 
-// env returns the environment of the plugin at a path.
-func (c *Config) env(path string) []string {
-	env := slices.Clone(c.Env)
+// binary returns what is configured for the plugin at a path.
+func (c *Config) binary(path string) Binary {
 	for _, b := range c.Plugins {
 		if at, err := filepath.Abs(b.Path); err == nil && at == path {
-			env = append(env, b.Env...)
+			return b
 		}
+	}
+	return Binary{}
+}
+
+// env returns the environment of a plugin, without its own folders.
+func (c *Config) env(b Binary) []string {
+	env := append(slices.Clone(c.Env), b.Env...)
+	if len(b.Settings) > 0 {
+		env = append(env, wire.SettingsVar+"="+wire.SettingsOnInput)
 	}
 	return env
 }

@@ -17,7 +17,9 @@ func TestDocumentation(t *testing.T) {
 	if err := exec.Command("python3", "-c", "").Run(); err != nil {
 		t.Skip("no python3: install it to run this test")
 	}
+	folder := t.TempDir()
 	h := newHost(t, func(c *Config) {
+		c.Plugins = []Binary{{Path: filepath.Join(c.Dirs[0], "coopr-provider-files"), Writes: []string{folder}}}
 		c.Env = append(c.Env, "PATH="+os.Getenv("PATH"))
 		names := documented(t, "plugins.md", filepath.Join(c.Dirs[0], "coopr-provider-files"), func(string, string) string { return c.Dirs[0] })
 		if len(names) != 3 {
@@ -35,7 +37,6 @@ func TestDocumentation(t *testing.T) {
 		t.Errorf("describe: %v\n%s", err, out)
 	}
 
-	folder := t.TempDir()
 	run := func(action string, observe bool) *proto.Result {
 		x := &proto.Task{Id: "x", Fence: 1, Cluster: "c", Node: "n", Action: action, Plugin: "files", Observe: observe, TimeoutMs: 60_000,
 			Input: []byte(`{"config":{"provider":{"provisioner":{"folder":"` + folder + `"}}}}`)}

@@ -95,6 +95,8 @@ type execRequest struct {
 	Resource  *execResource  `json:"resource,omitempty"` // for remove
 	// Resources is the folder with the task's plugin resources.
 	Resources string `json:"resources,omitempty"`
+	// Settings are the plugin's settings in the agent's configuration.
+	Settings json.RawMessage `json:"settings,omitempty"`
 }
 
 // execAnswer is the output of the command.
@@ -240,18 +242,33 @@ type execEnd struct {
 	tail    string // the last part of standard error
 }
 
-// call runs the command with a request. An error means that the command did not start.
-func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log *tasklog.Log) (*execEnd, error) {
+// call runs the command with a request. node is the folder of the local node that it works on, or "".
+// An error means that the command did not start.
+func (x *execPlugin) call(ctx context.Context, request []byte, node string, env []string, log *tasklog.Log) (*execEnd, error) {
 	if err := x.verify(); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(x.command[0], x.command[1:]...)
-	if cmd.Err != nil {
-		return nil, cmd.Err
+	if err := x.host.refusal(x.path, nil); err != nil {
+		return nil, err
 	}
+	program, err := exec.LookPath(x.command[0])
+	if err != nil {
+		return nil, err
+	}
+	profile, own, err := x.host.profile(x.path, nil, node)
+	if err != nil {
+		return nil, err
+	}
+	profile.Program, profile.Args, profile.Env = program, x.command, append(profile.Env, env...)
+	if at := filepath.Dir(program); !slices.Contains(profile.Reads, at) {
+		profile.Reads = append(profile.Reads, at)
+	}
+	cmd, release, err := x.host.cfg.Launcher.Prepare(context.Background(), profile, nil, syscall.SIGKILL)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	stdout := &limited{max: maxAnswer}
-	cmd.Env = append(x.host.cfg.env(x.path), env...)
-	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), stdout, log.Writer(true)
 	cmd.WaitDelay = pipeDrain // a child of the command may hold its pipes open for ever
 	if err := x.host.spawn.Start(cmd, syscall.SIGKILL); err != nil {
@@ -260,10 +277,11 @@ func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log
 	pid := cmd.Process.Pid
 	pidfile := x.host.left.write(pid, x.command[0])
 	defer x.host.left.remove(pidfile)
+	use := x.host.track(x.path, own, pid, profile.Lasting)
+	defer x.host.untrack(use)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	end := &execEnd{}
-	var err error
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
@@ -287,12 +305,19 @@ func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log
 	if errors.Is(err, exec.ErrWaitDelay) {
 		end.status = "exit status 0"
 	}
+	if why := use.over(); why != "" {
+		end.status = why
+	}
 	if stdout.cut {
 		end.stdout = nil
 		end.status += fmt.Sprintf(", with more than %d bytes of output", maxAnswer)
 	}
 	return end, nil
 }
+
+// settings returns the plugin's settings. They are in the request, because the command hands its
+// environment on to what it starts.
+func (x *execPlugin) settings() json.RawMessage { return x.host.cfg.binary(x.path).Settings }
 
 // limited is a buffer that stops growing at a bound.
 type limited struct {
@@ -320,7 +345,7 @@ func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink S
 	}
 	head, err := json.Marshal(execRequest{
 		Verb: verb, Plugin: t.Plugin, Tenant: t.Tenant, Mesh: t.Mesh, Operation: t.Operation, Fence: t.Fence, Attempt: t.Attempt,
-		Observe: t.Observe, Timeout: float64(t.TimeoutMs) / 1000, Resources: t.ResourcesDir,
+		Observe: t.Observe, Timeout: float64(t.TimeoutMs) / 1000, Resources: t.ResourcesDir, Settings: x.settings(),
 	})
 	if err != nil {
 		return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, err.Error())
@@ -349,7 +374,7 @@ func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink S
 	if t.ResourcesDir != "" {
 		env = append(env, "COOPR_RESOURCES="+t.ResourcesDir)
 	}
-	end, err := x.call(ctx, request, env, log)
+	end, err := x.call(ctx, request, x.host.localNode(t), env, log)
 	if err != nil {
 		return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, fmt.Sprintf("plugin %s did not start: %v", p.Name, err))
 	}
@@ -466,6 +491,7 @@ func parseAnswer(b []byte) (execAnswer, error) {
 
 // ask runs the command for an action that is not a task.
 func (x *execPlugin) ask(ctx context.Context, p *plug, req execRequest) (execAnswer, error) {
+	req.Settings = x.settings()
 	b, err := json.Marshal(req)
 	if err != nil {
 		return execAnswer{}, err
@@ -474,7 +500,7 @@ func (x *execPlugin) ask(ctx context.Context, p *plug, req execRequest) (execAns
 	defer stop(nil)
 	defer context.AfterFunc(x.host.ctx, func() { stop(errClosed) })()
 	log := x.host.cfg.Logger
-	end, err := x.call(ctx, b, nil, tasklog.New(func(text string, _ bool) { log.Info(text, "plugin", p.Name) }))
+	end, err := x.call(ctx, b, "", nil, tasklog.New(func(text string, _ bool) { log.Info(text, "plugin", p.Name) }))
 	if err != nil {
 		return execAnswer{}, err
 	}

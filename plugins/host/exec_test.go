@@ -97,6 +97,7 @@ func TestExecPython(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, func(c *Config) {
 		c.Env = append(c.Env, "MINE="+dir, "PATH="+os.Getenv("PATH"))
+		c.Plugins = []Binary{{Path: filepath.Join(c.Dirs[0], "mine.yaml"), Writes: []string{dir}}}
 		writeExec(t, c.Dirs[0], "mine", "provider", `#!/usr/bin/env python3
 import json, os, sys
 task = json.load(sys.stdin)

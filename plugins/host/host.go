@@ -39,6 +39,10 @@ type Host struct {
 	scanned  atomic.Int64  // Unix nanoseconds of the last scan
 	files    map[string]*file
 
+	countMu  sync.Mutex
+	tracked  map[int]*tracked   // running programs, by process id
+	breaches map[string]*Breach // by plugin
+
 	mu     sync.RWMutex
 	plugs  map[typeKey]*plug
 	faults []error // faults of plugins, as of the last scan
@@ -68,12 +72,18 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("plugins: %w", err)
 	}
 	left.reap()
-	if err := left.makeSockets(cfg.SocketDir); err != nil {
+	for _, dir := range cfg.Local {
+		// A plugin can be given only what is there.
+		if err := cfg.Launcher.Own(dir); err != nil {
+			return nil, fmt.Errorf("plugins: create the folder of local nodes: %w", err)
+		}
+	}
+	if err := left.makeSockets(cfg.SocketDir, cfg.Launcher); err != nil {
 		return nil, fmt.Errorf("plugins: create a folder for their sockets: %w", err)
 	}
 	h := &Host{
 		cfg: cfg, spawn: spawn.New(), left: left, first: make(chan struct{}),
-		files: map[string]*file{}, plugs: map[typeKey]*plug{},
+		files: map[string]*file{}, plugs: map[typeKey]*plug{}, tracked: map[int]*tracked{}, breaches: map[string]*Breach{},
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	// Files in the cache are known at once; others have to be started, which takes time.
@@ -87,6 +97,7 @@ func New(cfg Config) (*Host, error) {
 		})
 	}
 	h.tasks.Go(h.watch)
+	h.tasks.Go(h.count)
 	return h, nil
 }
 
@@ -247,6 +258,7 @@ func (h *Host) Execute(ctx context.Context, t *proto.Task, sink Sink) *proto.Res
 		}
 		r := proc.execute(ctx, t, sink)
 		p.sup.release(proc)
+		h.afterDelete(t)
 		if r.Outcome == proto.Outcome_OUTCOME_CANCELLED && p.Repeat(t.Action) == Observe && !t.Automator {
 			// A plugin that is cancelled while it creates a machine cannot tell whether the machine
 			// exists, so the next attempt observes first.
@@ -328,6 +340,7 @@ func (h *Host) Remove(ctx context.Context, provider string, req *proto.RemoveReq
 			return p.exec.remove(ctx, p, req)
 		}
 		_, err := proto.NewProviderClient(proc.conn).Remove(ctx, req)
+		h.endNode(req.GetResource().GetId())
 		return err
 	})
 	if err != nil {

@@ -138,7 +138,7 @@ func TestUsefulCrasher(t *testing.T) {
 // plugin.
 func TestLeaseIsOver(t *testing.T) {
 	dir := t.TempDir()
-	h := newHost(t, func(c *Config) { c.Env = append(c.Env, "CHAOS_DIR="+dir) })
+	h := newHost(t, func(c *Config) { chaosIn(c, dir) })
 	held := WithLease(t.Context(), func() bool { return true })
 	if r := h.Execute(held, task("held", nil), nil); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
 		t.Errorf("a lease that holds: %v", r)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/coopr/coopr/plugins/confine"
 )
 
 // leftovers records the running plugin processes in files, so that the next agent with the same
@@ -62,12 +64,12 @@ func (l *leftovers) reap() {
 
 // makeSockets creates the folder of sockets within a folder that may be shared. That its path cannot be recorded, as on
 // a read-only file system, is only logged: it costs the removal by the next agent after a crash.
-func (l *leftovers) makeSockets(in string) error {
+func (l *leftovers) makeSockets(in string, launcher *confine.Launcher) error {
 	dir := filepath.Join(in, "coopr-"+rand.Text()[:8])
 	if err := os.WriteFile(filepath.Join(l.dir, socketsFile), []byte(dir), 0o600); err != nil {
 		l.log.Warn("the folder of plugins' sockets cannot be recorded", "error", err)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := launcher.Pass(dir); err != nil {
 		return err
 	}
 	l.sockets = dir

@@ -35,9 +35,10 @@ func newLab(t testing.TB, change func(*Config)) *lab {
 		c.Dirs = []string{built.bin}
 		// as in the agent's configuration
 		c.Plugins = []Binary{{
-			Path: filepath.Join(built.bin, "coopr-automator-shell"),
-			Env:  []string{fmt.Sprintf(`COOPR_PLUGIN_SETTINGS={"scripts":[%q]}`, l.scripts)},
+			Path:     filepath.Join(built.bin, "coopr-automator-shell"),
+			Settings: json.RawMessage(fmt.Sprintf(`{"scripts":[%q]}`, l.scripts)),
 		}}
+		c.Local = []string{l.root}
 		c.Env = []string{"COOPR_LOCAL_ROOT=" + l.root, "PATH=" + os.Getenv("PATH")}
 		if change != nil {
 			change(c)

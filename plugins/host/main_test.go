@@ -17,14 +17,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/confine"
 	"github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/programs"
 )
 
 // built holds the binaries that the tests run.
-var built struct{ dir, chaos, chaos2, bin string }
+var built struct{ dir, chaos, chaos2, hostile, bin string }
 
 func TestMain(m *testing.M) {
+	confine.Hook()
 	if os.Getenv("COOPR_TEST_HOST") != "" {
 		hostProcess()
 		return
@@ -42,11 +44,20 @@ func (b builder) Run() int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	built.dir = dir
+	if again := os.Getenv(asNobody); again != "" {
+		built.hostile = filepath.Join(again, "hostile", "coopr-plugin-hostile")
+		return b.m.Run()
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // another user starts plugins of it
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	built.dir, built.hostile = dir, filepath.Join(dir, "hostile", "coopr-plugin-hostile")
 	built.chaos, built.chaos2 = filepath.Join(dir, "v1", "coopr-plugin-chaos"), filepath.Join(dir, "v2", "coopr-plugin-chaos")
 	built.bin = filepath.Join(dir, "bin")
 	err = errors.Join(
 		programs.Put(filepath.Dir(built.chaos), "./testing/plugins/coopr-plugin-chaos"),
+		programs.Put(filepath.Dir(built.hostile), "./testing/plugins/coopr-plugin-hostile"),
 		programs.Put(built.bin, "./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-local",
 			"./plugins/provider/coopr-node"))
 	if err != nil {
@@ -73,7 +84,9 @@ func newHost(t testing.TB, change func(*Config)) *Host {
 	install(t, built.chaos, filepath.Join(plugins, "coopr-plugin-chaos"))
 	cfg := Config{
 		Dirs: []string{plugins}, DataDir: filepath.Join(dir, "data"), CancelGrace: time.Second,
-		Env: []string{"CHAOS_START=" + filepath.Join(dir, "start"), "CHAOS_DIR="},
+		Reads:    []string{dir}, // the chaos plugin looks for the file CHAOS_START in it
+		Env:      []string{"CHAOS_START=" + filepath.Join(dir, "start"), "CHAOS_DIR="},
+		Launcher: newLauncher(t, "", confine.Limits{}),
 	}
 	if testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -94,6 +107,22 @@ func newHost(t testing.TB, change func(*Config)) *Host {
 		}
 	})
 	return h
+}
+
+// chaosIn lets the chaos plugin write to a folder, and tells it so.
+func chaosIn(c *Config, dir string) {
+	c.Env = append(c.Env[:1], "CHAOS_DIR="+dir)
+	c.Plugins = append(c.Plugins, Binary{Path: filepath.Join(c.Dirs[0], "coopr-plugin-chaos"), Writes: []string{dir}})
+}
+
+// newLauncher returns a launcher whose command is this test's program.
+func newLauncher(t testing.TB, user string, limits confine.Limits, protected ...string) *confine.Launcher {
+	t.Helper()
+	l, err := confine.NewLauncher(user, protected, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // install puts a copy of a binary in place, as a package manager would.

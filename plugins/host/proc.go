@@ -45,28 +45,34 @@ func children(pid int) []int {
 // killTree kills a process and all its descendants. Each is stopped first, so that it cannot start
 // others meanwhile.
 func killTree(pid int) {
-	_ = syscall.Kill(pid, syscall.SIGSTOP)
-	var all []int
-	for queue := []int{pid}; len(queue) > 0; queue = queue[1:] {
-		for _, c := range children(queue[0]) {
-			_ = syscall.Kill(c, syscall.SIGSTOP)
-			queue = append(queue, c)
+	stopped := map[int]bool{}
+	// A process whose parent ends meanwhile becomes the child of another one of the tree, which was
+	// looked at before.
+	for found := true; found; {
+		found = false
+		for _, p := range descendants(pid) {
+			if !stopped[p] {
+				_ = syscall.Kill(p, syscall.SIGSTOP)
+				stopped[p], found = true, true
+			}
 		}
-		all = append(all, queue[0])
 	}
-	for _, p := range all {
+	for p := range stopped {
 		_ = syscall.Kill(p, syscall.SIGKILL)
 	}
 }
 
 // killTasks kills every process that carries out one of the attempts, identified by the variables
 // COOPR_TASK and COOPR_FENCE that automators set. It is for the children of a plugin that has died.
-// It repeats until it finds nothing new: a shell whose command is killed may start another one
-// before the shell itself is killed.
 func killTasks(attempts map[attempt]bool) {
-	if len(attempts) == 0 {
-		return
+	if len(attempts) > 0 {
+		killMarked(func(environ []byte) bool { return attempts[attemptOf(environ)] })
 	}
+}
+
+// killMarked kills every process with these variables. It repeats until it finds nothing new: a shell
+// whose command is killed may start another one before the shell itself is killed.
+func killMarked(with func(environ []byte) bool) {
 	killed := map[int]bool{os.Getpid(): true}
 	for more, doubts := true, 0; more; {
 		more = false
@@ -82,7 +88,7 @@ func killTasks(attempts map[attempt]bool) {
 			case len(b) == 0 && doubts < maxDoubts && executes(pid):
 				// The process may be between two programs, and without variables for a moment.
 				more, doubts = true, doubts+1
-			case attempts[attemptOf(b)]:
+			case with(b):
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 				killed[pid], more = true, true
 			}
@@ -98,6 +104,11 @@ const maxDoubts = 100
 func executes(pid int) bool {
 	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil
+}
+
+// hasVariable reports whether an environment has a variable with this value.
+func hasVariable(environ []byte, name, value string) bool {
+	return bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+name+"="+value+"\x00"))
 }
 
 // attemptOf returns the attempt that a process with these variables carries out.

@@ -49,9 +49,13 @@ type process struct {
 // start starts a plugin's file. It takes over the open descriptor whose checksum was compared.
 func (h *Host) start(path string, file *os.File) (*process, error) {
 	p := &process{host: h, path: path, dead: make(chan struct{})}
+	if err := h.refusal(path, file); err != nil {
+		file.Close()
+		return nil, err
+	}
 	log := h.cfg.Logger.With("plugin", filepath.Base(path))
 	// The folder may have been deleted by a cleaner of temporary files.
-	if err := os.MkdirAll(h.left.sockets, 0o700); err != nil {
+	if err := h.cfg.Launcher.Pass(h.left.sockets); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("create the folder of plugins' sockets: %w", err)
 	}
@@ -110,6 +114,9 @@ func (h *Host) start(path string, file *os.File) (*process, error) {
 // ended returns an error that describes how the process ended. It must be called after the end of the
 // process.
 func (p *process) ended() error {
+	if why := p.run.use.over(); why != "" {
+		return errors.New(why)
+	}
 	return fmt.Errorf("the process of plugin %s ended: %s", filepath.Base(p.path), p.run.status)
 }
 

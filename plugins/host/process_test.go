@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/confine"
 	"github.com/coopr/coopr/rpc/proto"
 )
 
@@ -23,7 +24,12 @@ import (
 // it runs two tasks for ever and reports that.
 func hostProcess() {
 	dir := os.Getenv("COOPR_TEST_HOST")
-	h, err := New(Config{Dirs: []string{filepath.Join(dir, "plugins")}, DataDir: filepath.Join(dir, "data")})
+	launcher, err := confine.NewLauncher("", nil, confine.Limits{})
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	h, err := New(Config{Dirs: []string{filepath.Join(dir, "plugins")}, DataDir: filepath.Join(dir, "data"), Launcher: launcher})
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)
@@ -128,7 +134,7 @@ func TestLeftoversAreReaped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.makeSockets(c.SocketDir); err != nil {
+		if err := l.makeSockets(c.SocketDir, nil); err != nil {
 			t.Fatal(err)
 		}
 		sockets = l.sockets
@@ -355,7 +361,7 @@ func TestCache(t *testing.T) {
 
 func TestValidateAndList(t *testing.T) {
 	dir := t.TempDir()
-	h := newHost(t, func(c *Config) { c.Env = append(c.Env[:1], "CHAOS_DIR="+dir) })
+	h := newHost(t, func(c *Config) { chaosIn(c, dir) })
 	for _, kind := range []model.Kind{model.KindProviderType, model.KindAutomatorType} {
 		faults, err := h.Validate(t.Context(), kind, "chaos", "admin", map[string]any{"text": "bad", "mode": "furious"})
 		if err != nil || len(faults) != 2 {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,8 @@ type runner struct {
 	cmd  *exec.Cmd
 	file *os.File // the open, checked file
 	path string
+	env  []string // go-plugin's variables
+	use  *tracked
 
 	input     *os.File // the host's end of its standard input; closing it asks the process to end
 	stdout    *os.File
@@ -41,11 +44,7 @@ type runner struct {
 
 // newRunner takes over file and closes it.
 func (h *Host) newRunner(spec *exec.Cmd, file *os.File, path string, socketDir string) *runner {
-	cmd := exec.Command("/proc/self/fd/" + strconv.Itoa(int(file.Fd())))
-	cmd.Args = []string{path}
-	cmd.Env = append(h.cfg.env(path), spec.Env...)
-	cmd.Dir = "/"
-	return &runner{host: h, cmd: cmd, file: file, path: path, socketDir: socketDir, exited: make(chan struct{})}
+	return &runner{host: h, cmd: &exec.Cmd{}, file: file, path: path, env: spec.Env, socketDir: socketDir, exited: make(chan struct{})}
 }
 
 // Start starts the process.
@@ -84,17 +83,36 @@ func (r *runner) Start(context.Context) (err error) {
 		return err
 	}
 	r.words = &lastWords{from: r.stderr, end: make(chan struct{})}
-	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = stdin, stdout, stderr
-	if isScript(r.file) {
-		// The interpreter would get the path of the descriptor, which is closed there.
-		r.cmd.Path = r.path
+	settings := r.host.cfg.binary(r.path).Settings
+	profile, own, err := r.host.profile(r.path, r.file, "")
+	if err != nil {
+		return err
 	}
+	profile.Program, profile.Checked, profile.Args, profile.Env = r.path, true, []string{r.path}, append(profile.Env, r.env...)
+	profile.Writes = append(profile.Writes, r.socketDir)
+	if err = r.host.cfg.Launcher.Give(r.socketDir); err != nil {
+		return err
+	}
+	cmd, release, err := r.host.cfg.Launcher.Prepare(context.Background(), profile, r.file, syscall.SIGTERM)
+	if err != nil {
+		return err
+	}
+	defer release()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	r.cmd = cmd
 	if err = r.host.spawn.Start(r.cmd, syscall.SIGTERM); err != nil {
 		return fmt.Errorf("start %s: %w", r.path, err)
 	}
 	r.pidfile = r.host.left.write(r.cmd.Process.Pid, r.path)
+	r.use = r.host.track(r.path, own, r.cmd.Process.Pid, profile.Lasting)
+	go func() {
+		if len(settings) > 0 {
+			_, _ = r.input.Write(append(slices.Clone(settings), '\n')) // a plugin that has ended reads nothing
+		}
+	}()
 	go func() {
 		r.status = exitStatus(r.cmd.Wait())
+		r.host.untrack(r.use)
 		r.host.left.remove(r.pidfile)
 		_ = r.stdout.SetReadDeadline(time.Now().Add(pipeDrain))
 		_ = r.stderr.SetReadDeadline(time.Now().Add(pipeDrain))
@@ -109,12 +127,6 @@ func exitStatus(err error) string {
 		return "exit status 0"
 	}
 	return err.Error()
-}
-
-func isScript(f *os.File) bool {
-	var head [2]byte
-	n, _ := f.ReadAt(head[:], 0)
-	return n == 2 && head == [2]byte{'#', '!'}
 }
 
 // Wait waits until the process is gone.

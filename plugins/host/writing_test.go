@@ -20,7 +20,13 @@ func TestWritingPlugins(t *testing.T) {
 			t.Skipf("no %s: install it to run this test", tool)
 		}
 	}
+	house, node := t.TempDir(), filepath.Join(t.TempDir(), "node")
+	if err := os.Mkdir(node, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	h := newHost(t, func(c *Config) {
+		c.Local = []string{filepath.Dir(node)}
+		c.Plugins = []Binary{{Path: filepath.Join(c.Dirs[0], "coopr-provider-rooms"), Writes: []string{house}}}
 		c.Env = append(c.Env, "PATH="+os.Getenv("PATH"))
 		documented(t, "writing-plugins.md", filepath.Join(c.Dirs[0], "coopr-provider-rooms"), func(name, text string) string {
 			if strings.HasPrefix(name, "notes.") {
@@ -39,7 +45,6 @@ func TestWritingPlugins(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	house := t.TempDir()
 	for _, step := range []struct {
 		action           string
 		observe, adopted bool
@@ -52,7 +57,6 @@ func TestWritingPlugins(t *testing.T) {
 		}
 	}
 
-	node := t.TempDir()
 	note := func(action, transport string) *proto.Result {
 		return h.Execute(t.Context(), &proto.Task{Id: "y", Fence: 1, Cluster: "c", Node: "n", Action: action, Service: "board", Plugin: "notes",
 			Automator: true, TimeoutMs: 60_000,

@@ -62,7 +62,24 @@ type AgentStatus struct {
 	Slots       int    `json:"slots"`
 	Busy        int    `json:"busy"`
 
-	Retention Retention `json:"retention"`
+	Retention Retention  `json:"retention"`
+	Isolation *Isolation `json:"isolation,omitempty" doc:"What keeps this agent's plugins away from it; absent in simulations"`
+}
+
+// Isolation is what keeps the plugins of an agent away from it.
+type Isolation struct {
+	Grade    string         `json:"grade" enum:"separate,shared,none" doc:"separate: a user of their own; shared: the agent's user; none: the kernel has no Landlock"`
+	User     string         `json:"user,omitempty" doc:"The user of plugins; absent: the agent's"`
+	Warnings []string       `json:"warnings,omitempty"`
+	Killed   []KilledPlugin `json:"killed,omitempty" doc:"Plugins that exceeded a limit since the agent started"`
+}
+
+// KilledPlugin is a plugin that exceeded a limit.
+type KilledPlugin struct {
+	Plugin string `json:"plugin" doc:"Name of its file"`
+	Reason string `json:"reason"`
+	At     int64  `json:"at" doc:"When it was killed last, in milliseconds since 1970"`
+	Count  int    `json:"count" doc:"How often it was killed"`
 }
 
 // Retention is how long an agent keeps records of what has ended, and what it removed last.

@@ -20,6 +20,7 @@ import (
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/confine"
 	"github.com/coopr/coopr/testing/programs"
 )
 
@@ -40,6 +41,7 @@ var bin = sync.OnceValue(func() string {
 var built string
 
 func TestMain(m *testing.M) {
+	confine.Hook()
 	code := m.Run()
 	if built != "" {
 		os.RemoveAll(built)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,7 +91,7 @@ func (m *mesh) nodes() string { return filepath.Join(m.dir, "nodes") }
 
 // add adds an agent with an address of its own to the mesh.
 func (m *mesh) add(name string) *agent {
-	a := &agent{mesh: m, name: name, ip: freeIP(m.t), data: filepath.Join(m.dir, name)}
+	a := &agent{mesh: m, name: name, ip: freeIP(m.t), data: filepath.Join(m.dir+"-agents", name)}
 	m.agents = append(m.agents, a)
 	return a
 }
@@ -124,9 +125,25 @@ func (a *agent) args() []string {
 	args := []string{
 		"--dev", "--name", a.name, "--data-dir", a.data, "--bootstrap-expect", fmt.Sprint(m.expect), "--join", strings.Join(join, ","),
 		"--http-addr", a.addr(httpPort), "--peer-addr", a.addr(peerPort), "--gossip-addr", a.addr(gossipPort),
-		"--providers-local-root", m.nodes(),
+		"--providers-local-root", m.nodes(), "--config", m.allowed(),
 	}
 	return append(append(args, m.flags...), a.flags...)
+}
+
+// allowed writes a configuration that lets the scripts of tests, and the ledger, write into the mesh's
+// folder, and returns its path. The agents' data is elsewhere.
+func (m *mesh) allowed() string {
+	path := filepath.Join(m.dir, "plugins.yaml")
+	text := fmt.Sprintf("plugins:\n- {name: automator-shell, writes: [%q]}\n", m.dir)
+	if i := slices.Index(m.flags, "--plugin-dir"); i >= 0 {
+		if _, err := os.Stat(filepath.Join(m.flags[i+1], "ledger.yaml")); err == nil {
+			text += fmt.Sprintf("- {name: ledger, path: ledger.yaml, writes: [%q]}\n", m.dir)
+		}
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	return path
 }
 
 // start starts the agent's process; it may have run before.

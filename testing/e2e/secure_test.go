@@ -52,7 +52,8 @@ func (a *agent) config(token string, more ...string) string {
 		fmt.Sprintf("gossip: {addr: %q}", a.addr(gossipPort)),
 		"host_exec: true",
 		"providers: {local: {root: " + m.nodes() + "}}",
-		fmt.Sprintf("plugins: [{name: scripts, checksum: %q, settings: {scripts: [%q]}}]", sum, m.dir),
+		fmt.Sprintf("plugins: [{name: scripts, checksum: %q, writes: [%q], settings: {scripts: [%q]}}, "+
+			"{name: ledger, path: ledger.yaml, writes: [%q]}]", sum, m.dir, m.dir, m.dir),
 	}, more...)
 	path := filepath.Join(m.dir, a.name+".yaml")
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -190,8 +191,8 @@ func TestSecureMesh(t *testing.T) {
 		return nil
 	})
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", running[0]))
-	if err != nil || !strings.Contains(string(env), `COOPR_PLUGIN_SETTINGS={"scripts":["`+m.dir+`"]}`+"\x00") {
-		t.Errorf("the plugin's settings: %v, %q", err, env)
+	if err != nil || !strings.Contains(string(env), "COOPR_PLUGIN_SETTINGS=stdin\x00") || strings.Contains(string(env), `"scripts"`) {
+		t.Errorf("the environment of the plugin: %v, %q", err, env)
 	}
 	m.leader().kill()
 	m.succeeds(op.ID)

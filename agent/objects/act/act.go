@@ -21,6 +21,7 @@ import (
 	"github.com/coopr/coopr/engine/change/builtin"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/confine"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/plugins/remote"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -55,6 +56,8 @@ type Config struct {
 	// Automate carries out a task of an automator plugin, as host.Executor does; its
 	// lease included.
 	Automate func(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result
+	// Launcher starts git. Nil starts it unconfined.
+	Launcher *confine.Launcher
 	Logger   *slog.Logger
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/confine"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/plugins/remote"
 	"github.com/coopr/coopr/plugins/remote/ssh"
@@ -31,6 +32,8 @@ type AgentConfig struct {
 	PluginSettings []string
 	// HostExec decides what may run on this machine.
 	HostExec hostexec.Rules
+	// Launcher starts the agent's own programs. It may be nil.
+	Launcher *confine.Launcher
 	Logger   *slog.Logger
 }
 
@@ -66,7 +69,7 @@ func NewForAgent(cfg AgentConfig) (_ *AgentPerformer, err error) {
 	if p.own, err = remote.NewLocal(work, p.spawn); err != nil {
 		return nil, err
 	}
-	p.Performer, err = New(Config{Dir: dir, NodeProgram: nodeProgram(), Logger: cfg.Logger, Automate: cfg.Automate, Machine: p.machine})
+	p.Performer, err = New(Config{Dir: dir, Launcher: cfg.Launcher, NodeProgram: nodeProgram(), Logger: cfg.Logger, Automate: cfg.Automate, Machine: p.machine})
 	if err != nil {
 		return nil, fmt.Errorf("clean up %s after an earlier process: %w", dir, err)
 	}

@@ -12,12 +12,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/coopr/coopr/plugins/confine"
 )
 
 // repo is the git repository of one file tree, on the agent's machine. Each folder has the contents
 // of the tree's files. A second folder, with the suffix ".modes", has their modes and owners as
 // JSON, because git records only the executable bit.
-type repo struct{ dir string }
+type repo struct {
+	dir      string
+	launcher *confine.Launcher // starts git
+}
 
 // configuration is the whole of a repository's configuration.
 const configuration = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\thooksPath = /dev/null\n\tbigFileThreshold = 16m\n"
@@ -28,16 +33,23 @@ func (r *repo) git(ctx context.Context, args ...string) ([]byte, error) {
 
 // feed runs git with the given standard input.
 func (r *repo) feed(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir, cmd.Stdin = r.dir, stdin
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "LANG=C",
+	program, err := exec.LookPath("git")
+	if err != nil {
+		return nil, fmt.Errorf("trees of files are kept with git: install git on the agent's machine: %w", err)
+	}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "LANG=C",
 		"GIT_AUTHOR_NAME=Coopr", "GIT_AUTHOR_EMAIL=coopr@localhost", "GIT_COMMITTER_NAME=Coopr", "GIT_COMMITTER_EMAIL=coopr@localhost"}
+	cmd, release, err := r.launcher.Prepare(ctx, confine.Profile{
+		Program: program, Args: append([]string{"git"}, args...), Env: env, Dir: r.dir, Writes: []string{r.dir}, AsAgent: true,
+	}, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	cmd.Stdin = stdin
 	out, err := cmd.Output()
 	if err == nil {
 		return out, nil
-	}
-	if errors.Is(err, exec.ErrNotFound) {
-		return nil, fmt.Errorf("trees of files are kept with git: install git on the agent's machine: %w", err)
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	cfg, err := ansible.ParseConfig(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	cfg, err := sdk.Settings(ansible.ParseConfig)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "coopr-automator-ansible: settings:", err)
 		os.Exit(2)

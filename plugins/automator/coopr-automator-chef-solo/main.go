@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	cfg, err := chef.ParseConfig(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	cfg, err := sdk.Settings(chef.ParseConfig)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "coopr-automator-chef-solo: settings:", err)
 		os.Exit(2)

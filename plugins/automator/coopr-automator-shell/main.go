@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	set, err := readSettings(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	set, err := sdk.Settings(readSettings)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "coopr-automator-shell: settings:", err)
 		os.Exit(2)

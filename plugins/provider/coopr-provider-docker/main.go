@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	keys, err := ssh.KeysFromSettings(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	keys, err := sdk.Settings(ssh.KeysFromSettings)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "coopr-provider-docker: settings:", err)
 		os.Exit(2)

@@ -12,7 +12,7 @@ import (
 // folders with private keys for the field ssh_identityfile. COOPR_ENDPOINTS has the networks that the
 // agent allows beyond those of NewGuard.
 func Serve(provider func(ssh.Keys) *Provider) {
-	keys, err := ssh.KeysFromSettings(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	keys, err := sdk.Settings(ssh.KeysFromSettings)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: settings: %v\n", os.Args[0], err)
 		os.Exit(2)

@@ -130,9 +130,29 @@ func StatusCommand(app cli.App) *cobra.Command {
 		out.Field("Voter", output.YesNo(s.Voter))
 		out.Field("Workers", fmt.Sprintf("%d of %d busy", s.Busy, s.Slots))
 		out.Field("Index", fmt.Sprintf("%d", s.Applied))
+		isolation(out, s.Isolation)
 		retention(out, s.Retention)
 	})
 	return cmd
+}
+
+// isolation prints what keeps plugins away from an agent, and which of them were killed.
+func isolation(out *output.Printer, x *api.Isolation) {
+	if x == nil {
+		return
+	}
+	text := x.Grade
+	if x.User != "" {
+		text += " (user " + x.User + ")"
+	}
+	out.Field("Isolation", text)
+	for _, w := range x.Warnings {
+		out.Field("Warning", out.Paint(output.Red, w))
+	}
+	for _, k := range x.Killed {
+		out.Field("Killed", out.Paint(output.Red, fmt.Sprintf("plugin %s: %s (%s, last at %s)", k.Plugin, k.Reason, words.Count(k.Count, "time"),
+			output.Moment(k.At))))
+	}
 }
 
 // retention prints how long an agent keeps what has ended, and what it removed last.
