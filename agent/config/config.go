@@ -13,6 +13,7 @@ import (
 type Config struct {
 	Name    string `yaml:"name" reload:"yes" doc:"Name of this agent for people. Default: the host name."`
 	DataDir string `yaml:"data_dir" doc:"Where this agent keeps its state: Raft log, task journal, identity. In dev mode, an empty value means a temporary directory that is removed when the agent stops."`
+	WorkDir string `yaml:"work_dir" doc:"Folder of what plugins use: their own folders, the resources of tasks, local nodes. It must not be in data_dir. Default: data_dir with -work appended."`
 	Dev     bool   `yaml:"dev" doc:"Development mode: everything is on loopback, without TLS and join token. Unless configured otherwise, the mesh has one agent."`
 
 	HTTP   HTTP   `yaml:"http" doc:"The HTTP API and the UI."`
@@ -27,8 +28,6 @@ type Config struct {
 	Eligible        bool   `yaml:"eligible" doc:"Whether this agent may hold the replicated state (be a Raft voter). The mesh chooses its voters among eligible agents."`
 	Zone            string `yaml:"zone" reload:"yes" doc:"Failure zone (rack, room, region). Voters are spread over zones."`
 	Class           string `yaml:"class" reload:"yes" doc:"Class of this agent, for tasks that require one."`
-
-	WorkDir string `yaml:"work_dir" doc:"Folder of what plugins use: their own folders, the resources of tasks, local nodes. It must not be in data_dir. Default: data_dir with -work appended."`
 
 	HostExec     bool     `yaml:"host_exec" doc:"Whether this machine may run what tenants ask for: the provider local, native runs, change objects with a host agent:NAME, Docker and libvirt by unix socket, and hosts that are this machine. The caller needs the right host:exec, too. In dev mode the default is true."`
 	Interpreters []string `yaml:"interpreters" doc:"Automators that interpret a tenant's documents on the agents' machines and that the tenant may use without host:exec: TENANT/AUTOMATOR, such as acme/ansible; * means all tenants. It must be the same on every agent."`
