@@ -103,7 +103,7 @@ type Plugin struct {
 	Checksum string   `yaml:"checksum" doc:"sha256:<hex> of the executable, or of a descriptor followed by its program. Nothing else is started."`
 	Settings Settings `yaml:"settings" doc:"Passed to the plugin unchanged, as JSON. They are never shown, as they may contain credentials. The plugin may read the files and folders that they name by absolute paths."`
 	Reads    []string `yaml:"reads" doc:"Further files and folders that the plugin may read and execute."`
-	Writes   []string `yaml:"writes" doc:"Files and folders that the plugin may change."`
+	Writes   []string `yaml:"writes" doc:"Files and folders that the plugin may change. A missing one is created as a folder."`
 }
 
 // Providers has the settings of the providers that come with Coopr.

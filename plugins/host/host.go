@@ -72,11 +72,8 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("plugins: %w", err)
 	}
 	left.reap()
-	for _, dir := range cfg.Local {
-		// A plugin can be given only what is there.
-		if err := cfg.Launcher.Own(dir); err != nil {
-			return nil, fmt.Errorf("plugins: create the folder of local nodes: %w", err)
-		}
+	if err := makeFolders(cfg); err != nil {
+		return nil, fmt.Errorf("plugins: create a folder that they may write to: %w", err)
 	}
 	if err := left.makeSockets(cfg.SocketDir, cfg.Launcher); err != nil {
 		return nil, fmt.Errorf("plugins: create a folder for their sockets: %w", err)
@@ -99,6 +96,26 @@ func New(cfg Config) (*Host, error) {
 	h.tasks.Go(h.watch)
 	h.tasks.Go(h.count)
 	return h, nil
+}
+
+// makeFolders creates the folders of local nodes and those that single plugins may change, because
+// only what is there can be granted.
+func makeFolders(cfg Config) error {
+	for _, dir := range cfg.Local {
+		if err := cfg.Launcher.Own(dir); err != nil {
+			return err
+		}
+	}
+	for _, b := range cfg.Plugins {
+		for _, path := range b.Writes {
+			if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+				if err := cfg.Launcher.Own(path); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // Wait waits until every plugin that was present at the start has reported its types.

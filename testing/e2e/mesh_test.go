@@ -40,9 +40,11 @@ type mesh struct {
 	token  string
 	flags  []string // of every agent, beyond what all tests need
 	expect int      // bootstrap_expect
-	caCert string   // where the agents have TLS
-	agents []*agent
-	client *client.Client
+	// writers has further entries of plugins in the configuration, as YAML.
+	writers string
+	caCert  string // where the agents have TLS
+	agents  []*agent
+	client  *client.Client
 }
 
 // agent is a coopr-agent process before, during or after its run.
@@ -134,7 +136,7 @@ func (a *agent) args() []string {
 // folder, and returns its path. The agents' data is elsewhere.
 func (m *mesh) allowed() string {
 	path := filepath.Join(m.dir, "plugins.yaml")
-	text := fmt.Sprintf("plugins:\n- {name: automator-shell, writes: [%q]}\n", m.dir)
+	text := fmt.Sprintf("plugins:\n- {name: automator-shell, writes: [%q]}\n%s", m.dir, m.writers)
 	if i := slices.Index(m.flags, "--plugin-dir"); i >= 0 {
 		if _, err := os.Stat(filepath.Join(m.flags[i+1], "ledger.yaml")); err == nil {
 			text += fmt.Sprintf("- {name: ledger, path: ledger.yaml, writes: [%q]}\n", m.dir)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -31,8 +32,8 @@ func (m *mesh) daemon(args ...string) said {
 func (a *agent) config(token string, more ...string) string {
 	m := a.mesh
 	m.t.Helper()
-	file := filepath.Join(m.dir, a.name+".token")
-	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+	file := a.data + ".token" // not in the folder that plugins may write to
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(token+"\n"), 0o600)); err != nil {
 		m.t.Fatal(err)
 	}
 	var join []string

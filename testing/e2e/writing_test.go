@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,11 +37,13 @@ func TestWritingPlugins(t *testing.T) {
 		}
 	}
 	m.flags = []string{"--plugin-dir", filepath.Join(try, "plugins")}
+	house := filepath.Join(try, "house")
+	m.writers = fmt.Sprintf("- {name: notes, path: notes.yaml, writes: [%q]}\n- {name: provider-rooms, writes: [%q]}\n", house, house)
 	m.agents[0].start()
 	m.ready()
 
 	// The page's folders are here; and this machine may have no modules but Coopr's.
-	here := strings.NewReplacer("/tmp/try/data/local", m.nodes(), "/tmp/try", try, "PATH=$PWD/bin:$PATH", "X=",
+	here := strings.NewReplacer("/tmp/try/data-work/local", m.nodes(), "/tmp/try", try, "PATH=$PWD/bin:$PATH", "X=",
 		"go mod tidy", `go mod edit -json $COOPR/go.mod | jq -r '.Require[] | "-require=\(.Path)@\(.Version)"' | xargs go mod edit; cp `+
 			`$COOPR/go.sum .`)
 	env := append(m.env(), "COOPR_ADDR=http://"+m.agents[0].addr(httpPort), "COOPR_TOKEN="+m.token, "COOPR="+source,
