@@ -31,9 +31,7 @@ import (
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
-	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/confine"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/rpc/identity"
 	"github.com/coopr/coopr/rpc/server"
@@ -85,24 +83,20 @@ type Agent struct {
 	identity *identity.Identity
 	metrics  *prometheus.Registry
 
-	net         network
-	mesh        *mesh.Mesh
-	agents      *member.Registry
-	supervisor  *member.Supervisor
-	locator     *member.Locator
-	host        *host.Host // nil if Config.Executor replaces it
-	plugins     host.Executor
-	launcher    *confine.Launcher // nil if Config.Executor replaces the plugin host
-	rules       hostexec.Rules    // about what runs on this machine
-	pluginsNews chan struct{}     // one slot: the plugins have changed
-	blobs       *blobs.Cache
-	journal     worker.Journal
-	logs        *worker.Logs
-	worker      *worker.Worker
-	objects     *objects.Runtime    // of the change objects on this agent
-	performer   *act.AgentPerformer // nil if Config.Changes replaces it
-	handler     http.Handler        // of the API
-	grpc        *grpc.Server        // of other agents
+	net        network
+	mesh       *mesh.Mesh
+	agents     *member.Registry
+	supervisor *member.Supervisor
+	locator    *member.Locator
+	pluginSide
+	blobs     *blobs.Cache
+	journal   worker.Journal
+	logs      *worker.Logs
+	worker    *worker.Worker
+	objects   *objects.Runtime    // of the change objects on this agent
+	performer *act.AgentPerformer // nil if Config.Changes replaces it
+	handler   http.Handler        // of the API
+	grpc      *grpc.Server        // of other agents
 
 	departure   *service.Departure // from the mesh, for good
 	definitions *service.Definitions
@@ -119,7 +113,7 @@ func New(cfg Config) (_ *Agent, err error) {
 	}
 	a := &Agent{
 		cfg: cfg, id: cfg.ID, log: cfg.Logger.With("agent", cfg.Name),
-		metrics: prometheus.NewRegistry(), agents: member.NewRegistry(), pluginsNews: make(chan struct{}, 1),
+		metrics: prometheus.NewRegistry(), agents: member.NewRegistry(), pluginSide: pluginSide{pluginsNews: make(chan struct{}, 1)},
 	}
 	a.settings.Store(&a.cfg.Config)
 	defer func() {
@@ -252,14 +246,12 @@ func (a *Agent) peerAddr(id string) (string, error) { return member.PeerAddr(a.m
 
 // openBlobs opens the blob cache.
 func (a *Agent) openBlobs() (err error) {
-	dir, folders := "", ""
+	c := blobs.Config{ID: a.id, Supervisor: a.supervisor, Locator: a.locator, Mesh: a.mesh, Peers: a.net.peers, Logger: a.log}
 	if a.cfg.DataDir != "" {
-		dir, folders = filepath.Join(a.cfg.DataDir, "resources"), executor.ResourcesDir(a.cfg.Work())
+		c.Dir, c.Folders = filepath.Join(a.cfg.DataDir, "resources"), executor.ResourcesDir(a.cfg.Work())
+		c.Lend = a.launcher.Lend
 	}
-	a.blobs, err = blobs.Open(blobs.Config{
-		Dir: dir, Folders: folders, Lend: a.launcher.Lend, ID: a.id, Logger: a.log, Supervisor: a.supervisor, Locator: a.locator,
-		Mesh: a.mesh, Peers: a.net.peers,
-	})
+	a.blobs, err = blobs.Open(c)
 	return err
 }
 

@@ -5,7 +5,19 @@ import (
 	"context"
 
 	"github.com/coopr/coopr/agent/executor"
+	"github.com/coopr/coopr/engine/hostexec"
+	"github.com/coopr/coopr/plugins/confine"
+	"github.com/coopr/coopr/plugins/host"
 )
+
+// pluginSide is what an agent has of its plugins.
+type pluginSide struct {
+	host        *host.Host // nil if Config.Executor replaces it
+	plugins     host.Executor
+	launcher    *confine.Launcher // nil as host is
+	rules       hostexec.Rules    // about what runs on this machine
+	pluginsNews chan struct{}     // one slot: the plugins have changed
+}
 
 // openPlugins creates the plugin host.
 func (a *Agent) openPlugins() (err error) {
@@ -13,13 +25,11 @@ func (a *Agent) openPlugins() (err error) {
 	if a.plugins = a.cfg.Executor; a.plugins != nil {
 		return nil
 	}
-	if a.launcher, err = executor.OpenLauncher(a.cfg.Config); err != nil {
+	if a.launcher, a.rules, err = executor.OpenLauncher(a.cfg.Config); err != nil {
 		return err
 	}
-	a.rules = executor.Rules(a.cfg.Config, a.launcher)
-	h, machine, err := executor.OpenPlugins(executor.PluginsConfig{
-		Config: a.cfg.Config, Launcher: a.launcher, Changed: a.pluginsChanged, Logger: a.log,
-	})
+	cfg := executor.PluginsConfig{Config: a.cfg.Config, Launcher: a.launcher, Changed: a.pluginsChanged, Logger: a.log}
+	h, machine, err := executor.OpenPlugins(cfg)
 	if err != nil {
 		return err
 	}

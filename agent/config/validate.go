@@ -54,7 +54,7 @@ func (c Config) check() model.Faults {
 		k.fault("data_dir", "it is empty; an agent needs a directory of its own")
 	}
 	if c.WorkDir != "" && c.DataDir != "" && within(c.WorkDir, c.DataDir) {
-		k.fault("work_dir", "%s is in data_dir, which plugins cannot read: use a folder beside it", c.WorkDir)
+		k.fault("work_dir", "%s is in data_dir, which plugins cannot read: use another folder", c.WorkDir)
 	}
 	k.between("isolation.processes", c.Isolation.Processes, 0, 1<<20)
 	k.between("isolation.files", c.Isolation.Files, 0, 1<<20)

@@ -85,18 +85,15 @@ func localRoot(cfg config.Config) string {
 	return cmp.Or(cfg.Providers.Local.Root, filepath.Join(cfg.Work(), "local"))
 }
 
-// OpenLauncher returns the launcher of an agent's plugins.
-func OpenLauncher(cfg config.Config) (*confine.Launcher, error) {
-	return confine.NewLauncher(cfg.Isolation.User, cfg.Secrets(), confine.Limits{
+// OpenLauncher returns the launcher of an agent's plugins, and the rules about what runs on this machine,
+// which depend on whether the machine can confine it.
+func OpenLauncher(cfg config.Config) (*confine.Launcher, hostexec.Rules, error) {
+	r := cfg.Rules()
+	l, err := confine.NewLauncher(cfg.Isolation.User, cfg.Secrets(), confine.Limits{
 		Processes: cfg.Isolation.Processes, Memory: int64(cfg.Isolation.Memory), Files: cfg.Isolation.Files, Disk: int64(cfg.Isolation.Disk),
 	})
-}
-
-// Rules returns the rules about what runs on this machine, given what its launcher can confine.
-func Rules(cfg config.Config, l *confine.Launcher) hostexec.Rules {
-	r := cfg.Rules()
 	r.Unconfined = !cfg.Isolation.Unconfined && l.Grade() == confine.None
-	return r
+	return l, r, err
 }
 
 // pluginBinary returns the binary of a plugin that the configuration names: in the

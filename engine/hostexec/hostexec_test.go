@@ -58,6 +58,9 @@ func TestAsk(t *testing.T) {
 		"an agent without":                {Rules{}.Run("acme", local), false},
 		"an agent with an interpreter":    {Rules{Interpreters: []string{"*/ansible"}}.Run("acme", play), true},
 		"an agent with another's":         {Rules{Interpreters: []string{"b/ansible"}}.Run("acme", play), false},
+		"an agent that cannot confine it": {Rules{HostExec: true, Unconfined: true}.Run("acme", local), false},
+		"the same for an interpreter":     {Rules{Interpreters: []string{"*/ansible"}, Unconfined: true}.Run("acme", play), false},
+		"the same for nothing":            {Rules{Unconfined: true}.Run("acme", nil), true},
 		"an agent's interpreter on local": {Rules{Interpreters: []string{"*/ansible"}}.Run("acme", local), false},
 	} {
 		if (c.err == nil) != c.want || c.err != nil && !errors.Is(c.err, problem.Forbidden) {

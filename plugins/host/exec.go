@@ -277,8 +277,8 @@ func (x *execPlugin) call(ctx context.Context, request []byte, node string, env 
 	pid := cmd.Process.Pid
 	pidfile := x.host.left.write(pid, x.command[0])
 	defer x.host.left.remove(pidfile)
-	use := x.host.track(x.path, own, pid, profile.Lasting)
-	defer x.host.untrack(use)
+	use := x.host.meter.track(x.path, own, pid, profile.Lasting)
+	defer x.host.meter.untrack(use)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	end := &execEnd{}

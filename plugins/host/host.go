@@ -28,6 +28,7 @@ type Host struct {
 	cfg   Config
 	spawn *spawn.Spawner
 	left  *leftovers
+	meter *meter
 
 	ctx    context.Context // done when the host closes; its cause says so
 	cancel context.CancelCauseFunc
@@ -38,10 +39,6 @@ type Host struct {
 	first    chan struct{} // closed after the first scan
 	scanned  atomic.Int64  // Unix nanoseconds of the last scan
 	files    map[string]*file
-
-	countMu  sync.Mutex
-	tracked  map[int]*tracked   // running programs, by process id
-	breaches map[string]*Breach // by plugin
 
 	mu     sync.RWMutex
 	plugs  map[typeKey]*plug
@@ -79,8 +76,8 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("plugins: create a folder for their sockets: %w", err)
 	}
 	h := &Host{
-		cfg: cfg, spawn: spawn.New(), left: left, first: make(chan struct{}),
-		files: map[string]*file{}, plugs: map[typeKey]*plug{}, tracked: map[int]*tracked{}, breaches: map[string]*Breach{},
+		cfg: cfg, spawn: spawn.New(), left: left, meter: newMeter(cfg.Launcher, cfg.Logger), first: make(chan struct{}),
+		files: map[string]*file{}, plugs: map[typeKey]*plug{},
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	// Files in the cache are known at once; others have to be started, which takes time.
@@ -94,7 +91,7 @@ func New(cfg Config) (*Host, error) {
 		})
 	}
 	h.tasks.Go(h.watch)
-	h.tasks.Go(h.count)
+	h.tasks.Go(func() { h.meter.run(h.ctx) })
 	return h, nil
 }
 

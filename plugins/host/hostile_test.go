@@ -247,3 +247,40 @@ func needsLandlock(t *testing.T) {
 		t.Skip("this kernel has no Landlock: use one of 5.13 or newer, with landlock in the list of lsm=")
 	}
 }
+
+// TestUnconfined: a machine that cannot confine plugins starts only those of Coopr, unless it is told
+// to start others.
+func TestUnconfined(t *testing.T) {
+	for _, unconfined := range []bool{false, true} {
+		h := newHost(t, func(c *Config) {
+			c.Launcher, c.Unconfined = &confine.Launcher{}, unconfined
+			writeExec(t, c.Dirs[0], "mine", "automator", "#!/bin/sh\nexit 0\n", "")
+		})
+		if g := h.Isolation().Grade; g != confine.None {
+			t.Errorf("the grade is %s", g)
+		}
+		if r := h.Execute(t.Context(), task("own", nil), nil); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
+			t.Errorf("a plugin of Coopr: %v", r)
+		}
+		r := h.Execute(t.Context(), execTask("x", nil), nil)
+		if want := map[bool]proto.Outcome{false: proto.Outcome_OUTCOME_NOTHING_DONE, true: proto.Outcome_OUTCOME_SUCCEEDED}; r.Outcome != want[unconfined] ||
+			!unconfined && !strings.Contains(r.Message, "isolation.unconfined") {
+			t.Errorf("unconfined %v: %v", unconfined, r)
+		}
+	}
+}
+
+// TestExecSettings: a program of protocol "exec" gets its settings in the request, and not in its
+// environment.
+func TestExecSettings(t *testing.T) {
+	h := newHost(t, func(c *Config) {
+		writeExec(t, c.Dirs[0], "mine", "automator", "#!/bin/sh\ncat >&2\nenv >&2\n", "")
+		c.Plugins = []Binary{{Path: filepath.Join(c.Dirs[0], "mine.yaml"), Settings: json.RawMessage(prisonSettings)}}
+	})
+	var rec recorder
+	r := h.Execute(t.Context(), execTask("x", nil), &rec)
+	if log := strings.Join(rec.lines, "\n"); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED || strings.Count(log, "hunter2") != 1 ||
+		!strings.Contains(log, `"settings":`+prisonSettings) {
+		t.Errorf("%v\n%s", r, log)
+	}
+}

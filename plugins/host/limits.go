@@ -2,14 +2,17 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -47,83 +50,111 @@ func (t *tracked) over() string {
 	return ""
 }
 
+// meter counts what running programs use, and kills those that exceed their limits.
+type meter struct {
+	limits confine.Limits
+	log    *slog.Logger
+
+	mu       sync.Mutex
+	tracked  map[int]*tracked   // by process id
+	breaches map[string]*Breach // by plugin
+}
+
+func newMeter(l *confine.Launcher, log *slog.Logger) *meter {
+	m := &meter{log: log, tracked: map[int]*tracked{}, breaches: map[string]*Breach{}}
+	if l != nil {
+		m.limits = l.Limits
+	}
+	return m
+}
+
 // track begins to count what a program uses. The processes of a lasting program are not its own, so
 // they are not counted.
-func (h *Host) track(path, own string, pid int, lasts bool) *tracked {
-	t := &tracked{plugin: filepath.Base(path), own: own, pid: pid}
-	if h.cfg.Launcher != nil {
-		t.limits = h.cfg.Launcher.Limits
-	}
+func (m *meter) track(path, own string, pid int, lasts bool) *tracked {
+	t := &tracked{plugin: filepath.Base(path), own: own, pid: pid, limits: m.limits}
 	if lasts {
 		t.limits.Processes, t.limits.Memory = 0, 0
 	}
-	h.countMu.Lock()
-	defer h.countMu.Unlock()
-	h.tracked[pid] = t
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tracked[pid] = t
 	return t
 }
 
 // untrack ends the counting.
-func (h *Host) untrack(t *tracked) {
-	h.countMu.Lock()
-	defer h.countMu.Unlock()
-	delete(h.tracked, t.pid)
+func (m *meter) untrack(t *tracked) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.tracked, t.pid)
 }
 
-// count kills programs over their limits until the host closes.
-func (h *Host) count() {
+// run kills programs over their limits until ctx ends.
+func (m *meter) run(ctx context.Context) {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-h.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-tick.C:
-			h.enforce()
+			m.enforce()
 		}
 	}
 }
 
 // enforce counts once.
-func (h *Host) enforce() {
-	h.countMu.Lock()
-	var now []*tracked
-	for _, t := range h.tracked {
-		now = append(now, t)
-	}
-	h.countMu.Unlock()
+func (m *meter) enforce() {
+	m.mu.Lock()
+	now := slices.Collect(maps.Values(m.tracked))
+	m.mu.Unlock()
 	for _, t := range now {
 		if why := t.exceeds(); why != "" {
-			h.end(t, why)
+			m.end(t, why)
 		}
 	}
 }
 
 // end kills a program and records why.
-func (h *Host) end(t *tracked, why string) {
-	h.countMu.Lock()
-	if h.tracked[t.pid] != t || t.breach.Load() != nil {
-		h.countMu.Unlock()
+func (m *meter) end(t *tracked, why string) {
+	if !m.kill(t, why) {
 		return // it has ended meanwhile
+	}
+	m.log.Error("a plugin was killed because it exceeded a limit", "plugin", t.plugin, "limit", why)
+	if t.limits.Disk > 0 && folderSize(t.own, t.limits.Disk) > t.limits.Disk {
+		// It has only temporary files, and full as it is the plugin could not be started again.
+		if err := empty(t.own); err != nil {
+			m.log.Error("the plugin's folder cannot be emptied", "folder", t.own, "error", err)
+		}
+	}
+}
+
+func (m *meter) kill(t *tracked, why string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.tracked[t.pid] != t || t.breach.Load() != nil {
+		return false
 	}
 	text := fmt.Sprintf("plugin %s was killed: %s", t.plugin, why)
 	t.breach.Store(&text)
-	b := h.breaches[t.plugin]
+	b := m.breaches[t.plugin]
 	if b == nil {
 		b = &Breach{Plugin: t.plugin}
-		h.breaches[t.plugin] = b
+		m.breaches[t.plugin] = b
 	}
 	b.Message, b.Last = why, time.Now()
 	b.Count++
 	killTree(t.pid)
-	h.countMu.Unlock()
-	h.cfg.Logger.Error("a plugin was killed because it exceeded a limit", "plugin", t.plugin, "limit", why)
-	if folderSize(t.own, t.limits.Disk) > t.limits.Disk && t.limits.Disk > 0 {
-		// It has only temporary files, and full as it is the plugin could not be started again.
-		if err := empty(t.own); err != nil {
-			h.cfg.Logger.Error("the plugin's folder cannot be emptied", "folder", t.own, "error", err)
-		}
+	return true
+}
+
+// list returns the plugins that exceeded their limits, by name.
+func (m *meter) list() (out []Breach) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(m.breaches)) {
+		out = append(out, *m.breaches[name])
 	}
+	return out
 }
 
 // Isolation is what keeps plugins away from the agent.
@@ -138,14 +169,9 @@ type Isolation struct {
 // since the agent started.
 func (h *Host) Isolation() Isolation {
 	l := h.cfg.Launcher
-	out := Isolation{Grade: l.Grade(), Warnings: l.Warnings()}
+	out := Isolation{Grade: l.Grade(), Warnings: l.Warnings(), Breaches: h.meter.list()}
 	if l != nil && l.User != nil {
 		out.User = l.User.Name
-	}
-	h.countMu.Lock()
-	defer h.countMu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(h.breaches)) {
-		out.Breaches = append(out.Breaches, *h.breaches[name])
 	}
 	return out
 }

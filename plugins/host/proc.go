@@ -46,8 +46,8 @@ func children(pid int) []int {
 // others meanwhile.
 func killTree(pid int) {
 	stopped := map[int]bool{}
-	// A process whose parent ends meanwhile becomes the child of another one of the tree, which was
-	// looked at before.
+	// A process whose parent ends meanwhile becomes the child of another one of the tree, whose
+	// children were already read.
 	for found := true; found; {
 		found = false
 		for _, p := range descendants(pid) {

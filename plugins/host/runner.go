@@ -104,7 +104,7 @@ func (r *runner) Start(context.Context) (err error) {
 		return fmt.Errorf("start %s: %w", r.path, err)
 	}
 	r.pidfile = r.host.left.write(r.cmd.Process.Pid, r.path)
-	r.use = r.host.track(r.path, own, r.cmd.Process.Pid, profile.Lasting)
+	r.use = r.host.meter.track(r.path, own, r.cmd.Process.Pid, profile.Lasting)
 	go func() {
 		if len(settings) > 0 {
 			_, _ = r.input.Write(append(slices.Clone(settings), '\n')) // a plugin that has ended reads nothing
@@ -112,7 +112,7 @@ func (r *runner) Start(context.Context) (err error) {
 	}()
 	go func() {
 		r.status = exitStatus(r.cmd.Wait())
-		r.host.untrack(r.use)
+		r.host.meter.untrack(r.use)
 		r.host.left.remove(r.pidfile)
 		_ = r.stdout.SetReadDeadline(time.Now().Add(pipeDrain))
 		_ = r.stderr.SetReadDeadline(time.Now().Add(pipeDrain))

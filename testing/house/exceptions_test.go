@@ -47,6 +47,7 @@ var allowedTypes = map[string]string{
 	"engine/change/object/Object": "the state machine of one object: its fields are packed, as a site has a million of them, and its " +
 		"methods are the handlers of its events",
 	"engine/change/sim/Sim": "the state of one simulated world, which its tests read and disturb",
+	"agent/config/Config":   "its fields are the settings and the sections of the configuration",
 	"engine/plan/Edit":      "one change of a plan: its methods are the steps that keep the counters of the plan together",
 	"engine/profile/Run":    "the stored record of a run",
 	"engine/solver/world":   "the tables of the original algorithm, which are filled together",
