@@ -39,7 +39,8 @@ func (a *Agent) openWorker() (err error) {
 	case a.cfg.DataDir == "":
 		performer = objects.Nowhere{}
 	default:
-		c := act.AgentConfig{DataDir: a.cfg.DataDir, HostExec: a.rules, Launcher: a.launcher, Logger: a.log, Automate: tasks.ExecuteUnplanned}
+		c := act.AgentConfig{DataDir: a.cfg.DataDir, Own: executor.OwnHost(a.cfg.Work()), HostExec: a.rules, Launcher: a.launcher, Logger: a.log,
+			Automate: tasks.ExecuteUnplanned}
 		if c.PluginSettings, err = executor.AllPluginSettings(a.cfg.Plugins); err != nil {
 			return err
 		}

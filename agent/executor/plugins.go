@@ -56,7 +56,7 @@ func OpenPlugins(cfg PluginsConfig) (h *host.Host, machine string, err error) {
 		Reads: []string{bin, ResourcesDir(work)},
 	}
 	if cfg.HostExec {
-		c.Local = []string{root}
+		c.Local = []string{root, filepath.Dir(OwnHost(work))}
 	}
 	for _, p := range cfg.Plugins {
 		b, err := pluginBinary(dirs, p)
@@ -74,6 +74,9 @@ func OpenPlugins(cfg PluginsConfig) (h *host.Host, machine string, err error) {
 
 // ResourcesDir returns the folder of tasks' resources.
 func ResourcesDir(workDir string) string { return filepath.Join(workDir, "resources") }
+
+// OwnHost returns the folder of this machine as the host of change objects.
+func OwnHost(workDir string) string { return filepath.Join(workDir, "hosts", "agent") }
 
 // localRoot returns the folder of local nodes. The records of nodes have their paths, so a folder of an
 // earlier version stays where it is.

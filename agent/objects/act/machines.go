@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,6 +25,8 @@ import (
 type AgentConfig struct {
 	// DataDir is the agent's data directory.
 	DataDir string
+	// Own is the folder of this machine as the host of change objects. Plugins work in it, too.
+	Own string
 	// Automate carries out a task of an automator plugin, as host.Executor does;
 	// its lease included.
 	Automate func(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result
@@ -56,8 +59,18 @@ func NewForAgent(cfg AgentConfig) (_ *AgentPerformer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	work := filepath.Join(dir, "machine")
-	if err := os.MkdirAll(work, 0o700); err != nil {
+	work, err := filepath.Abs(cfg.Own)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(work), 0o700); err != nil {
+		return nil, err
+	}
+	// An earlier version of the agent had it in its data directory.
+	if err := os.Rename(filepath.Join(dir, "machine"), work); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		cfg.Logger.Warn("the folder of this machine as a host of change objects cannot be moved, so a new one is used", "error", err)
+	}
+	if err := cfg.Launcher.Own(work); err != nil {
 		return nil, err
 	}
 	p := &AgentPerformer{spawn: spawn.New(), pool: ssh.New(ssh.Config{}), settings: cfg.PluginSettings, hostExec: cfg.HostExec}
