@@ -270,8 +270,8 @@ func (x *execPlugin) call(ctx context.Context, request []byte, node string, env 
 	defer release()
 	stdout := &limited{max: maxAnswer}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), stdout, log.Writer(true)
-	cmd.WaitDelay = pipeDrain // a child of the command may hold its pipes open for ever
-	if err := x.host.spawn.Start(cmd, syscall.SIGKILL); err != nil {
+	child, err := x.host.spawn.StartChild(cmd, syscall.SIGKILL)
+	if err != nil {
 		return nil, err
 	}
 	pid := cmd.Process.Pid
@@ -280,7 +280,7 @@ func (x *execPlugin) call(ctx context.Context, request []byte, node string, env 
 	use := x.host.meter.track(x.path, own, pid, profile.Lasting)
 	defer x.host.meter.untrack(use)
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() { ended <- child.Wait() }()
 	end := &execEnd{}
 	select {
 	case err = <-ended:
@@ -302,9 +302,6 @@ func (x *execPlugin) call(ctx context.Context, request []byte, node string, env 
 		}
 	}
 	end.stdout, end.code, end.status, end.tail = stdout.Bytes(), cmd.ProcessState.ExitCode(), exitStatus(err), log.Close()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		end.status = "exit status 0"
-	}
 	if why := use.over(); why != "" {
 		end.status = why
 	}

@@ -19,12 +19,7 @@ import (
 	"github.com/coopr/coopr/plugins/sdk/spawn"
 )
 
-const (
-	defaultGrace = 5 * time.Second
-	// pipeDrain is how long the remaining output of a dead command is read: one of its children may
-	// hold the pipes open for ever.
-	pipeDrain = 250 * time.Millisecond
-)
+const defaultGrace = 5 * time.Second
 
 // Local is a node that is a folder of this machine.
 type Local struct {
@@ -54,12 +49,12 @@ func (l *Local) Run(ctx context.Context, c Command) (Exit, error) {
 	if err := ctx.Err(); err != nil {
 		return Exit{}, context.Cause(ctx)
 	}
-	cmd := &exec.Cmd{Path: c.Args[0], Args: c.Args, Dir: c.Dir, Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr,
-		WaitDelay: pipeDrain}
+	cmd := &exec.Cmd{Path: c.Args[0], Args: c.Args, Dir: c.Dir, Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr}
 	if cmd.Dir == "" {
 		cmd.Dir = l.dir
 	}
-	if err := l.spawn.Start(cmd, syscall.SIGKILL); err != nil {
+	child, err := l.spawn.StartChild(cmd, syscall.SIGKILL)
+	if err != nil {
 		return Exit{}, err
 	}
 	pid := cmd.Process.Pid
@@ -81,7 +76,7 @@ func (l *Local) Run(ctx context.Context, c Command) (Exit, error) {
 		// The rest of the process group has had its grace.
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
 	})
-	err := cmd.Wait()
+	err = child.Wait()
 	close(ended)
 	if !stop() {
 		<-stopped
