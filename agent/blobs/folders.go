@@ -41,7 +41,8 @@ type folder struct {
 
 // OpenFolders returns an empty Folders in dir. What an earlier process left there may be
 // incomplete and is removed: at once, or before the first folder is created if the directory
-// cannot be written now. lend, which may be nil, lets plugins read a folder. open returns the verified content of a resource, from wherever it is.
+// cannot be written now. lend, which may be nil, lets plugins read a folder. open returns the verified content of a resource, from
+// wherever it is.
 func OpenFolders(dir string, lend func(dir string) error, open func(ctx context.Context, p model.ResourcePin) (*os.File, error)) *Folders {
 	if lend == nil {
 		lend = func(string) error { return nil }

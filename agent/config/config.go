@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"path/filepath"
 	"time"
 
@@ -49,17 +50,31 @@ type Config struct {
 // Work returns the folder of what plugins use, or "" without a data directory.
 func (c Config) Work() string {
 	if c.WorkDir == "" && c.DataDir != "" {
-		return filepath.Clean(c.DataDir) + "-work"
+		return absolute(c.DataDir) + "-work"
 	}
-	return c.WorkDir
+	return absolute(c.WorkDir)
+}
+
+// absolute returns a path from the root, since what an agent starts is in another folder. "" stays as it is.
+func absolute(path string) string {
+	if path == "" {
+		return ""
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 // Secrets returns the files and folders of the agent that no plugin may read.
 func (c Config) Secrets() (out []string) {
 	for _, path := range []string{c.DataDir, c.JoinTokenFile, c.HTTP.TLSKey} {
 		if path != "" {
-			out = append(out, path)
+			out = append(out, absolute(path))
 		}
+	}
+	if dir, err := os.UserConfigDir(); err == nil {
+		out = append(out, filepath.Join(dir, "coopr")) // tokens of the command line and of dev agents
 	}
 	return out
 }

@@ -427,3 +427,17 @@ func FuzzDecode(f *testing.F) {
 		_ = d.faults.Error()
 	})
 }
+
+// Plugins start in another folder than the agent, so paths that they or their launcher are given must not depend on it.
+func TestPathsForPlugins(t *testing.T) {
+	c := Default(false)
+	c.DataDir, c.JoinTokenFile, c.HTTP.TLSKey = "data", "token", "keys/key.pem"
+	for _, path := range append(c.Secrets(), c.Work()) {
+		if !filepath.IsAbs(path) {
+			t.Errorf("%s is relative", path)
+		}
+	}
+	if c.WorkDir = "work"; !filepath.IsAbs(c.Work()) {
+		t.Errorf("%s is relative", c.Work())
+	}
+}

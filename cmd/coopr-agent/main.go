@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"syscall"
 	_ "time/tzdata" // schedules have time zones, and a host may have no files of them
@@ -224,8 +225,7 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		cfg.DataDir = dir
-		defer os.RemoveAll(cfg.Work())
+		cfg.DataDir = filepath.Join(dir, "data")
 	}
 	secret, err := meshSecret(cfg)
 	if err != nil {

@@ -53,19 +53,19 @@ func abi() int {
 // be secret.
 var system = append([]string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys/fs/cgroup", "/sys/devices/system", "/sys/kernel/mm",
-	"/run/systemd/resolve",
-}, under("/etc", "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
-	"default/locale", "gai.conf", "group", "host.conf", "hostname", "hosts", "inputrc", "krb5.conf", "ld.so.cache", "ld.so.conf",
+	"/run/systemd/resolve", "/var/lib/ca-certificates", "/nix/store", "/run/current-system",
+}, under("/etc", "alternatives", "ansible", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
+	"default/locale", "gai.conf", "gitconfig", "group", "host.conf", "hostname", "hosts", "inputrc", "krb5.conf", "ld.so.cache", "ld.so.conf",
 	"ld.so.conf.d", "ld.so.preload", "locale.alias", "locale.conf", "localtime", "mime.types", "networks", "nsswitch.conf", "os-release",
 	"passwd", "pki", "profile", "profile.d", "protocols", "python3", "resolv.conf", "services", "ssh/ssh_config", "ssh/ssh_config.d",
 	"ssh/ssh_known_hosts", "ssl", "terminfo", "timezone")...)
 
-// secrets are folders of the system whose files only their owner may read. If the program runs as root,
-// it is the owner.
-var secrets = []string{"/etc/ssl/private", "/etc/pki/tls/private"}
+// secrets are folders of the system whose files only their owner may read, and that of the agent's configuration. If the program
+// runs as root, it is the owner.
+var secrets = []string{"/etc/ssl/private", "/etc/pki/tls/private", "/etc/coopr"}
 
 // devices are those that every program may use.
-var devices = under("/dev", "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+var devices = under("/dev", "null", "zero", "full", "random", "urandom", "ptmx", "pts")
 
 func under(dir string, names ...string) []string {
 	for i, name := range names {
@@ -106,8 +106,9 @@ func newDomain(p *Profile, program *os.File) (*domain, error) {
 			return nil, fmt.Errorf("%s: %w", p.Program, err)
 		}
 	}
-	protected := append(real(p.Protected), real(secrets)...)
-	for _, path := range slices.Concat(system, p.Reads) {
+	protected := append(resolved(p.Protected), resolved(secrets)...)
+	java, _ := filepath.Glob("/etc/java-*") // Debian has parts of a Java there
+	for _, path := range slices.Concat(system, java, p.Reads) {
 		for _, at := range without(path, protected) {
 			if err := d.grant(at, readDir); err != nil {
 				return nil, err
@@ -173,8 +174,8 @@ func (d *domain) enter() error {
 	return nil
 }
 
-// real returns paths without symbolic links. A path that does not exist is returned as it is.
-func real(paths []string) []string {
+// resolved returns paths without symbolic links. A path that does not exist is returned as it is.
+func resolved(paths []string) []string {
 	out := make([]string, 0, len(paths))
 	for _, p := range paths {
 		if r, err := filepath.EvalSymlinks(p); err == nil {
@@ -188,7 +189,7 @@ func real(paths []string) []string {
 // without returns the parts of a path that contain no protected folder: the path itself, or what is
 // in it now. A path below a protected folder is returned unchanged, because somebody has named it.
 func without(path string, protected []string) []string {
-	at := real([]string{path})[0]
+	at := resolved([]string{path})[0]
 	open := true
 	for _, p := range protected {
 		if p == at {

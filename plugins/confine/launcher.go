@@ -71,6 +71,15 @@ func NewLauncher(userName string, protected []string, limits Limits) (*Launcher,
 		return nil, errors.New("isolation.user: root is not a user for plugins")
 	}
 	l.User.UID, l.User.GID = uid, gid
+	ids, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("isolation.user: the groups of %s: %w", userName, err)
+	}
+	for _, id := range ids {
+		if n, err := strconv.ParseUint(id, 10, 32); err == nil && int(n) != gid {
+			l.User.Groups = append(l.User.Groups, uint32(n))
+		}
+	}
 	return l, nil
 }
 
@@ -95,7 +104,11 @@ var powerful = []string{"docker", "libvirt", "lxd", "incus-admin", "disk", "sudo
 func (l *Launcher) Warnings() (out []string) {
 	grade := l.Grade()
 	if grade == Separate {
-		return nil
+		ids := make([]int, len(l.User.Groups))
+		for i, id := range l.User.Groups {
+			ids[i] = int(id)
+		}
+		return inPowerful("the plugins' user", ids)
 	}
 	if grade == None {
 		out = append(out, "the kernel has no Landlock: a plugin can read and change all that the agent can")
@@ -105,10 +118,15 @@ func (l *Launcher) Warnings() (out []string) {
 			"set isolation.user")
 	}
 	ids, _ := os.Getgroups()
+	return append(out, inPowerful("the agent's user", ids)...)
+}
+
+// inPowerful returns a warning for each powerful group of somebody.
+func inPowerful(who string, ids []int) (out []string) {
 	for _, id := range ids {
 		g, err := user.LookupGroupId(strconv.Itoa(id))
 		if err == nil && slices.Contains(powerful, g.Name) {
-			out = append(out, fmt.Sprintf("the agent's user is in the group %s, so a plugin can become root on this machine", g.Name))
+			out = append(out, fmt.Sprintf("%s is in the group %s, so a plugin can become root on this machine", who, g.Name))
 		}
 	}
 	return out

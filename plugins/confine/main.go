@@ -77,7 +77,7 @@ func run() error {
 		return err
 	}
 	// Only the standard descriptors stay open.
-	if err := unix.CloseRange(profileFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+	if err := closeRest(); err != nil {
 		return fmt.Errorf("close descriptors: %w", err)
 	}
 	if rules != nil {
@@ -91,6 +91,24 @@ func run() error {
 		path = "/proc/self/fd/" + strconv.Itoa(programFD)
 	}
 	return fmt.Errorf("execute %s: %w", p.Program, syscall.Exec(path, p.Args, p.Env))
+}
+
+// closeRest has all descriptors but the standard ones closed when the program is executed.
+func closeRest() error {
+	if unix.CloseRange(profileFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return nil
+	}
+	// A kernel before 5.11 cannot, and the system calls of a container may be limited.
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range open {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= profileFD {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
 }
 
 func readProfile() (*Profile, error) {
@@ -113,8 +131,12 @@ func isScript(f *os.File) bool {
 	return n == 2 && head == [2]byte{'#', '!'}
 }
 
-// threads is the number of threads that a process may have on average.
-const threads = 8
+const (
+	// threads is the number of threads that a process may have on average.
+	threads = 8
+	// reserved is how many times the memory that it may use a process may reserve. The host kills it for what it uses.
+	reserved = 2
+)
 
 // setLimits sets the limits that the kernel enforces for each process.
 func setLimits(p *Profile) error {
@@ -123,9 +145,9 @@ func setLimits(p *Profile) error {
 	limits := map[int]uint64{unix.RLIMIT_CORE: 1}
 	if l := p.Limits; !p.Lasting {
 		for resource, value := range map[int]int64{
-			unix.RLIMIT_NOFILE: int64(l.Files), unix.RLIMIT_FSIZE: l.Disk, unix.RLIMIT_DATA: l.Memory,
+			unix.RLIMIT_NOFILE: int64(l.Files), unix.RLIMIT_FSIZE: l.Disk, unix.RLIMIT_DATA: reserved * l.Memory,
 		} {
-			if value > 0 {
+			if value > 0 && (resource != unix.RLIMIT_FSIZE || !p.LargeFiles) {
 				limits[resource] = uint64(value)
 			}
 		}
@@ -167,12 +189,17 @@ func dropRights(user *User) error {
 		}
 	}
 	if user != nil {
+		groups := append([]uint32{}, user.Groups...)
+		var first uintptr
+		if len(groups) > 0 {
+			first = uintptr(unsafe.Pointer(&groups[0]))
+		}
 		for _, step := range []struct {
 			name string
 			call uintptr
 			a, b uintptr
 		}{
-			{"setgroups", unix.SYS_SETGROUPS, 0, 0},
+			{"setgroups", unix.SYS_SETGROUPS, uintptr(len(groups)), first},
 			{"setresgid", unix.SYS_SETRESGID, uintptr(user.GID), uintptr(user.GID)},
 			{"setresuid", unix.SYS_SETRESUID, uintptr(user.UID), uintptr(user.UID)},
 		} {

@@ -27,6 +27,8 @@ type Profile struct {
 	// a program may signal every process of its user, its descendants are not tied to it, and of the
 	// limits only that on core dumps applies, because the children inherit the limits for life.
 	Lasting bool `json:"lasting,omitempty"`
+	// LargeFiles allows files that are larger than the program's own folder may be, because it writes elsewhere, too.
+	LargeFiles bool `json:"largeFiles,omitempty"`
 	// AsAgent is for the agent's own programs: they stay its user.
 	AsAgent bool `json:"-"`
 	// User is whom the program runs as. Nil is the user of the agent.
@@ -42,10 +44,12 @@ type User struct {
 	Name string `json:"name"`
 	UID  int    `json:"uid"`
 	GID  int    `json:"gid"`
+	// Groups are the further groups of the user.
+	Groups []uint32 `json:"groups,omitempty"`
 }
 
 // Limits bound a program with its descendants. 0 is no limit. The kernel enforces Files and, for each
-// process, Memory and Disk, and roughly Processes for a user of plugins. The host counts the sums.
+// process, about twice Memory, and Disk, and roughly Processes for a user of plugins. The host counts the sums.
 type Limits struct {
 	Processes int   `json:"processes,omitempty"`
 	Memory    int64 `json:"memory,omitempty"` // bytes

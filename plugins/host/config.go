@@ -40,6 +40,8 @@ type Config struct {
 	WorkDir string
 	// Reads are files and folders that every plugin may read, such as the resources of tasks.
 	Reads []string
+	// Bin is the folder of the agent's own programs.
+	Bin string
 	// Local are the folders of nodes of this machine. If there are none, plugins may not make such
 	// nodes.
 	Local []string

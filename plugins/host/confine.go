@@ -25,6 +25,9 @@ const ownModule = "github.com/coopr/coopr"
 // packages. The nodes' processes outlive the plugin and are in its domain for life.
 var lasting = []string{ownModule + "/plugins/provider/coopr-provider-local", ownModule + "/plugins/automator/coopr-automator-shell"}
 
+// ansible is the automator whose program has semaphores in /dev/shm.
+const ansible = ownModule + "/plugins/automator/coopr-automator-ansible"
+
 // origin returns the path of the main package of a program of Coopr, or "" for another program.
 // Whoever builds a program can write any path into it, so this is no protection against a program that
 // pretends to be another one; that is what checksums are for.
@@ -46,14 +49,22 @@ func (h *Host) profile(path string, program io.ReaderAt, node string) (p confine
 	}
 	p = confine.Profile{
 		Dir: "/", Env: append(h.cfg.env(b), "HOME="+own, "TMPDIR="+filepath.Join(own, "tmp")),
-		Reads: slices.Concat(h.cfg.Dirs, h.cfg.Reads, b.Reads, folders(b.Settings)), Writes: append([]string{own}, b.Writes...),
+		Reads: slices.Concat(h.cfg.Reads, b.Reads, folders(b.Settings)), Writes: append([]string{own}, b.Writes...),
+		LargeFiles: len(b.Writes) > 0,
 	}
-	if at := filepath.Dir(path); !slices.Contains(p.Reads, at) {
-		p.Reads = append(p.Reads, at)
+	for _, dir := range slices.Compact(append(slices.Clone(h.cfg.Dirs), h.cfg.Bin, filepath.Dir(path))) {
+		p.Reads = append(p.Reads, h.readable(dir)...)
 	}
-	nodes := []string{node}
-	if program != nil && slices.Contains(lasting, origin(program)) {
+	p.Reads = append(p.Reads, path)
+	nodes, from := []string{node}, ""
+	if program != nil {
+		from = origin(program)
+	}
+	if slices.Contains(lasting, from) {
 		nodes = h.cfg.Local
+	}
+	if from == ansible {
+		p.Writes = append(p.Writes, "/dev/shm")
 	}
 	if len(nodes) > 0 && nodes[0] != "" {
 		p.Lasting = true
@@ -61,6 +72,20 @@ func (h *Host) profile(path string, program io.ReaderAt, node string) (p confine
 		p.Writes = append(append(p.Writes, nodes...), "/dev/shm")
 	}
 	return p, own, nil
+}
+
+// readable returns what plugins read of a folder of programs: all of it, but of the agent's own folder, which may be a user's
+// home, the programs of Coopr only.
+func (h *Host) readable(dir string) []string {
+	switch dir {
+	case "":
+		return nil
+	case h.cfg.Bin:
+		programs, _ := filepath.Glob(filepath.Join(dir, "coopr*"))
+		return programs
+	default:
+		return []string{dir}
+	}
 }
 
 // ownFolder creates the folder of a plugin, which is its home and has its temporary files.
@@ -132,17 +157,19 @@ func nodeOf(t *proto.Task) string {
 
 // localNode returns the folder of a task's node if it is one of this machine's local nodes, or "".
 func (h *Host) localNode(t *proto.Task) string {
-	if dir := nodeOf(t); h.local(dir) {
-		return dir
+	dir := nodeOf(t)
+	// Processes of the node may have replaced its folder by a link to another one.
+	if resolved, err := filepath.EvalSymlinks(dir); err != nil || resolved != dir || !h.local(dir) {
+		return ""
 	}
-	return ""
+	return dir
 }
 
 // local reports whether a path is in a folder of local nodes.
 func (h *Host) local(dir string) bool {
 	for _, root := range h.cfg.Local {
-		if real, err := filepath.EvalSymlinks(root); err == nil {
-			root = real
+		if resolved, err := filepath.EvalSymlinks(root); err == nil {
+			root = resolved
 		}
 		if rel, err := filepath.Rel(root, dir); err == nil && filepath.IsLocal(rel) && rel != "." {
 			return true

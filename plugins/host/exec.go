@@ -260,9 +260,7 @@ func (x *execPlugin) call(ctx context.Context, request []byte, node string, env 
 		return nil, err
 	}
 	profile.Program, profile.Args, profile.Env = program, x.command, append(profile.Env, env...)
-	if at := filepath.Dir(program); !slices.Contains(profile.Reads, at) {
-		profile.Reads = append(profile.Reads, at)
-	}
+	profile.Reads = append(append(profile.Reads, x.host.readable(filepath.Dir(program))...), program)
 	cmd, release, err := x.host.cfg.Launcher.Prepare(context.Background(), profile, nil, syscall.SIGKILL)
 	if err != nil {
 		return nil, err

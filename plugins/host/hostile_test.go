@@ -108,7 +108,7 @@ func checkWalls(t *testing.T, userName string, grade confine.Grade) {
 		{"read", p.other, 0}, {"list", filepath.Dir(p.other), 0}, {"write", p.other, 0},
 		{"write", filepath.Join(p.dir, "work", "new"), 0}, {"write", filepath.Join(os.TempDir(), "coopr-hostile-was-here"), 0},
 		{"write", built.hostile, 0}, {"read", "/etc/shadow", 0}, {"list", "/root", 0}, {"write", "/etc/coopr-hostile-was-here", 0},
-		{"list", "/home", 0}, {"list", "/dev/shm", 0},
+		{"list", "/home", 0}, {"list", "/dev/shm", 0}, {"read", "/dev/tty", 0},
 		{"environ", "", agent}, {"mem", "", agent}, {"descriptors", "", agent}, {"trace", "", agent}, {"root", filepath.Dir(p.secret), agent},
 		{"environ", "", 1}, {"signal", "", agent},
 	} {

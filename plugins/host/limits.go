@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -53,6 +53,7 @@ func (t *tracked) over() string {
 // meter counts what running programs use, and kills those that exceed their limits.
 type meter struct {
 	limits confine.Limits
+	renew  func(own string) error // creates what an emptied folder of a plugin needs
 	log    *slog.Logger
 
 	mu       sync.Mutex
@@ -61,7 +62,8 @@ type meter struct {
 }
 
 func newMeter(l *confine.Launcher, log *slog.Logger) *meter {
-	m := &meter{log: log, tracked: map[int]*tracked{}, breaches: map[string]*Breach{}}
+	renew := func(own string) error { return l.Own(filepath.Join(own, "tmp")) }
+	m := &meter{log: log, renew: renew, tracked: map[int]*tracked{}, breaches: map[string]*Breach{}}
 	if l != nil {
 		m.limits = l.Limits
 	}
@@ -85,7 +87,9 @@ func (m *meter) track(path, own string, pid int, lasts bool) *tracked {
 func (m *meter) untrack(t *tracked) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.tracked, t.pid)
+	if m.tracked[t.pid] == t { // the number of the process may be another one's by now
+		delete(m.tracked, t.pid)
+	}
 }
 
 // run kills programs over their limits until ctx ends.
@@ -121,9 +125,22 @@ func (m *meter) end(t *tracked, why string) {
 	}
 	m.log.Error("a plugin was killed because it exceeded a limit", "plugin", t.plugin, "limit", why)
 	if t.limits.Disk > 0 && folderSize(t.own, t.limits.Disk) > t.limits.Disk {
+		m.endOthers(t, why)
 		// It has only temporary files, and full as it is the plugin could not be started again.
-		if err := empty(t.own); err != nil {
+		if err := errors.Join(empty(t.own), m.renew(t.own)); err != nil {
 			m.log.Error("the plugin's folder cannot be emptied", "folder", t.own, "error", err)
+		}
+	}
+}
+
+// endOthers kills the other programs whose folder is that of t.
+func (m *meter) endOthers(t *tracked, why string) {
+	m.mu.Lock()
+	now := slices.Collect(maps.Values(m.tracked))
+	m.mu.Unlock()
+	for _, o := range now {
+		if o != t && o.own == t.own {
+			m.kill(o, why)
 		}
 	}
 }
@@ -180,7 +197,7 @@ func (h *Host) Isolation() Isolation {
 func (t *tracked) exceeds() string {
 	l := t.limits
 	if l.Processes > 0 || l.Memory > 0 {
-		pids := descendants(t.pid)
+		pids := living(descendants(t.pid))
 		if l.Processes > 0 && len(pids) > l.Processes {
 			return fmt.Sprintf("it had %d processes, and isolation.processes is %d", len(pids), l.Processes)
 		}
@@ -209,19 +226,28 @@ func descendants(pid int) []int {
 	return all
 }
 
-// resident returns the memory of a process that is in use and not shared with files, in bytes.
-func resident(pid int) int64 {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+// living returns the processes that are not dead. A dead one stays in the tree until its parent waits for it.
+func living(pids []int) []int {
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		_, lives := startTime(pid)
+		return !lives
+	})
+}
+
+// resident returns the memory of a process that is in use and does not have the content of files, in bytes.
+func resident(pid int) (bytes int64) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
-	fields := bytes.Fields(b)
-	if len(fields) < 3 {
-		return 0
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(line, ":")
+		if fields := strings.Fields(value); (name == "RssAnon" || name == "RssShmem") && len(fields) == 2 {
+			kilobytes, _ := strconv.ParseInt(fields[0], 10, 64)
+			bytes += kilobytes << 10
+		}
 	}
-	all, _ := strconv.ParseInt(string(fields[1]), 10, 64)
-	shared, _ := strconv.ParseInt(string(fields[2]), 10, 64)
-	return (all - shared) * int64(os.Getpagesize())
+	return bytes
 }
 
 // folderSize returns the bytes of the files in a folder, or of some of them if they are more than

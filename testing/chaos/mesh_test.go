@@ -93,8 +93,10 @@ func (m *mesh) start(ctx context.Context, bin string, agents int) error {
 	return m.awaitWhole(ctx)
 }
 
-func (m *mesh) nodes() string  { return filepath.Join(m.dir, "nodes") }
-func (m *mesh) ledger() string { return filepath.Join(m.dir, "ledger") }
+// world is the folder that plugins change.
+func (m *mesh) world() string  { return filepath.Join(m.dir, "world") }
+func (m *mesh) nodes() string  { return filepath.Join(m.world(), "nodes") }
+func (m *mesh) ledger() string { return filepath.Join(m.world(), "ledger") }
 
 // start starts an agent for the first time, on a small disk.
 func (a *agent) start(ctx context.Context, bin string) error {
@@ -129,6 +131,9 @@ func (a *agent) start(ctx context.Context, bin string) error {
 		"raft: {store: " + m.store + ", snapshot_interval: 10s, snapshot_threshold: 256, trailing_logs: 64}",
 		"host_exec: true",
 		"providers: {local: {root: " + m.nodes() + "}}",
+		"plugins:",
+		fmt.Sprintf("- {name: automator-shell, writes: [%q]}", m.world()),
+		fmt.Sprintf("- {name: ledger, path: ledger.yaml, writes: [%q]}", m.world()),
 	}
 	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/confine"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -28,6 +29,7 @@ const agentVar = "COOPR_LOAD_AGENT"
 const rootToken = "root-token-root-token"
 
 func TestMain(m *testing.M) {
+	confine.Hook()
 	if dir := os.Getenv(agentVar); dir != "" {
 		if err := serve(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -54,7 +54,8 @@ type fileState struct {
 func sum(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }
 
 func (t *filetree) open(ctx context.Context) (*treeState, error) {
-	t.repo = &repo{dir: filepath.Join(t.p.cfg.Dir, "trees", plain(t.job.Tenant), plain(t.job.Site), plain(t.job.Object.Name)), launcher: t.p.cfg.Launcher}
+	dir := filepath.Join(t.p.cfg.Dir, "trees", plain(t.job.Tenant), plain(t.job.Site), plain(t.job.Object.Name))
+	t.repo = &repo{dir: dir, launcher: t.p.cfg.Launcher}
 	if !t.m.Local {
 		if err := t.fetch(ctx); err != nil {
 			return nil, err

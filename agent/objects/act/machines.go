@@ -82,7 +82,9 @@ func NewForAgent(cfg AgentConfig) (_ *AgentPerformer, err error) {
 	if p.own, err = remote.NewLocal(work, p.spawn); err != nil {
 		return nil, err
 	}
-	p.Performer, err = New(Config{Dir: dir, Launcher: cfg.Launcher, NodeProgram: nodeProgram(), Logger: cfg.Logger, Automate: cfg.Automate, Machine: p.machine})
+	p.Performer, err = New(Config{
+		Dir: dir, Launcher: cfg.Launcher, NodeProgram: nodeProgram(), Logger: cfg.Logger, Automate: cfg.Automate, Machine: p.machine,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("clean up %s after an earlier process: %w", dir, err)
 	}

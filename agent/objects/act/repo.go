@@ -40,7 +40,8 @@ func (r *repo) feed(ctx context.Context, stdin io.Reader, args ...string) ([]byt
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "LANG=C",
 		"GIT_AUTHOR_NAME=Coopr", "GIT_AUTHOR_EMAIL=coopr@localhost", "GIT_COMMITTER_NAME=Coopr", "GIT_COMMITTER_EMAIL=coopr@localhost"}
 	cmd, release, err := r.launcher.Prepare(ctx, confine.Profile{
-		Program: program, Args: append([]string{"git"}, args...), Env: env, Dir: r.dir, Writes: []string{r.dir}, AsAgent: true,
+		Program: program, Args: append([]string{"git"}, args...), Env: env, Dir: r.dir, Reads: []string{filepath.Dir(program)},
+		Writes: []string{r.dir}, AsAgent: true,
 	}, nil, 0)
 	if err != nil {
 		return nil, err

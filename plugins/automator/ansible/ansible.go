@@ -154,7 +154,7 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 		return sdk.NothingDone(fmt.Errorf("this agent's machine has no %s: apt-get install ansible-core", a.cfg.Program))
 	}
 	// Ansible's input exists only while it runs, readable by the agent's user alone.
-	dir, err := os.MkdirTemp("", "coopr-ansible-")
+	dir, err := os.MkdirTemp("", "a") // a short name, because the paths of sockets are short
 	if err != nil {
 		return sdk.NothingDone(err)
 	}
@@ -190,6 +190,7 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	exit, err := kit.Run(ctx, here, remote.Command{
 		Args: append(args, playbook), Dir: filepath.Dir(playbook), Stdout: t.Stdout(), Stderr: t.Stderr(),
 		Env: append(more,
+			"ANSIBLE_SSH_ARGS="+connections(dir),
 			"PATH="+os.Getenv("PATH"), "HOME="+dir, "LANG=C.UTF-8", "ANSIBLE_LOCAL_TEMP="+dir, "ANSIBLE_NOCOLOR=1", "ANSIBLE_RETRY_FILES_ENABLED=0",
 			"ANSIBLE_PIPELINING=1", "ANSIBLE_SSH_CONTROL_PATH_DIR="+dir, "ANSIBLE_DEPRECATION_WARNINGS=0",
 		),
@@ -201,6 +202,15 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 		return fmt.Errorf("node %s is unreachable for Ansible: see the task's log", t.Node)
 	}
 	return kit.Succeeded("the playbook of "+kit.Describe(t, in), exit)
+}
+
+// connections returns the arguments of ssh. Several tasks of a playbook share a connection if the path of its socket in dir, a hash
+// and a suffix of ssh, fits into the 107 bytes that such a path may have.
+func connections(dir string) string {
+	if len(dir)+len("/0123456789.0123456789abcdef") > 107 {
+		return "-C -o ControlMaster=no"
+	}
+	return "-C -o ControlMaster=auto -o ControlPersist=60s"
 }
 
 // playbook returns the path of the action's playbook.

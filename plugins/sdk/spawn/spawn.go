@@ -50,13 +50,14 @@ func New() *Spawner {
 	return s
 }
 
-// Start starts cmd in a process group of its own. The kernel sends it sig when this process dies.
+// Start starts cmd in a session and a process group of its own, so that it has no terminal. The kernel sends it sig when this process
+// dies.
 func (s *Spawner) Start(cmd *exec.Cmd, sig syscall.Signal) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = sig
-	cmd.SysProcAttr.Setpgid = true
+	cmd.SysProcAttr.Setsid = true // a group of its own, too
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.stopping {

@@ -17,9 +17,9 @@ const (
 	Window = 4 << 20
 	// MaxLogLine bounds one line of a task's log, in bytes; longer lines are split.
 	MaxLogLine = 64 << 10
-	// SettingsVar is the variable that says where a process finds its plugin's settings;
+	// SettingsVar is the variable that says where a process finds its plugin's settings.
+	SettingsVar = "COOPR_PLUGIN_SETTINGS"
 	// SettingsOnInput says that they are the first line of standard input.
-	SettingsVar     = "COOPR_PLUGIN_SETTINGS"
 	SettingsOnInput = "stdin"
 	// MaxLogTail bounds Result.log_tail, in bytes.
 	MaxLogTail = 2 << 10
