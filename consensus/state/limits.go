@@ -64,8 +64,9 @@ func (w *writer) size(tenant, document string, bytes int) error {
 	return nil
 }
 
-// document is size and room for a document that is about to be written. isNew reports that it is the first of its name.
-func (w *writer) document(tenant, kind, name string, bytes int, isNew bool) error {
+// document is size and room for a document that is about to be written, in place of what has so many bytes. isNew reports
+// that it is the first of its name.
+func (w *writer) document(tenant, kind, name string, bytes int, isNew bool, replaced int64) error {
 	if err := w.size(tenant, kind+"/"+name, bytes); err != nil {
 		return err
 	}
@@ -74,7 +75,18 @@ func (w *writer) document(tenant, kind, name string, bytes int, isNew bool) erro
 			return err
 		}
 	}
-	return w.room(tenant, model.LimitDefinitionBytes, model.LimitDefinitionBytes.Name, int64(bytes))
+	return w.room(tenant, model.LimitDefinitionBytes, model.LimitDefinitionBytes.Name, int64(bytes)-replaced)
+}
+
+// bytesOf returns the bytes of definitions in rows, each of which may be nil.
+func bytesOf[T any](rows ...*T) (bytes int64) {
+	for _, r := range rows {
+		if r != nil {
+			weight, _ := table.Weigh(r)
+			bytes += weight.Bytes
+		}
+	}
+	return bytes
 }
 
 // mayPut is document for all definitions of a command, and checks the number of policies.
@@ -94,6 +106,7 @@ func (a tenants) mayPut(tenant string, defs []*pb.Definition, unlessSame bool) e
 		}
 		if last == nil || !unlessSame || string(last.Body) != string(d.Body) {
 			more += int64(len(d.Body))
+			more -= bytesOf(a.surplus(tenant, d.Kind, d.Name)...)
 		}
 		if d.Kind == string(model.KindPolicies) {
 			policies[d.Name] = true

@@ -120,6 +120,17 @@ func TestLimitsOfATenant(t *testing.T) {
 		l.want(problem.Quota, l.setting("program", "p", profile.Program{Steps: []profile.Step{{Script: strings.Repeat("x", 600)}}}))
 		l.want(problem.TooLarge, l.setting("secret", "s", profile.Secret{Value: model.NewSecret(strings.Repeat("x", 1001))}))
 		l.want("", l.setting("program", "p", profile.Program{Steps: []profile.Step{{Script: strings.Repeat("x", 100)}}}))
+		// What goes for the new document makes room for it.
+		l.want("", l.setting("secret", "s", profile.Secret{Value: model.NewSecret(strings.Repeat("x", 250))}))
+		l.want(problem.Quota, l.setting("secret", "u", profile.Secret{Value: model.NewSecret(strings.Repeat("x", 250))}))
+		l.want("", l.setting("secret", "s", profile.Secret{Value: model.NewSecret(strings.Repeat("y", 250))}))
+		l.want(problem.Quota, l.setting("secret", "s", profile.Secret{Value: model.NewSecret(strings.Repeat("y", 900))}))
+		sameCounts(t, t, l.m)
+		l = newLimited(t, model.Tenant{MaxDefinitionBytes: 2500, MaxVersions: 2})
+		l.want("", definitions("ann", "", document("services", "a", 1000)))
+		l.want("", definitions("ann", "", document("services", "a", 1000)))
+		l.want("", definitions("ann", "", document("services", "a", 1500)))
+		l.want(problem.Quota, definitions("ann", "", document("services", "a", 1001)))
 		sameCounts(t, t, l.m)
 	})
 	t.Run("numbers", func(t *testing.T) {

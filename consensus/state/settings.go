@@ -81,7 +81,7 @@ func (a runSettings) setProfile(tenant string, p *pb.PutSetting) error {
 			return problem.New(problem.Unsupported, "profile: %w", err)
 		}
 		next.Profile = *body
-		if err := a.document(tenant, table.CountProfiles, p.Name, proto.Size(p.GetProfile()), have == nil); err != nil {
+		if err := a.document(tenant, table.CountProfiles, p.Name, proto.Size(p.GetProfile()), have == nil, bytesOf(have)); err != nil {
 			return err
 		}
 		next.Name, next.Status, next.Created = p.Name, profile.Enabled, a.now/1000
@@ -171,7 +171,13 @@ func (a runSettings) setProgram(tenant, actor string, p *pb.PutSetting) error {
 		if err != nil {
 			return problem.New(problem.Unsupported, "program: %w", err)
 		}
-		if err := a.document(tenant, table.KindProgram, p.Name, proto.Size(p.GetProgram()), have == nil); err != nil {
+		kept := keptVersions
+		if n := a.limit(tenant, model.LimitVersions); n > 0 {
+			kept = min(kept, int(n))
+		}
+		surplus := table.List[table.ProgramRow](a.txn, table.Programs, "id_prefix", tenant, p.Name)
+		surplus = surplus[:max(len(surplus)+1-kept, 0)]
+		if err := a.document(tenant, table.KindProgram, p.Name, proto.Size(p.GetProgram()), have == nil, bytesOf(surplus...)); err != nil {
 			return err
 		}
 		next.Program = *body
@@ -183,12 +189,7 @@ func (a runSettings) setProgram(tenant, actor string, p *pb.PutSetting) error {
 			next.Version = a.nextNumber(tenant, table.KindProgram, p.Name, next.Version)
 		}
 		a.put(table.Programs, next)
-		all := table.List[table.ProgramRow](a.txn, table.Programs, "id_prefix", tenant, p.Name)
-		kept := keptVersions
-		if n := a.limit(tenant, model.LimitVersions); n > 0 {
-			kept = min(kept, int(n))
-		}
-		for _, old := range all[:max(len(all)-kept, 0)] {
+		for _, old := range surplus {
 			a.remove(table.Programs, old)
 		}
 		return nil
@@ -233,7 +234,7 @@ func (a runSettings) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 		if table.LatestProgram(a.txn, tenant, next.Program) == nil {
 			return absent("there is no program %q", next.Program)
 		}
-		if err := a.document(tenant, table.CountSchedules, p.Name, proto.Size(p.GetSchedule()), have == nil); err != nil {
+		if err := a.document(tenant, table.CountSchedules, p.Name, proto.Size(p.GetSchedule()), have == nil, bytesOf(have)); err != nil {
 			return err
 		}
 		if err := a.mayAssign(tenant, next.Properties); err != nil {
@@ -290,7 +291,7 @@ func (a runSettings) setPreferences(tenant string, p *pb.PutSetting) error {
 	if err := a.mayAssign(tenant, next.Properties); err != nil {
 		return err
 	}
-	if err := a.document(tenant, "preferences", p.Name, proto.Size(p.GetPreferences()), false); err != nil {
+	if err := a.document(tenant, "preferences", p.Name, proto.Size(p.GetPreferences()), false, bytesOf(have)); err != nil {
 		return err
 	}
 	a.put(table.Preferences, next)
@@ -315,7 +316,7 @@ func (a runSettings) setSecret(tenant string, p *pb.PutSetting) error {
 			return err
 		}
 	}
-	if err := a.document(tenant, "secrets", p.Name, len(next.Value), false); err != nil {
+	if err := a.document(tenant, "secrets", p.Name, len(next.Value), false, bytesOf(have)); err != nil {
 		return err
 	}
 	a.put(table.Secrets, next)

@@ -120,7 +120,7 @@ func (a sites) nextGeneration(c *pb.Command, name string, old *site.Record, n *p
 	if r.Version != n.Version {
 		return refuse(problem.Stale, "site %s changed while its new generation was planned; run the command again", name)
 	}
-	if err := a.document(c.Tenant, table.CountSites, name, len(g.Document), old == nil); err != nil && !n.Deleting {
+	if err := a.document(c.Tenant, table.CountSites, name, len(g.Document), old == nil, 0); err != nil && !n.Deleting {
 		return Answer{Err: err}
 	}
 	g.Time, g.Actor = a.now, c.Actor

@@ -46,7 +46,6 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		return Answer{Err: err}
 	}
 	subject := ""
-	most := a.limit(c.Tenant, model.LimitVersions)
 	for _, d := range p.Definitions {
 		last := table.Latest(a.txn, c.Tenant, d.Kind, d.Name)
 		subject = d.Kind + "/" + d.Name
@@ -60,14 +59,12 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		if p.NumbersContinue {
 			version = a.nextNumber(c.Tenant, d.Kind, d.Name, version)
 		}
+		surplus := a.surplus(c.Tenant, d.Kind, d.Name)
 		a.put(table.Definitions, &table.DefinitionRow{Tenant: c.Tenant, StoredDefinition: model.StoredDefinition{
 			Kind: model.Kind(d.Kind), Name: d.Name, Version: version, Body: d.Body, Index: a.index,
 		}})
-		if most > 0 {
-			all := table.List[table.DefinitionRow](a.txn, table.Definitions, "id_prefix", c.Tenant, d.Kind, d.Name)
-			for _, old := range all[:max(len(all)-int(most), 0)] {
-				a.remove(table.Definitions, old)
-			}
+		for _, old := range surplus {
+			a.remove(table.Definitions, old)
 		}
 		a.event(model.Event{Type: "definition.changed", Tenant: c.Tenant, Subject: subject, Status: fmt.Sprintf("version %d", version),
 			Actor: c.Actor})
@@ -86,6 +83,16 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		a.event(model.Event{Type: "definition.deleted", Tenant: c.Tenant, Subject: subject, Actor: c.Actor})
 	}
 	return Answer{Subject: subject}
+}
+
+// surplus returns the oldest versions of a definition, which go when one more is written.
+func (a tenants) surplus(tenant, kind, name string) []*table.DefinitionRow {
+	most := a.limit(tenant, model.LimitVersions)
+	if most == 0 {
+		return nil
+	}
+	all := table.List[table.DefinitionRow](a.txn, table.Definitions, "id_prefix", tenant, kind, name)
+	return all[:max(len(all)+1-int(most), 0)]
 }
 
 // owner returns an error if there is no tenant that the definitions can belong to. The mesh itself has policies

@@ -31,6 +31,9 @@ func (a users) putUser(c *pb.Command, p *pb.PutUser) Answer {
 	case old == nil && !p.CreateOnly:
 		return refuse(problem.NotFound, "there is no user %q", u.Name)
 	case old == nil:
+		if err := a.roomForOne(u.Tenant, model.LimitUsers); err != nil {
+			return Answer{Err: err}
+		}
 		next.Created = a.now
 	case old.Deleted != 0:
 		return refuse(problem.Conflict, "user %q was deleted, and records still name it: the name is not given again", u.Name)

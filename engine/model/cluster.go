@@ -197,6 +197,7 @@ type Tenant struct {
 	MaxPolicies        int   `json:"maxPolicies,omitempty" doc:"Policies in all policy documents"`
 	MaxSecrets         int   `json:"maxSecrets,omitempty" doc:"Secrets"`
 	MaxTokens          int   `json:"maxTokens,omitempty" doc:"Tokens"`
+	MaxUsers           int   `json:"maxUsers,omitempty" doc:"Users, with the deleted ones"`
 	MaxResources       int   `json:"maxResources,omitempty" doc:"Plugin resources"`
 	MaxResourceBytes   int64 `json:"maxResourceBytes,omitempty" doc:"Bytes of plugin resources; default: limits.resources of the agents"`
 	MaxRequestIDs      int   `json:"maxRequestIds,omitempty" doc:"Request ids that are remembered; the oldest go"`

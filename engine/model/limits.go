@@ -51,6 +51,8 @@ var (
 		func(t *Tenant) *int { return &t.MaxSecrets })
 	LimitTokens = number("maxTokens", "tokens", 1_000,
 		func(t *Tenant) *int { return &t.MaxTokens })
+	LimitUsers = number("maxUsers", "users, with the deleted ones", 10_000,
+		func(t *Tenant) *int { return &t.MaxUsers })
 	LimitResources = number("maxResources", "plugin resources", MostResources,
 		func(t *Tenant) *int { return &t.MaxResources })
 	LimitResourceBytes = size("maxResourceBytes", "bytes of plugin resources", 0,
@@ -66,7 +68,7 @@ var (
 // TenantLimits lists the limits of a tenant in the order in which they are shown.
 var TenantLimits = []*Limit{
 	LimitClusters, LimitNodes, LimitOperations, LimitRuns, LimitDefinitions, LimitVersions, LimitDocumentBytes, LimitDefinitionBytes,
-	LimitPolicies, LimitSecrets, LimitTokens, LimitResources, LimitResourceBytes, LimitRequestIDs, LimitRequests,
+	LimitPolicies, LimitSecrets, LimitTokens, LimitUsers, LimitResources, LimitResourceBytes, LimitRequestIDs, LimitRequests,
 	LimitStreams,
 }
 

@@ -55,6 +55,8 @@ func Weigh(row any) (w Weight, ok bool) {
 		if w = one(r.Tenant, model.LimitTokens.Name); r.Session {
 			w.Number = 0 // those of one user are bounded
 		}
+	case *UserRow:
+		w = one(r.Tenant, model.LimitUsers.Name)
 	case *SecretRow:
 		w = one(r.Tenant, model.LimitSecrets.Name)
 		w.Bytes = int64(len(r.Value))
@@ -108,8 +110,8 @@ func Tally(txn *memdb.Txn) map[string]Counts {
 		return c
 	}
 	seen := map[string]bool{} // the names of versioned rows
-	for _, name := range []string{Nodes, Clusters, Operations, Runs, Requests, Tokens, Secrets, Definitions, Programs, Profiles, Schedules,
-		Preferences, Sites, Generations} {
+	for _, name := range []string{Nodes, Clusters, Operations, Runs, Requests, Tokens, Users, Secrets, Definitions, Programs, Profiles,
+		Schedules, Preferences, Sites, Generations} {
 		rows, err := txn.Get(name, "id")
 		if err != nil {
 			panic(err) // every table has this index

@@ -46,6 +46,7 @@ type Tenant struct {
 	MaxRequests        int64                  `protobuf:"varint,17,opt,name=max_requests,json=maxRequests,proto3" json:"max_requests,omitempty"`
 	MaxStreams         int64                  `protobuf:"varint,18,opt,name=max_streams,json=maxStreams,proto3" json:"max_streams,omitempty"`
 	MaxRequestIds      int64                  `protobuf:"varint,19,opt,name=max_request_ids,json=maxRequestIds,proto3" json:"max_request_ids,omitempty"`
+	MaxUsers           int64                  `protobuf:"varint,20,opt,name=max_users,json=maxUsers,proto3" json:"max_users,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -209,6 +210,13 @@ func (x *Tenant) GetMaxStreams() int64 {
 func (x *Tenant) GetMaxRequestIds() int64 {
 	if x != nil {
 		return x.MaxRequestIds
+	}
+	return 0
+}
+
+func (x *Tenant) GetMaxUsers() int64 {
+	if x != nil {
+		return x.MaxUsers
 	}
 	return 0
 }
@@ -1519,7 +1527,7 @@ var File_record_mesh_proto protoreflect.FileDescriptor
 
 const file_record_mesh_proto_rawDesc = "" +
 	"\n" +
-	"\x11record/mesh.proto\x12\x0fcoopr.record.v1\x1a\x13record/common.proto\"\xa6\x05\n" +
+	"\x11record/mesh.proto\x12\x0fcoopr.record.v1\x1a\x13record/common.proto\"\xc3\x05\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x16\n" +
@@ -1543,7 +1551,8 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\fmax_requests\x18\x11 \x01(\x03R\vmaxRequests\x12\x1f\n" +
 	"\vmax_streams\x18\x12 \x01(\x03R\n" +
 	"maxStreams\x12&\n" +
-	"\x0fmax_request_ids\x18\x13 \x01(\x03R\rmaxRequestIds\"\xff\x01\n" +
+	"\x0fmax_request_ids\x18\x13 \x01(\x03R\rmaxRequestIds\x12\x1b\n" +
+	"\tmax_users\x18\x14 \x01(\x03R\bmaxUsers\"\xff\x01\n" +
 	"\x05Token\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
