@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -232,7 +233,14 @@ func TestWrongPasswords(t *testing.T) {
 		if statuses[401] < 5 || statuses[429] < 10 || statuses[401]+statuses[429] != 30 {
 			t.Errorf("statuses: %v", statuses)
 		}
-		neighbour.login("ann", password)
+		session := neighbour.login("ann", password)
+		statuses = map[int]int{}
+		for range 30 {
+			statuses[neighbour.ask(session.Secret, "PUT", "/v1/self/password", `{"old":"wrong words","new":"`+password+`!"}`).status]++
+		}
+		if statuses[403] < 5 || statuses[429] < 10 || statuses[403]+statuses[429] != 30 {
+			t.Errorf("statuses of the change: %v", statuses)
+		}
 	}
 }
 
@@ -247,14 +255,14 @@ func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.Transport.RoundTrip(r)
 }
 
-// Requests of a tenant that wait for others of it are answered in turn, and one whose client is gone leaves its place.
-func TestPlacesOfATenant(t *testing.T) {
+// Requests whose bodies do not come keep no place from others of their tenant.
+func TestBodiesThatDoNotCome(t *testing.T) {
 	w := serveWithin(t, newAgent(t), rest.Bounds{Tenants: true, Bodies: 4 * rest.MaxBody}, nil)
 	var pipes []*io.PipeWriter
 	var answered sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	for range 400 { // more than have a place, and fewer than may wait
+	for range 300 {
 		r, p := io.Pipe()
 		pipes = append(pipes, p)
 		answered.Go(func() {
@@ -268,12 +276,85 @@ func TestPlacesOfATenant(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 		})
+		if _, err := p.Write([]byte(" ")); err != nil { // the request was sent
+			t.Fatal(err)
+		}
 	}
-	w.must(200, apitest.Super, "GET", "/v1/clusters", "")
+	w.must(200, apitest.User, "GET", "/v1/clusters", "")
 	cancel()
 	for _, p := range pipes {
 		_ = p.CloseWithError(io.ErrUnexpectedEOF)
 	}
 	answered.Wait()
+}
+
+// heldState is a state whose consistent reads wait.
+type heldState struct {
+	rest.State
+	free chan struct{}
+}
+
+func (s *heldState) View(ctx context.Context, c api.Consistency, after uint64) (rest.View, error) {
+	if c == api.Consistent {
+		<-s.free
+	}
+	return s.State.View(ctx, c, after)
+}
+
+// A blocking read needs a place for its answer, as other requests do.
+func TestBlockingReadsTakePlaces(t *testing.T) {
+	held := &heldState{free: make(chan struct{})}
+	w := serveWithin(t, newAgent(t), rest.Bounds{Tenants: true}, func(s *rest.Services) {
+		held.State = s.State
+		s.State = held
+	})
+	w.limit(`"maxRequests":10000`)
+	full := make(chan bool)
+	var all sync.WaitGroup
+	var once sync.Once
+	for range 600 { // more than have a place or may wait for one
+		all.Go(func() {
+			if w.ask(apitest.User, "GET", "/v1/clusters?consistency=consistent", "").status == http.StatusTooManyRequests {
+				once.Do(func() { close(full) })
+			}
+		})
+	}
+	<-full
+	w.ask(apitest.User, "GET", "/v1/clusters?index=1", "").throttled(t, "wait for others")
+	w.ask(apitest.User, "GET", "/v1/clusters?index=0", "").throttled(t, "wait for others")
+	w.must(200, apitest.Super, "GET", "/v1/clusters?index=1", "")
+	close(held.free)
+	all.Wait()
+	w.must(200, apitest.User, "GET", "/v1/clusters?index=1", "")
+}
+
+// unread is the answer of a client that does not read it.
+type unread struct {
+	http.ResponseWriter
+	begun chan bool
+	free  chan struct{}
+}
+
+func (u *unread) Write(p []byte) (int, error) {
+	u.begun <- true
+	<-u.free
+	return u.ResponseWriter.Write(p)
+}
+
+// Answers that nobody reads keep no place from others of their tenant.
+func TestAnswersThatNobodyReads(t *testing.T) {
+	w := serveWithin(t, newAgent(t), rest.Bounds{Tenants: true}, nil)
+	begun, free := make(chan bool), make(chan struct{})
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			r := httptest.NewRequest("GET", "/v1/clusters", nil)
+			r.Header.Set("Authorization", "Bearer "+apitest.User)
+			w.handler.ServeHTTP(&unread{httptest.NewRecorder(), begun, free}, r)
+		})
+		<-begun
+	}
 	w.must(200, apitest.User, "GET", "/v1/clusters", "")
+	close(free)
+	all.Wait()
 }

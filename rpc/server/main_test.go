@@ -30,6 +30,7 @@ type world struct {
 	t        testing.TB
 	url      string
 	http     *http.Client
+	handler  http.Handler
 	log      *safeBuffer
 	registry *prometheus.Registry
 	clusters int // whose plans the test starts
@@ -91,7 +92,7 @@ func serveWithin(t testing.TB, a *apitest.Agent, bounds rest.Bounds, change func
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	s.Start()
 	t.Cleanup(s.Close)
-	w.url, w.http = s.URL, s.Client()
+	w.url, w.http, w.handler = s.URL, s.Client(), h
 	return w
 }
 

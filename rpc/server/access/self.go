@@ -32,7 +32,7 @@ func selfRoutes(s *rest.Server) {
 		s,
 		rest.Route{
 			ID: "login", Method: http.MethodPost, Path: "/v1/login", Status: http.StatusCreated, Tag: tag,
-			Rule:    rest.Rule{Open: true, Secret: true, Private: true},
+			Rule:    rest.Rule{Open: true, Password: true, Secret: true, Private: true},
 			Summary: "Open a session with a name and a password",
 			Description: "The answer holds the session's token, which is valid for eight hours. The route renewSession prolongs it, for at most " +
 				"seven days after the login. A failure does not tell what is wrong.",
@@ -86,7 +86,7 @@ func selfRoutes(s *rest.Server) {
 		s,
 		rest.Route{
 			ID: "changePassword", Method: http.MethodPut, Path: rest.SelfPath + "/password", Tag: tag,
-			Rule:    rest.Rule{Own: true, Private: true},
+			Rule:    rest.Rule{Own: true, Password: true, Private: true},
 			Summary: "Change the own password", Description: "The caller's other sessions end.",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {

@@ -58,6 +58,8 @@ type Call struct {
 	// nil if the call does not wait.
 	check    func(context.Context) error
 	question *atomic.Pointer[question]
+	// ready waits until a call that waited for a state may make its answer. It is nil for all others.
+	ready func() error
 	decider
 }
 

@@ -87,72 +87,104 @@ func throttled(wait time.Duration, format string, args ...any) *api.Problem {
 	return p
 }
 
-// begin counts a request of a tenant. A request that waits for something else takes one of the tenant's places for readers;
-// another one waits for its turn among those of its tenant. leave ends it.
-func (s *loads) begin(ctx context.Context, t *model.Tenant, waits bool) (leave func(), err error) {
-	leave, turn, err := s.arrive(t, waits)
-	if turn == nil {
-		return leave, err
-	}
-	select {
-	case <-turn:
-		return leave, nil
-	case <-ctx.Done():
-	}
-	s.withdraw(t.Name, turn)
-	return nil, ctx.Err()
-}
-
-// arrive is begin without waiting: turn receives a value when it is the request's turn, and is nil if it is now.
-func (s *loads) arrive(t *model.Tenant, waits bool) (leave func(), turn chan bool, err error) {
+// arrive counts a request of a tenant. A request that waits for something else takes one of the tenant's places for readers,
+// until leave.
+func (s *loads) arrive(t *model.Tenant, waits bool) (leave func(), err error) {
 	now, rate := time.Now(), float64(model.LimitRequests.Of(t))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.all.Of(t.Name, now)
 	l.rate = rate
 	if wait := l.requests.Take(now, rate, burst*rate); wait > 0 {
-		return nil, nil, throttled(wait, "tenant %s makes more than %.0f requests a second at this agent: send fewer, or %s", t.Name, rate,
+		return nil, throttled(wait, "tenant %s makes more than %.0f requests a second at this agent: send fewer, or %s", t.Name, rate,
 			model.LimitRequests.Raise(t.Name))
 	}
-	if waits {
-		if most := model.LimitStreams.Of(t); int64(l.streams) >= most {
-			return nil, nil, throttled(time.Second, "tenant %s has %d readers that wait at this agent: end some, ask another agent, or %s", t.Name,
-				most, model.LimitStreams.Raise(t.Name))
-		}
-		l.streams++
-		return func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			l.streams--
-		}, nil, nil
+	if !waits {
+		return func() {}, nil
 	}
-	leave = func() {
+	if most := model.LimitStreams.Of(t); int64(l.streams) >= most {
+		return nil, throttled(time.Second, "tenant %s has %d readers that wait at this agent: end some, ask another agent, or %s", t.Name,
+			most, model.LimitStreams.Raise(t.Name))
+	}
+	l.streams++
+	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		l.leave()
-	}
-	switch {
-	case l.working < places():
-		l.working++
-	case len(l.queue) >= mostQueued:
-		return nil, nil, throttled(time.Second, "%d requests of tenant %s wait for others of it at this agent: send fewer at a time", mostQueued,
-			t.Name)
-	default:
-		turn = make(chan bool, 1)
-		l.queue = append(l.queue, turn)
-	}
-	return leave, turn, nil
+		l.streams--
+	}, nil
 }
 
-// withdraw removes a request whose client is gone from those that wait for their turn.
-func (s *loads) withdraw(tenant string, turn chan bool) {
+// turn is a request's place among those of its tenant that are worked on. A request has one once: from when its body is there, or
+// what it waited for, until its answer begins. So nobody keeps a place by sending or reading slowly. The zero value needs none.
+type turn struct {
+	loads  *loads
+	tenant string
+	load   *load // of the tenant, once the request has a place or waits for one
+	taken  bool
+	over   bool
+}
+
+// begin waits for the place, unless the request has or had it.
+func (t *turn) begin(ctx context.Context) error {
+	if t.loads == nil {
+		return nil
+	}
+	s := t.loads
+	next, err := t.enqueue()
+	if next == nil {
+		return err
+	}
+	select {
+	case <-next:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.all.Of(tenant, time.Now())
-	if i := slices.Index(l.queue, turn); i >= 0 {
-		l.queue = slices.Delete(l.queue, i, i+1)
-	} else {
-		l.leave() // it was its turn just now
+	switch i := slices.Index(t.load.queue, next); {
+	case i >= 0:
+		t.load.queue = slices.Delete(t.load.queue, i, i+1)
+	case err != nil || t.over:
+		t.load.leave() // it was its turn just now
+	default:
+		t.taken = true
+	}
+	return err
+}
+
+// enqueue takes the place, or else returns what receives a value when it is the request's turn.
+func (t *turn) enqueue() (next chan bool, err error) {
+	t.loads.mu.Lock()
+	defer t.loads.mu.Unlock()
+	if t.taken || t.over {
+		return nil, nil
+	}
+	t.load = t.loads.all.Of(t.tenant, time.Now())
+	switch l := t.load; {
+	case l.working < places():
+		l.working++
+		t.taken = true
+		return nil, nil
+	case len(l.queue) >= mostQueued:
+		return nil, throttled(time.Second, "%d requests of tenant %s wait for others of it at this agent: send fewer at a time", mostQueued,
+			t.tenant)
+	default:
+		next = make(chan bool, 1)
+		l.queue = append(l.queue, next)
+		return next, nil
+	}
+}
+
+// end passes the place on.
+func (t *turn) end() {
+	if t.loads == nil {
+		return
+	}
+	t.loads.mu.Lock()
+	defer t.loads.mu.Unlock()
+	if t.over = true; t.taken {
+		t.taken = false
+		t.load.leave()
 	}
 }
 
@@ -182,9 +214,11 @@ func (e *errNoRoom) Error() string { return e.why }
 // it: its client has the answer a moment before its bytes are given back.
 const freeBody = 64 << 10
 
-// body counts the bytes of a body of a tenant as they are read. release gives all of them back.
-func (s *loads) body(tenant string) (take func(n int) error, release func()) {
-	if s.Bodies == 0 {
+// body counts the bytes of a caller's body as they are read. release gives all of them back. All who have no token have the share
+// of a tenant together, and the mesh's own administrator always has room.
+func (s *loads) body(who model.Caller) (take func(n int) error, release func()) {
+	tenant := who.Tenant
+	if s.Bodies == 0 || who.Root {
 		return func(int) error { return nil }, func() {}
 	}
 	s.mu.Lock()
@@ -216,12 +250,12 @@ const largeAnswer = 64 << 10
 
 // answer takes room for an answer that is as large as the latest one of its route, because an answer is whole in memory before
 // it is sent. A single answer always has room. learn remembers the size of the answer.
-func (s *loads) answer(tenant, route string, take func(n int) error) (learn func(size int64), err error) {
-	if s.Bodies == 0 {
+func (s *loads) answer(who model.Caller, route string, take func(n int) error) (learn func(size int64), err error) {
+	if s.Bodies == 0 || who.Root {
 		return func(int64) {}, nil
 	}
 	s.mu.Lock()
-	l := s.all.Of(tenant, time.Now())
+	l := s.all.Of(who.Tenant, time.Now())
 	size := l.answers[route]
 	if l.bodies == 0 {
 		size = min(size, s.share)

@@ -63,21 +63,30 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	defer leave()
-	take, release := s.loads.body(who.Tenant) // all who have no token together have the share of a tenant
+	take, release := s.loads.body(who)
 	defer release()
-	if err := s.checkBody(w, r, op, ru, take); err != nil {
+	waits, blocks := waits(ru, query), blocks(ru, query)
+	turn := &turn{tenant: who.Tenant}
+	if s.loads.Tenants && !ru.Open && !who.Root {
+		others := ofAgent(r.Context())
+		if !others {
+			t := s.tenant(r.Context(), who.Tenant)
+			leave, err := s.loads.arrive(&t, waits || ru.Streamed) // an upload takes long, too
+			if err != nil {
+				refuse(err)
+				return
+			}
+			defer leave()
+		}
+		if blocks || !others && !waits && !ru.Streamed {
+			turn.loads = s.loads
+		}
+	}
+	defer turn.end()
+	n.begins(turn.end)
+	if err := s.checkBody(w, r, op, ru, take, turn); err != nil {
 		refuse(err)
 		return
-	}
-	waits := waits(ru, query)
-	if s.loads.Tenants && !ru.Open && !who.Root && !ofAgent(r.Context()) {
-		t := s.tenant(r.Context(), who.Tenant)
-		leave, err := s.loads.begin(r.Context(), &t, waits || ru.Streamed) // an upload takes long, too
-		if err != nil {
-			refuse(err)
-			return
-		}
-		defer leave()
 	}
 	if waits {
 		leave, err := s.watch()
@@ -87,16 +96,26 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		}
 		defer leave()
 	}
-	if !ru.Local && !s.Router.Serves(stale) && s.forward(w, r, stale, ru) {
-		return
-	}
-	if !waits {
-		learn, err := s.loads.answer(who.Tenant, op.OperationID, take)
-		if err != nil {
+	if !waits && !reads(op, ru, r) {
+		if err := turn.begin(r.Context()); err != nil {
 			refuse(err)
 			return
 		}
-		defer func() { learn(n.sent()) }()
+	}
+	if !ru.Local && !s.Router.Serves(stale) && s.forward(w, r, stale, ru) {
+		return
+	}
+	learn := func(int64) {}
+	room := func() (err error) {
+		learn, err = s.loads.answer(who, op.OperationID, take)
+		return err
+	}
+	defer func() { learn(n.sent()) }()
+	if !waits {
+		if err := room(); err != nil {
+			refuse(err)
+			return
+		}
 	}
 	if ru.Open {
 		next(hctx)
@@ -115,6 +134,14 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		w.Header().Set(api.HeaderRequest, c.Who.Request)
 	}
 	ctx := r.Context()
+	if blocks {
+		c.ready = func() error {
+			if err := turn.begin(ctx); err != nil {
+				return err
+			}
+			return room()
+		}
+	}
 	if waits {
 		held, release := s.hold(r, c)
 		defer release()
@@ -123,22 +150,27 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	next(huma.WithContext(hctx, context.WithValue(ctx, callKey{}, c)))
 }
 
-// identified returns the caller of a request and its token. An open route has none: it counts as a question about an unknown token, which
-// leave takes back unless the answer was that nobody is known.
+// identified returns the caller of a request and its token. An open route has none. A password counts as a question about an unknown
+// token, which leave takes back unless the answer was that it is wrong.
 func (s *Server) identified(r *http.Request, ru Rule, n *note) (token string, who model.Caller, leave func(), err error) {
-	if !ru.Open {
-		token, leave = tokenOf(r), func() {}
+	if ru.Open {
+		err = s.sources.request(r)
+	} else {
+		token = tokenOf(r)
 		if who, err = s.admit(r, n.until, token); err == nil {
 			n.tenant, n.actor = who.Tenant, who.Actor
 		}
-		return token, who, leave, err
 	}
-	if err := s.sources.request(r); err != nil {
-		return "", who, nil, err
+	if err != nil || !ru.Password {
+		return token, who, func() {}, err
 	}
 	known, err := s.sources.guess(r)
-	return "", who, func() {
-		if n.answered != http.StatusUnauthorized && problem.CodeOf(n.err) != problem.Unauthorized {
+	return token, who, func() {
+		code := problem.CodeOf(n.err)
+		wrong := n.answered == http.StatusUnauthorized || n.answered == http.StatusForbidden || code == problem.Unauthorized ||
+			code == problem.Forbidden
+		// A client that hangs up does not hear whether its guess was right, but may find out.
+		if !wrong && r.Context().Err() == nil {
 			known()
 		}
 	}, err
@@ -163,8 +195,13 @@ func (s *Server) watch() (leave func(), err error) {
 	}
 }
 
-// checkBody checks the headers of the body, and limits what will be read of it.
-func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Operation, ru Rule, take func(n int) error) error {
+// reads reports whether a request's body is read to its end before there is anything to do.
+func reads(op *huma.Operation, ru Rule, r *http.Request) bool {
+	return op.RequestBody != nil && !ru.Streamed && r.Body != nil && r.Body != http.NoBody
+}
+
+// checkBody checks the headers of the body, and limits what will be read of it. At its end, the request takes its place.
+func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Operation, ru Rule, take func(n int) error, turn *turn) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
@@ -179,6 +216,10 @@ func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Oper
 	r.Body = &limitedBody{
 		ReadCloser: r.Body, control: http.NewResponseController(w), limit: limit, left: limit, streamed: ru.Streamed,
 		failed: func(err error) { n.body, n.err = err, err }, take: take,
+	}
+	if reads(op, ru, r) {
+		ctx := r.Context()
+		r.Body.(*limitedBody).whole = func() error { return turn.begin(ctx) }
 	}
 	if op.RequestBody == nil || ru.Streamed || r.ContentLength == 0 {
 		return nil

@@ -24,6 +24,12 @@ func waits(ru Rule, query url.Values) bool {
 	return ru.Watches || query.Get("index") != "" || follow
 }
 
+// blocks reports whether a request is a read that waits for a state and is then answered at once.
+func blocks(ru Rule, query url.Values) bool {
+	follow, _ := strconv.ParseBool(query.Get("follow"))
+	return query.Get("index") != "" && !ru.Watches && !follow
+}
+
 // endedRight is the cause of the end of a context whose token was revoked, or whose caller may not go on.
 type endedRight struct{ error }
 

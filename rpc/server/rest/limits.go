@@ -32,7 +32,10 @@ func bodyProblem(err error) *api.Problem {
 	var large *errTooLarge
 	var slow net.Error
 	var full *errNoRoom
+	var known *api.Problem
 	switch {
+	case errors.As(err, &known):
+		return known
 	case errors.As(err, &full):
 		return throttled(time.Second, "%s: send it again, and fewer at a time", full.why)
 	case errors.As(err, &large):
@@ -53,6 +56,8 @@ type limitedBody struct {
 	limit, left int64
 	// take counts bytes of a body that is kept in memory. It fails if there is no room for them.
 	take func(n int) error
+	// whole is called at the end of the body, which comes when it returns. It may be nil.
+	whole func() error
 	// failed receives the error of a read, except io.EOF.
 	failed func(error)
 	// A streamed body has no size limit, and the time limit is for each piece.
@@ -78,6 +83,12 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if !b.streamed && (err == nil || errors.Is(err, io.EOF)) {
 		if full := b.take(n); full != nil {
 			n, err = 0, full
+		}
+	}
+	if errors.Is(err, io.EOF) && b.whole != nil {
+		b.end()
+		if refused := b.whole(); refused != nil {
+			n, err = 0, refused
 		}
 	}
 	if err != nil {

@@ -96,6 +96,13 @@ func (n *note) sent() int64 {
 	return n.answer.bytes
 }
 
+// begins has f called before the body of the answer is sent.
+func (n *note) begins(f func()) {
+	if n.answer != nil {
+		n.answer.begins = f
+	}
+}
+
 type noteKey struct{}
 
 func noteOf(ctx context.Context) *note {
@@ -110,6 +117,7 @@ type recorder struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
+	begins func() // called before the first bytes
 }
 
 // WriteHeader sends only the first status: a problem that occurs while the body is encoded
@@ -127,6 +135,10 @@ func (r *recorder) WriteHeader(status int) {
 func (r *recorder) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
+	}
+	if r.begins != nil {
+		r.begins()
+		r.begins = nil
 	}
 	n, err := r.ResponseWriter.Write(p)
 	r.bytes += int64(n)

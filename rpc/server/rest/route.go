@@ -28,6 +28,8 @@ type Rule struct {
 	Public bool
 	// Open routes need no token either, and are answered by the leader. Their bodies are small.
 	Open bool
+	// Password routes compare one. A wrong one, answered with 401 or 403, slows down the next ones from its source.
+	Password bool
 	// Local routes are answered by the agent that receives the request, whether it leads or not.
 	Local bool
 	// Streamed bodies have no limit in size.
@@ -343,18 +345,18 @@ func (s *Server) finish(op huma.Operation, r Route) {
 
 // View returns the state that a read asks for. It waits for a newer one if the read asks for that.
 func (s *Server) View(ctx context.Context, c *Call) (View, error) {
-	if c.after == 0 {
-		v, err := s.State.View(ctx, c.consistency, 0)
-		if err != nil {
-			return nil, err
-		}
-		return v, s.decideBy(c, v)
+	waiting := ctx
+	if c.after > 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, time.Duration(c.wait))
+		defer cancel()
 	}
-	waiting, cancel := context.WithTimeout(ctx, time.Duration(c.wait))
-	defer cancel()
 	v, err := s.State.View(waiting, c.consistency, c.after)
-	if ended := c.CheckToken(ctx); ended != nil {
+	if ended := c.CheckToken(ctx); c.after > 0 && ended != nil {
 		return nil, ended
+	}
+	if err == nil && c.ready != nil {
+		err = c.ready()
 	}
 	if err != nil {
 		return nil, err

@@ -137,7 +137,7 @@ func (s *Server) admit(r *http.Request, until time.Time, token string) (model.Ca
 		return model.Caller{}, err
 	}
 	who, err := s.identify(ctx, until, token)
-	if !errors.Is(err, problem.Unauthorized) {
+	if !errors.Is(err, problem.Unauthorized) && ctx.Err() == nil {
 		known()
 	}
 	return who, err
