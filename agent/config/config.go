@@ -1,7 +1,6 @@
 package config
 
 import (
-	"os"
 	"path/filepath"
 	"time"
 
@@ -72,9 +71,6 @@ func (c Config) Secrets() (out []string) {
 		if path != "" {
 			out = append(out, absolute(path))
 		}
-	}
-	if dir, err := os.UserConfigDir(); err == nil {
-		out = append(out, filepath.Join(dir, "coopr")) // tokens of the command line and of dev agents
 	}
 	return out
 }

@@ -50,7 +50,7 @@ func OpenPlugins(cfg PluginsConfig) (h *host.Host, machine string, err error) {
 	}
 	c := host.Config{
 		Dirs: dirs, DataDir: filepath.Join(cfg.DataDir, "plugins"), Logger: cfg.Logger,
-		Env: []string{"COOPR_LOCAL_ROOT=" + root, "COOPR_BIN=" + bin, "PATH=" + bin + ":" + systemPath,
+		Env: []string{"COOPR_LOCAL_ROOT=" + root, "COOPR_BIN=" + bin, "PATH=" + systemPath + ":" + bin,
 			"COOPR_ENDPOINTS=" + strings.Join(cfg.Providers.Endpoints, ",")},
 		OnChange: cfg.Changed, Launcher: cfg.Launcher, Unconfined: cfg.Isolation.Unconfined, WorkDir: filepath.Join(work, "plugins"),
 		Bin: bin, Reads: []string{ResourcesDir(work)},

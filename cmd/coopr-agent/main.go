@@ -226,6 +226,11 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 		}
 		defer os.RemoveAll(dir)
 		cfg.DataDir = filepath.Join(dir, "data")
+		if cfg.Isolation.User != "" { // whose folders are in there, too
+			if err := os.Chmod(dir, 0o711); err != nil {
+				return err
+			}
+		}
 	}
 	secret, err := meshSecret(cfg)
 	if err != nil {

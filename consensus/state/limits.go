@@ -92,6 +92,7 @@ func bytesOf[T any](rows ...*T) (bytes int64) {
 // mayPut is document for all definitions of a command, and checks the number of policies.
 func (a tenants) mayPut(tenant string, defs []*pb.Definition, unlessSame bool) error {
 	more, isNew, policies := int64(0), map[string]map[string]bool{}, map[string]bool{}
+	counted := map[string]bool{} // definitions whose surplus is
 	inPolicies := int64(0)
 	for _, d := range defs {
 		if err := a.size(tenant, d.Kind+"/"+d.Name, len(d.Body)); err != nil {
@@ -106,7 +107,10 @@ func (a tenants) mayPut(tenant string, defs []*pb.Definition, unlessSame bool) e
 		}
 		if last == nil || !unlessSame || string(last.Body) != string(d.Body) {
 			more += int64(len(d.Body))
-			more -= bytesOf(a.surplus(tenant, d.Kind, d.Name)...)
+			if key := d.Kind + "/" + d.Name; !counted[key] {
+				counted[key] = true
+				more -= bytesOf(a.surplus(tenant, d.Kind, d.Name)...)
+			}
 		}
 		if d.Kind == string(model.KindPolicies) {
 			policies[d.Name] = true

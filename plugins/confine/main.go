@@ -190,16 +190,15 @@ func dropRights(user *User) error {
 	}
 	if user != nil {
 		groups := append([]uint32{}, user.Groups...)
-		var first uintptr
-		if len(groups) > 0 {
-			first = uintptr(unsafe.Pointer(&groups[0]))
+		_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(unsafe.SliceData(groups))), 0)
+		if errno != 0 {
+			return fmt.Errorf("become user %s: setgroups: %w", user.Name, errno)
 		}
 		for _, step := range []struct {
 			name string
 			call uintptr
 			a, b uintptr
 		}{
-			{"setgroups", unix.SYS_SETGROUPS, uintptr(len(groups)), first},
 			{"setresgid", unix.SYS_SETRESGID, uintptr(user.GID), uintptr(user.GID)},
 			{"setresuid", unix.SYS_SETRESUID, uintptr(user.UID), uintptr(user.UID)},
 		} {

@@ -75,17 +75,28 @@ func (h *Host) profile(path string, program io.ReaderAt, node string) (p confine
 }
 
 // readable returns what plugins read of a folder of programs: all of it, but of the agent's own folder, which may be a user's
-// home, the programs of Coopr only.
+// home, the programs in it only.
 func (h *Host) readable(dir string) []string {
-	switch dir {
-	case "":
+	switch {
+	case dir == "":
 		return nil
-	case h.cfg.Bin:
-		programs, _ := filepath.Glob(filepath.Join(dir, "coopr*"))
-		return programs
-	default:
+	case h.cfg.Bin == "" || !sameFolder(dir, h.cfg.Bin):
 		return []string{dir}
 	}
+	entries, _ := os.ReadDir(dir)
+	var programs []string
+	for _, e := range entries {
+		if at := filepath.Join(dir, e.Name()); isProgram(at) {
+			programs = append(programs, at)
+		}
+	}
+	return programs
+}
+
+func sameFolder(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 // ownFolder creates the folder of a plugin, which is its home and has its temporary files.

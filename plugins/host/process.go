@@ -280,6 +280,10 @@ func (p *process) open(automator bool) (*stream, error) {
 				if errors.Is(err, io.EOF) {
 					err = errors.New("the plugin closed its stream")
 				}
+				if why := p.run.use.over(); why != "" {
+					p.fail(errors.New(why)) // a killed process may take long to end
+					return
+				}
 				select {
 				case <-p.run.exited:
 					p.fail(p.ended()) // the exit status explains more than the end of the stream

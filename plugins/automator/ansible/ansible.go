@@ -182,15 +182,14 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	if act.tags != "" {
 		args = append(args, "--tags", act.tags)
 	}
-	var more []string
+	more := connections(dir)
 	if roles, ok := t.Resource("roles", "."); ok {
-		more = []string{"ANSIBLE_ROLES_PATH=" + roles}
+		more = append(more, "ANSIBLE_ROLES_PATH="+roles)
 	}
 	// Ansible finds roles in the playbook's folder and among the task's resources.
 	exit, err := kit.Run(ctx, here, remote.Command{
 		Args: append(args, playbook), Dir: filepath.Dir(playbook), Stdout: t.Stdout(), Stderr: t.Stderr(),
 		Env: append(more,
-			"ANSIBLE_SSH_ARGS="+connections(dir),
 			"PATH="+os.Getenv("PATH"), "HOME="+dir, "LANG=C.UTF-8", "ANSIBLE_LOCAL_TEMP="+dir, "ANSIBLE_NOCOLOR=1", "ANSIBLE_RETRY_FILES_ENABLED=0",
 			"ANSIBLE_PIPELINING=1", "ANSIBLE_SSH_CONTROL_PATH_DIR="+dir, "ANSIBLE_DEPRECATION_WARNINGS=0",
 		),
@@ -204,13 +203,13 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	return kit.Succeeded("the playbook of "+kit.Describe(t, in), exit)
 }
 
-// connections returns the arguments of ssh. Several tasks of a playbook share a connection if the path of its socket in dir, a hash
-// and a suffix of ssh, fits into the 107 bytes that such a path may have.
-func connections(dir string) string {
+// connections returns the variable that has each task of a playbook open a connection of its own, if the path of a common one's
+// socket in dir, a hash and a suffix of ssh, does not fit into the 107 bytes that such a path may have.
+func connections(dir string) []string {
 	if len(dir)+len("/0123456789.0123456789abcdef") > 107 {
-		return "-C -o ControlMaster=no"
+		return []string{"ANSIBLE_SSH_ARGS=-C -o ControlMaster=no"}
 	}
-	return "-C -o ControlMaster=auto -o ControlPersist=60s"
+	return nil
 }
 
 // playbook returns the path of the action's playbook.

@@ -120,8 +120,10 @@ type turn struct {
 	loads  *loads
 	tenant string
 	load   *load // of the tenant, once the request has a place or waits for one
-	taken  bool
-	over   bool
+	// A request that is counted among those that wait for something else may always wait for its place, too.
+	counted bool
+	taken   bool
+	over    bool
 }
 
 // begin waits for the place, unless the request has or had it.
@@ -137,7 +139,7 @@ func (t *turn) begin(ctx context.Context) error {
 	select {
 	case <-next:
 	case <-ctx.Done():
-		err = ctx.Err()
+		err = context.Cause(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +167,7 @@ func (t *turn) enqueue() (next chan bool, err error) {
 		l.working++
 		t.taken = true
 		return nil, nil
-	case len(l.queue) >= mostQueued:
+	case len(l.queue) >= mostQueued && !t.counted:
 		return nil, throttled(time.Second, "%d requests of tenant %s wait for others of it at this agent: send fewer at a time", mostQueued,
 			t.tenant)
 	default:

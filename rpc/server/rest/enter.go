@@ -66,21 +66,21 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	take, release := s.loads.body(who)
 	defer release()
 	waits, blocks := waits(ru, query), blocks(ru, query)
-	turn := &turn{tenant: who.Tenant}
-	if s.loads.Tenants && !ru.Open && !who.Root {
-		others := ofAgent(r.Context())
-		if !others {
-			t := s.tenant(r.Context(), who.Tenant)
-			leave, err := s.loads.arrive(&t, waits || ru.Streamed) // an upload takes long, too
-			if err != nil {
-				refuse(err)
-				return
-			}
-			defer leave()
+	bounded := s.loads.Tenants && !ru.Open && !who.Root
+	if bounded && !ofAgent(r.Context()) {
+		t := s.tenant(r.Context(), who.Tenant)
+		leave, err := s.loads.arrive(&t, waits || ru.Streamed) // an upload takes long, too
+		if err != nil {
+			refuse(err)
+			return
 		}
-		if blocks || !others && !waits && !ru.Streamed {
-			turn.loads = s.loads
-		}
+		defer leave()
+	}
+	// The place is at the agent that does the work, so one that passes requests on can do its own.
+	turn := &turn{tenant: who.Tenant, counted: blocks}
+	bounded = bounded && (blocks || !waits && !ru.Streamed)
+	if bounded && (ru.Local || s.Router.Serves(stale)) {
+		turn.loads = s.loads
 	}
 	defer turn.end()
 	n.begins(turn.end)
@@ -96,18 +96,28 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		}
 		defer leave()
 	}
-	if !waits && !reads(op, ru, r) {
+	begins := !waits && !reads(op, ru, r)
+	if !ru.Local && !s.Router.Serves(stale) {
+		if s.forward(w, r, stale, ru) {
+			return
+		}
+		begins = !waits // the body is there
+	}
+	if bounded {
+		turn.loads = s.loads
+	}
+	if begins {
 		if err := turn.begin(r.Context()); err != nil {
 			refuse(err)
 			return
 		}
 	}
-	if !ru.Local && !s.Router.Serves(stale) && s.forward(w, r, stale, ru) {
-		return
-	}
 	learn := func(int64) {}
-	room := func() (err error) {
-		learn, err = s.loads.answer(who, op.OperationID, take)
+	room := func() error {
+		l, err := s.loads.answer(who, op.OperationID, take)
+		if err == nil {
+			learn = l
+		}
 		return err
 	}
 	defer func() { learn(n.sent()) }()
@@ -169,8 +179,9 @@ func (s *Server) identified(r *http.Request, ru Rule, n *note) (token string, wh
 		code := problem.CodeOf(n.err)
 		wrong := n.answered == http.StatusUnauthorized || n.answered == http.StatusForbidden || code == problem.Unauthorized ||
 			code == problem.Forbidden
-		// A client that hangs up does not hear whether its guess was right, but may find out.
-		if !wrong && r.Context().Err() == nil {
+		// A client that hangs up before the answer does not hear whether its guess was right, but may find out.
+		unanswered := n.sent() == 0 && r.Context().Err() != nil
+		if !wrong && !unanswered {
 			known()
 		}
 	}, err

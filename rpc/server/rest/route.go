@@ -352,8 +352,10 @@ func (s *Server) View(ctx context.Context, c *Call) (View, error) {
 		defer cancel()
 	}
 	v, err := s.State.View(waiting, c.consistency, c.after)
-	if ended := c.CheckToken(ctx); c.after > 0 && ended != nil {
-		return nil, ended
+	if c.after > 0 {
+		if ended := c.CheckToken(ctx); ended != nil {
+			return nil, ended
+		}
 	}
 	if err == nil && c.ready != nil {
 		err = c.ready()

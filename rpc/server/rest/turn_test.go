@@ -4,7 +4,33 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 )
+
+// TestRoomForAnswers has a tenant whose bodies leave no room for an answer.
+func TestRoomForAnswers(t *testing.T) {
+	s := newLoads(Bounds{Bodies: 4 << 10}, 1<<10)
+	who := model.Caller{Tenant: "one"}
+	none := func(int) error { return nil }
+	learn, err := s.answer(who, "list", none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	learn(200 << 10)
+	take, release := s.body(who)
+	defer release()
+	if err := take(freeBody + 512); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.answer(who, "list", take); !errors.Is(err, problem.Throttled) {
+		t.Errorf("an answer without room: %v", err)
+	}
+	if _, err := s.answer(model.Caller{Tenant: "one", Root: true}, "list", take); err != nil {
+		t.Errorf("an answer for the operator: %v", err)
+	}
+}
 
 // TestTurns takes all places of a tenant, and has more requests wait for them.
 func TestTurns(t *testing.T) {
@@ -35,6 +61,19 @@ func TestTurns(t *testing.T) {
 	if len(turnOfFirst) != 1 || len(turnOfSecond) != 0 {
 		t.Errorf("%d, %d", len(turnOfFirst), len(turnOfSecond))
 	}
+	for range mostQueued - 1 {
+		if _, err := next().enqueue(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := next().enqueue(); !errors.Is(err, problem.Throttled) {
+		t.Errorf("too many wait: %v", err)
+	}
+	reader := &turn{loads: s, tenant: "one", counted: true}
+	if place, err := reader.enqueue(); place == nil || err != nil {
+		t.Errorf("a reader that was counted: %v", err)
+	}
+	first.load.queue = first.load.queue[:1] // the second
 	last := next()
 	if working[1].end(); len(turnOfSecond) != 1 {
 		t.Error("it is not the turn of the second")
