@@ -120,7 +120,7 @@ func TestLimitsOfATenant(t *testing.T) {
 		l.want(problem.Quota, l.setting("program", "p", profile.Program{Steps: []profile.Step{{Script: strings.Repeat("x", 600)}}}))
 		l.want(problem.TooLarge, l.setting("secret", "s", profile.Secret{Value: model.NewSecret(strings.Repeat("x", 1001))}))
 		l.want("", l.setting("program", "p", profile.Program{Steps: []profile.Step{{Script: strings.Repeat("x", 100)}}}))
-		// What goes for the new document makes room for it.
+		// A document that is replaced makes room for the new one.
 		l.want("", l.setting("secret", "s", profile.Secret{Value: model.NewSecret(strings.Repeat("x", 250))}))
 		l.want(problem.Quota, l.setting("secret", "u", profile.Secret{Value: model.NewSecret(strings.Repeat("x", 250))}))
 		l.want("", l.setting("secret", "s", profile.Secret{Value: model.NewSecret(strings.Repeat("y", 250))}))

@@ -171,7 +171,7 @@ func setLimits(p *Profile) error {
 	return nil
 }
 
-// dropRights gives up all capabilities for good and becomes the user. It acts on the calling thread.
+// dropRights drops all capabilities for good and becomes the user. It acts on the calling thread.
 func dropRights(user *User) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
@@ -195,14 +195,13 @@ func dropRights(user *User) error {
 			return fmt.Errorf("become user %s: setgroups: %w", user.Name, errno)
 		}
 		for _, step := range []struct {
-			name string
-			call uintptr
-			a, b uintptr
+			name     string
+			call, id uintptr
 		}{
-			{"setresgid", unix.SYS_SETRESGID, uintptr(user.GID), uintptr(user.GID)},
-			{"setresuid", unix.SYS_SETRESUID, uintptr(user.UID), uintptr(user.UID)},
+			{"setresgid", unix.SYS_SETRESGID, uintptr(user.GID)},
+			{"setresuid", unix.SYS_SETRESUID, uintptr(user.UID)},
 		} {
-			if _, _, errno := unix.RawSyscall(step.call, step.a, step.b, step.b); errno != 0 {
+			if _, _, errno := unix.RawSyscall(step.call, step.id, step.id, step.id); errno != 0 {
 				return fmt.Errorf("become user %s: %s: %w", user.Name, step.name, errno)
 			}
 		}

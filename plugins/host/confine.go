@@ -29,7 +29,7 @@ var lasting = []string{ownModule + "/plugins/provider/coopr-provider-local", own
 const ansible = ownModule + "/plugins/automator/coopr-automator-ansible"
 
 // origin returns the path of the main package of a program of Coopr, or "" for another program.
-// Whoever builds a program can write any path into it, so this is no protection against a program that
+// The builder of a program can write any path into it, so this is no protection against a program that
 // pretends to be another one; that is what checksums are for.
 func origin(program io.ReaderAt) string {
 	info, err := buildinfo.Read(program)
@@ -52,7 +52,7 @@ func (h *Host) profile(path string, program io.ReaderAt, node string) (p confine
 		Reads: slices.Concat(h.cfg.Reads, b.Reads, folders(b.Settings)), Writes: append([]string{own}, b.Writes...),
 		LargeFiles: len(b.Writes) > 0,
 	}
-	for _, dir := range slices.Compact(append(slices.Clone(h.cfg.Dirs), h.cfg.Bin, filepath.Dir(path))) {
+	for _, dir := range append(slices.Clone(h.cfg.Dirs), h.cfg.Bin, filepath.Dir(path)) {
 		p.Reads = append(p.Reads, h.readable(dir)...)
 	}
 	p.Reads = append(p.Reads, path)

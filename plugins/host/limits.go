@@ -106,12 +106,16 @@ func (m *meter) run(ctx context.Context) {
 	}
 }
 
+// running returns the programs that run now.
+func (m *meter) running() []*tracked {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.tracked))
+}
+
 // enforce counts once.
 func (m *meter) enforce() {
-	m.mu.Lock()
-	now := slices.Collect(maps.Values(m.tracked))
-	m.mu.Unlock()
-	for _, t := range now {
+	for _, t := range m.running() {
 		if why := t.exceeds(); why != "" {
 			m.end(t, why)
 		}
@@ -125,7 +129,11 @@ func (m *meter) end(t *tracked, why string) {
 	}
 	m.log.Error("a plugin was killed because it exceeded a limit", "plugin", t.plugin, "limit", why)
 	if t.limits.Disk > 0 && folderSize(t.own, t.limits.Disk) > t.limits.Disk {
-		m.endOthers(t, why)
+		for _, other := range m.running() {
+			if other.own == t.own {
+				m.kill(other, why)
+			}
+		}
 		// It has only temporary files, and full as it is the plugin could not be started again.
 		if err := errors.Join(empty(t.own), m.renew(t.own)); err != nil {
 			m.log.Error("the plugin's folder cannot be emptied", "folder", t.own, "error", err)
@@ -133,18 +141,7 @@ func (m *meter) end(t *tracked, why string) {
 	}
 }
 
-// endOthers kills the other programs whose folder is that of t.
-func (m *meter) endOthers(t *tracked, why string) {
-	m.mu.Lock()
-	now := slices.Collect(maps.Values(m.tracked))
-	m.mu.Unlock()
-	for _, o := range now {
-		if o != t && o.own == t.own {
-			m.kill(o, why)
-		}
-	}
-}
-
+// kill kills a program and records why. It returns false if the program has ended, or was killed before.
 func (m *meter) kill(t *tracked, why string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -57,7 +57,7 @@ func TestSlowWriterGetsAll(t *testing.T) {
 	}
 }
 
-// TestOneWriterForBoth gives a process one writer for both outputs. The race detector shows it if two write at once.
+// TestOneWriterForBoth has one writer for both outputs of a process. The race detector shows it if two write at once.
 func TestOneWriterForBoth(t *testing.T) {
 	s := New()
 	defer s.Stop()

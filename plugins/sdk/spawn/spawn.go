@@ -1,4 +1,4 @@
-// Package spawn starts child processes that die with this process.
+// Package spawn starts child processes that die with this process, and copies all that they write.
 package spawn
 
 import (

@@ -120,10 +120,9 @@ type turn struct {
 	loads  *loads
 	tenant string
 	load   *load // of the tenant, once the request has a place or waits for one
-	// A request that is counted among those that wait for something else may always wait for its place, too.
-	counted bool
-	taken   bool
-	over    bool
+	reader bool  // it is one of a bounded number of readers, so it may always wait for its place
+	taken  bool
+	over   bool
 }
 
 // begin waits for the place, unless the request has or had it.
@@ -167,7 +166,7 @@ func (t *turn) enqueue() (next chan bool, err error) {
 		l.working++
 		t.taken = true
 		return nil, nil
-	case len(l.queue) >= mostQueued && !t.counted:
+	case len(l.queue) >= mostQueued && !t.reader:
 		return nil, throttled(time.Second, "%d requests of tenant %s wait for others of it at this agent: send fewer at a time", mostQueued,
 			t.tenant)
 	default:

@@ -66,8 +66,8 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	take, release := s.loads.body(who)
 	defer release()
 	waits, blocks := waits(ru, query), blocks(ru, query)
-	bounded := s.loads.Tenants && !ru.Open && !who.Root
-	if bounded && !ofAgent(r.Context()) {
+	limited := s.loads.Tenants && !ru.Open && !who.Root
+	if limited && !ofAgent(r.Context()) {
 		t := s.tenant(r.Context(), who.Tenant)
 		leave, err := s.loads.arrive(&t, waits || ru.Streamed) // an upload takes long, too
 		if err != nil {
@@ -76,12 +76,7 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		}
 		defer leave()
 	}
-	// The place is at the agent that does the work, so one that passes requests on can do its own.
-	turn := &turn{tenant: who.Tenant, counted: blocks}
-	bounded = bounded && (blocks || !waits && !ru.Streamed)
-	if bounded && (ru.Local || s.Router.Serves(stale)) {
-		turn.loads = s.loads
-	}
+	turn := &turn{tenant: who.Tenant, reader: blocks}
 	defer turn.end()
 	n.begins(turn.end)
 	if err := s.checkBody(w, r, op, ru, take, turn); err != nil {
@@ -101,9 +96,10 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		if s.forward(w, r, stale, ru) {
 			return
 		}
-		begins = !waits // the body is there
+		begins = !waits // the body may have been read already
 	}
-	if bounded {
+	// The place is at the agent that does the work, so one that passes requests on can do its own.
+	if limited && (blocks || !waits && !ru.Streamed) {
 		turn.loads = s.loads
 	}
 	if begins {

@@ -69,7 +69,7 @@ func TestTurns(t *testing.T) {
 	if _, err := next().enqueue(); !errors.Is(err, problem.Throttled) {
 		t.Errorf("too many wait: %v", err)
 	}
-	reader := &turn{loads: s, tenant: "one", counted: true}
+	reader := &turn{loads: s, tenant: "one", reader: true}
 	if place, err := reader.enqueue(); place == nil || err != nil {
 		t.Errorf("a reader that was counted: %v", err)
 	}
