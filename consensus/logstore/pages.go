@@ -56,7 +56,7 @@ type boltPages struct {
 	file     io.ReaderAt
 	size     int64
 	pageSize uint64
-	end      uint64 // the first page that was never used, or that the file lacks
+	end      uint64 // the first page that was never used
 	seen     map[uint64]bool
 }
 
@@ -78,12 +78,15 @@ func (b *boltPages) meta() (root uint64, err error) {
 		if tx := binary.NativeEndian.Uint64(m[48:]); b.pageSize == 0 || tx > newest {
 			newest, b.pageSize = tx, size
 			root = binary.NativeEndian.Uint64(m[16:])
-			// No page in use is behind the end of the file, so no product below overflows.
-			b.end = min(binary.NativeEndian.Uint64(m[40:]), uint64(b.size)/size)
+			b.end = binary.NativeEndian.Uint64(m[40:])
 		}
 	}
 	if b.pageSize == 0 {
 		return 0, errors.New("there is no valid meta page")
+	}
+	// bbolt also writes to pages that are free, and maps them into memory. No product below overflows.
+	if has := uint64(b.size) / b.pageSize; b.end > has {
+		return 0, fmt.Errorf("it was cut off: it has %d pages, and had %d", has, b.end)
 	}
 	return root, nil
 }

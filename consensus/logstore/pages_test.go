@@ -1,6 +1,7 @@
 package logstore_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -47,6 +48,51 @@ func TestGarbledFiles(t *testing.T) {
 				t.Fatal("no damage was noticed")
 			}
 		})
+	}
+}
+
+// TestCutOffFile cuts a file of bbolt off behind pages that are in use, and before some that are free. bbolt would write to those.
+func TestCutOffFile(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "raft")
+	s := open(t, whole, logstore.BoltDB, logstore.Options{})
+	for i := range uint64(30) {
+		if err := s.Log.StoreLogs(entries(10*i+1, 10*i+10, 3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	large := entries(301, 301, 3)
+	large[0].Data = make([]byte, 100<<10)
+	if err := errors.Join(s.Log.StoreLogs(large), s.Log.DeleteRange(2, 301)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(5) { // each transaction writes its pages to the first free ones
+		if err := s.Stable.SetUint64([]byte("number"), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shut(t, s)
+	b, err := os.ReadFile(filepath.Join(whole, "raft.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := int64(os.Getpagesize())
+	// Each of the first two pages is a description, which has the number of the first page that was never used.
+	used := int64(max(binary.NativeEndian.Uint64(b[16+40:]), binary.NativeEndian.Uint64(b[page+16+40:])))
+	if used < 10 {
+		t.Fatalf("only %d pages were used", used)
+	}
+	for size := 3 * page; size < used*page; size += page {
+		dir := filepath.Join(t.TempDir(), "raft")
+		if err := errors.Join(os.CopyFS(dir, os.DirFS(whole)), os.Truncate(filepath.Join(dir, "raft.db"), size)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := logstore.Open(dir, logstore.BoltDB, logstore.Options{})
+		if err == nil {
+			shut(t, s)
+		}
+		if !errors.Is(err, logstore.ErrDamaged) {
+			t.Errorf("%d of %d bytes: %v", size, used*page, err)
+		}
 	}
 }
 

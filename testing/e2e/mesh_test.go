@@ -142,7 +142,8 @@ func (m *mesh) allowed() string {
 			text += fmt.Sprintf("- {name: ledger, path: ledger.yaml, writes: [%q]}\n", m.dir)
 		}
 	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	// An agent that starts may read it while another one is about to start.
+	if err := errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Rename(path+".new", path)); err != nil {
 		m.t.Fatal(err)
 	}
 	return path
