@@ -176,7 +176,7 @@ func TestDamagedFiles(t *testing.T) {
 				}
 			}
 			hurt.suffers(file{"snapshot", snapshotFiles[0].path, [6]outcome{}, "upgrade this agent"},
-				damage{"of a newer build", func(path string) error { return replaceSnapshots(path, ofNewerBuild()) }, nil}, waits)
+				ofNewerBuild(), waits)
 			hurt.suffers(file{"snapshot", snapshotFiles[0].path, [6]outcome{}, "snapshot"},
 				damage{"that the state refuses", func(path string) error { return replaceSnapshots(path, []byte("nonsense")) }, nil}, whole)
 			hurt.suffersAlone(map[string]string{"boltdb": "raft/raft.db", "wal": "raft/wal/wal-meta.db"}[store])
@@ -407,10 +407,19 @@ func usedBytes(path string) (int64, error) {
 	return int64(len(bytes.TrimRight(b, "\x00"))), err
 }
 
-// ofNewerBuild returns a snapshot with a format that this build does not know.
-func ofNewerBuild() []byte {
+// ofNewerBuild returns the damage that replaces all snapshots by some with a format that this build does not know. Its undo
+// brings every file back: the agent would wait for ever if one of them remained.
+func ofNewerBuild() damage {
 	head, _ := proto.Marshal(&pb.SnapshotHeader{Format: 99, FeatureLevel: 99}) // it never fails
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head...)
+	var kept string
+	dir := func(path string) string { return filepath.Dir(filepath.Dir(path)) }
+	return damage{"of a newer build", func(path string) error {
+		kept = filepath.Join(filepath.Dir(dir(path)), "kept-snapshots")
+		return errors.Join(os.CopyFS(kept, os.DirFS(dir(path))),
+			replaceSnapshots(path, append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head...)))
+	}, func(path string) error {
+		return errors.Join(os.RemoveAll(dir(path)), os.Rename(kept, dir(path)))
+	}}
 }
 
 // replaceSnapshots replaces the data of all snapshots of an agent, and the checksums, where path is the data of one.

@@ -51,7 +51,7 @@ func TestHostileTenantAndStrangers(t *testing.T) {
 		}
 		now := a.size()
 		most.heap, most.goroutines, most.resident = max(most.heap, now.heap), max(most.goroutines, now.goroutines), max(most.resident, now.resident)
-		for status, want := range map[int]int64{200: 50, 401: 200, 429: 5000} {
+		for status, want := range map[int]int64{200: 20, 401: 200, 429: 5000} {
 			if x.statuses[status].Load() < want {
 				return x.String()
 			}
