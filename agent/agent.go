@@ -20,6 +20,7 @@ import (
 
 	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/agent/directory"
 	"github.com/coopr/coopr/agent/executor"
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/mesh"
@@ -232,7 +233,7 @@ func (a *Agent) openMember() error {
 				Clusters: a.cfg.Retention.Clusters, ClusterCount: a.cfg.Retention.ClusterCount,
 				Operations: a.cfg.Retention.Operations, Requests: a.cfg.Retention.Requests,
 				Audit: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory),
-			}, CheckpointEvery: a.cfg.Checkpoint,
+			}, CheckpointEvery: a.cfg.Checkpoint, Directories: directory.Open(a.cfg.Config),
 			OrphanInterval: a.cfg.Orphans.Every, OrphanGrace: a.cfg.Orphans.Grace, DeleteOrphans: a.cfg.Orphans.Delete,
 		},
 	})

@@ -44,6 +44,9 @@ type Config struct {
 	Audit     Audit     `yaml:"audit" doc:"Limits of the audit log. They must be the same on every eligible agent, as the leader prunes the log."`
 	Orphans   Orphans   `yaml:"orphans" doc:"Machines of providers that belong to no node. The settings must be the same on every eligible agent, as the leader searches."`
 	Limits    Limits    `yaml:"limits" doc:"Limits of what clients can make this agent do."`
+
+	Directories       []Directory        `yaml:"directories" flag:"-" doc:"LDAP directories of people who may log in. They must be the same on every eligible agent, as the leader asks them."`
+	IdentityProviders []IdentityProvider `yaml:"identity_providers" flag:"-" doc:"Providers of OpenID Connect where people log in. They must be the same on every eligible agent, as the leader asks them."`
 }
 
 // Work returns the folder of what plugins use, or "" without a data directory.
@@ -67,7 +70,14 @@ func absolute(path string) string {
 
 // Secrets returns the files and folders of the agent that no plugin may read.
 func (c Config) Secrets() (out []string) {
-	for _, path := range []string{c.DataDir, c.JoinTokenFile, c.HTTP.TLSKey} {
+	paths := []string{c.DataDir, c.JoinTokenFile, c.HTTP.TLSKey}
+	for _, d := range c.Directories {
+		paths = append(paths, d.BindPasswordFile)
+	}
+	for _, p := range c.IdentityProviders {
+		paths = append(paths, p.ClientSecretFile)
+	}
+	for _, path := range paths {
 		if path != "" {
 			out = append(out, absolute(path))
 		}

@@ -104,7 +104,10 @@ func TestSampleIsUpToDateAndSaysTheDefaults(t *testing.T) {
 	if len(all.Plugins) != 1 || len(all.Plugins[0].Settings) != 1 {
 		t.Errorf("the example plugin: %+v", all.Plugins)
 	}
-	all.Plugins = nil
+	if len(all.Directories) != 1 || len(all.IdentityProviders) != 1 {
+		t.Errorf("the example directory and provider: %+v, %+v", all.Directories, all.IdentityProviders)
+	}
+	all.Plugins, all.Directories, all.IdentityProviders = nil, nil, nil
 	all.Name, all.Join, all.HTTP.Names, all.Providers.Endpoints, all.Interpreters = hostname, nil, nil, nil, nil
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("commented in it is not the default:\n%#v\n%#v", all, want)
@@ -225,6 +228,12 @@ quux: 1
 	}
 }
 
+// The settings of a directory and of an identity provider without faults.
+const (
+	goodLDAP = "name: corp, url: 'ldaps://h', users: 'dc=a', role: read"
+	goodOIDC = "name: sso, issuer: 'https://h/', client_id: c, role: read"
+)
+
 func TestRules(t *testing.T) {
 	token, _ := identity.NewSecret()
 	tokenFile := file(t, "token", token.Token())
@@ -272,6 +281,26 @@ func TestRules(t *testing.T) {
 		"interpreters: [acme/ansible, '*/ansible']":                        "",
 		"interpreters: [acme/shell]":                                       "write it as TENANT/AUTOMATOR",
 		"providers: {endpoints: [127.0.0.1]}":                              "write it as a network",
+
+		"directories: [{" + goodLDAP + "}]":                                            "",
+		"directories: [{name: corp, url: 'ldaps://h', users: dc=a, role: superadmin}]": `"superadmin": it must be admin, user or read`,
+		"directories: [{" + goodLDAP + ", rules: [{group: devs}]}]":                    "write it as ou=people,dc=example,dc=com",
+		"directories: [{" + goodLDAP + ", user_filter: person}]":                       "directories[0].user_filter",
+		"directories: [{" + goodLDAP + ", id_attribute: a=b}]":                         "is no name of an attribute",
+		"directories: [{" + goodLDAP + ", bind_dn: cn=a}]":                             "bind_password_file is missing",
+		"directories: [{" + goodLDAP + "}, {" + goodLDAP + "}]":                        "tenant default has corp twice",
+		"directories: [{" + goodLDAP + "}, {" + goodLDAP + ", tenant: acme}]":          "",
+		"directories: [{name: local, url: 'ldaps://h', users: dc=a, role: read}]":      "local is a method of the mesh itself",
+		"directories: [{name: corp, url: 'http://h', users: dc=a, role: read}]":        "write it as ldaps://HOST or ldap://HOST",
+		"directories: [{name: corp, url: 'ldaps://h', users: dc=a}]":                   "neither a role nor a rule",
+		"directories: [{name: corp, url: 'ldaps://h', role: read}]":                    "directories[0].users",
+		"identity_providers: [{" + goodOIDC + "}]":                                     "",
+		"identity_providers: [{" + goodOIDC + "}]\ndirectories: [{" + goodLDAP + "}]":  "",
+		"identity_providers: [{name: sso, issuer: 'http://h/', client_id: c}]":         "write it as https://HOST/",
+		"identity_providers: [{name: sso, issuer: 'https://h/', role: read}]":          "client_id: it is missing",
+		"identity_providers: [{" + goodOIDC + ", rules: [{role: user}]}]":              "rules[0].group: it is missing",
+		"identity_providers: [{" + goodOIDC + ", rules: [{group: g, groups: [a b]}]}]": "rules[0].groups[0]",
+		"identity_providers: [{" + goodOIDC + ", rule: []}]":                           "unknown name, did you mean",
 	} {
 		_, err := load(t, content)
 		got := faultsOf(t, err)

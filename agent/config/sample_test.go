@@ -26,6 +26,9 @@ func sample() string {
 			fmt.Fprintf(&b, "%s%s:\n", indent, name)
 		case path == "plugins":
 			b.WriteString(samplePlugins)
+		case path == "directories" || path == "identity_providers":
+			fmt.Fprintf(&b, "#%s:\n", path)
+			sampleItem(&b, f.Type.Elem(), "#  - ", "#    ")
 		default:
 			fmt.Fprintf(&b, "%s#%s: %s\n", indent, name, sampleValue(defaults.FieldByIndex(index).Interface()))
 		}
@@ -71,6 +74,18 @@ func sampleValue(v any) string {
 		return `""`
 	}
 	return fmt.Sprint(v)
+}
+
+// sampleItem writes an item of a list, with the documentation and an example of each setting.
+func sampleItem(b *strings.Builder, t reflect.Type, first, next string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		for _, line := range wrap(docOf(f), 100-len(next)) {
+			fmt.Fprintf(b, "%s# %s\n", next, line)
+		}
+		fmt.Fprintf(b, "%s%s: %s\n", first, f.Tag.Get("yaml"), f.Tag.Get("eg"))
+		first = next
+	}
 }
 
 func wrap(text string, width int) (lines []string) {

@@ -62,6 +62,7 @@ func (c Config) check() model.Faults {
 	c.checkHTTP(k)
 	c.checkMesh(k)
 	c.checkWork(k)
+	c.checkDirectories(k)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 	k.oneOf("raft.store", c.Raft.Store, "boltdb", "wal")

@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/dispatch"
 	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/duty/janitor"
+	"github.com/coopr/coopr/consensus/duty/logins"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/duty/recovery"
 	"github.com/coopr/coopr/consensus/duty/runs"
@@ -37,6 +38,9 @@ type LeaderConfig struct {
 	// Retention is how long the state keeps what has ended.
 	Retention janitor.Retention
 
+	// Directories know users who have no password here.
+	Directories map[logins.Source]logins.Directory
+
 	// Providers are searched for orphaned machines every OrphanInterval. If
 	// DeleteOrphans is set, an orphan older than OrphanGrace is removed.
 	OrphanInterval, OrphanGrace time.Duration
@@ -52,6 +56,7 @@ type Leadership struct {
 	Orphans      *janitor.Orphans
 	Janitor      *janitor.Janitor
 	Integrity    *integrity.Controller
+	Logins       *logins.Controller
 	broken       chan brokenSession
 }
 
@@ -76,6 +81,7 @@ func (m *Member) duties() []leader.Duty {
 			Every: cfg.OrphanInterval, Delete: cfg.DeleteOrphans, Grace: cfg.OrphanGrace,
 		}),
 		Integrity: m.integrity(),
+		Logins:    logins.New(logins.Config{Machine: m.Machine, Propose: m.Propose, Directories: cfg.Directories, Logger: log}),
 		broken:    make(chan brokenSession, 1024),
 	}
 	l.Janitor = janitor.New(janitor.Config{
@@ -99,6 +105,7 @@ func (m *Member) duties() []leader.Duty {
 		l.Orphans,
 		m.voters,
 		l.Integrity,
+		l.Logins,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
 }

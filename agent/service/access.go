@@ -80,8 +80,15 @@ func newToken(t model.Token) (secret string, put *pb.PutToken) {
 	}
 }
 
-// Renew moves the end of the caller's session.
+// Renew moves the end of the caller's session. A user's directory is asked first: without its answer nothing is renewed.
 func (t *Tokens) Renew(ctx context.Context, who model.Caller) (api.Written, error) {
+	_, l, err := leader(t.Supervisor)
+	if err == nil {
+		err = l.Logins.Refresh(ctx, who.Tenant, who.Actor)
+	}
+	if err != nil {
+		return api.Written{}, err
+	}
 	return write(ctx, t.Supervisor, who, &pb.Command{Change: &pb.Command_RenewToken{RenewToken: &pb.RenewToken{
 		Id: who.Token, ExpiresMs: clock(t.Now).Add(sessionTime).UnixMilli(),
 	}}})

@@ -2,9 +2,11 @@ package service
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/coopr/coopr/agent/password"
+	"github.com/coopr/coopr/consensus/duty/logins"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -81,25 +83,76 @@ func (u *Users) verify(ctx context.Context, tenant, name, secret string) (model.
 	if err != nil {
 		return model.User{}, err
 	}
-	if !ok || !right || user.Disabled {
+	if !ok || !right || !user.HasAccess() {
 		return model.User{}, problem.New(problem.Unauthorized, "the tenant, the user's name or the password is wrong, or the user is disabled")
 	}
 	return user, nil
 }
 
-// Login opens a session.
-func (u *Users) Login(ctx context.Context, tenant, name, secret string) (string, api.Written, error) {
-	user, err := u.verify(ctx, tenant, name, secret)
+// Login opens a session. The password is checked by the mesh, or by the directory that a method names.
+func (u *Users) Login(ctx context.Context, tenant, method, name, secret string) (string, api.Written, error) {
+	user, err := u.identify(ctx, logins.Source{Tenant: tenant, Method: method}, name, secret)
+	if err != nil {
+		return "", api.Written{}, err
+	}
+	return u.open(ctx, user)
+}
+
+// BeginLogin starts a login on the pages of the provider that a method names.
+func (u *Users) BeginLogin(ctx context.Context, tenant, method, redirect string) (api.LoginPrompt, error) {
+	_, l, err := leader(u.Supervisor)
+	if err != nil {
+		return api.LoginPrompt{}, err
+	}
+	p, id, ends, err := l.Logins.Begin(ctx, logins.Source{Tenant: tenant, Method: method}, redirect)
+	return api.LoginPrompt{Login: id, URL: p.URL, Code: p.Code, Interval: p.Interval.Milliseconds(), Ends: ends}, err
+}
+
+// FinishLogin opens the session of a login that BeginLogin has started. Its token is "" as long as nobody has logged in.
+func (u *Users) FinishLogin(ctx context.Context, login, state, code string) (string, api.Written, error) {
+	_, l, err := leader(u.Supervisor)
+	if err != nil {
+		return "", api.Written{}, err
+	}
+	user, err := l.Logins.Finish(ctx, login, state, code)
+	switch {
+	case errors.Is(err, logins.ErrPending):
+		return "", api.Written{}, nil
+	case err != nil:
+		return "", api.Written{}, err
+	}
+	return u.open(ctx, user)
+}
+
+// open opens a session of a user.
+func (u *Users) open(ctx context.Context, user model.User) (string, api.Written, error) {
+	_, l, err := leader(u.Supervisor)
 	if err != nil {
 		return "", api.Written{}, err
 	}
 	now := clock(u.Now)
-	token, put := newToken(model.Token{
-		Actor: name, Tenant: tenant, Session: true, Expires: now.Add(sessionTime).UnixMilli(), Renewable: now.Add(loginTime).UnixMilli(),
-	})
+	t := model.Token{Actor: user.Name, Tenant: user.Tenant, Session: true, Expires: now.Add(sessionTime).UnixMilli()}
+	t.Renewable = now.Add(loginTime).UnixMilli()
+	if !l.Logins.Renews(logins.Source{Tenant: user.Tenant, Method: user.Method}) {
+		t.Renewable = t.Expires
+	}
+	token, put := newToken(t)
 	put.PasswordSetMs = user.PasswordSet
-	w, err := write(ctx, u.Supervisor, model.Caller{Tenant: tenant, Actor: name}, &pb.Command{Change: &pb.Command_PutToken{PutToken: put}})
+	who := model.Caller{Tenant: user.Tenant, Actor: user.Name}
+	w, err := write(ctx, u.Supervisor, who, &pb.Command{Change: &pb.Command_PutToken{PutToken: put}})
 	return token, w, err
+}
+
+// identify returns the user who has a name and a password.
+func (u *Users) identify(ctx context.Context, at logins.Source, name, secret string) (model.User, error) {
+	if at.Method == "" || at.Method == model.MethodLocal {
+		return u.verify(ctx, at.Tenant, name, secret)
+	}
+	_, l, err := leader(u.Supervisor)
+	if err != nil {
+		return model.User{}, err
+	}
+	return l.Logins.Login(ctx, at, name, secret)
 }
 
 // PutGrant shares a resource.

@@ -108,7 +108,7 @@ func DecodeUser(m *record.User) (*model.User, error) { return decode(m, (*decode
 func (e *encoder) user(x model.User) *record.User {
 	return &record.User{
 		Name: x.Name, Tenant: x.Tenant, Method: x.Method, Role: string(x.Role), Groups: x.Groups, Description: x.Description,
-		Disabled: x.Disabled, Created: x.Created, Deleted: x.Deleted, Set: x.PasswordSet,
+		Disabled: x.Disabled, Created: x.Created, Deleted: x.Deleted, Set: x.PasswordSet, Subject: x.Subject, Left: x.Left,
 	}
 }
 
@@ -118,7 +118,7 @@ func (d *decoder) user(m *record.User) model.User {
 	}
 	return model.User{
 		Name: m.Name, Tenant: m.Tenant, Method: m.Method, Role: model.Role(m.Role), Groups: m.Groups, Description: m.Description,
-		Disabled: m.Disabled, Created: m.Created, Deleted: m.Deleted, PasswordSet: m.Set,
+		Disabled: m.Disabled, Created: m.Created, Deleted: m.Deleted, PasswordSet: m.Set, Subject: m.Subject, Left: m.Left,
 	}
 }
 

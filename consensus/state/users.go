@@ -31,6 +31,9 @@ func (a users) putUser(c *pb.Command, p *pb.PutUser) Answer {
 	case old == nil && !p.CreateOnly:
 		return refuse(problem.NotFound, "there is no user %q", u.Name)
 	case old == nil:
+		if other, ok := a.view().UserOf(u.Tenant, u.Method, u.Subject); ok {
+			return refuse(problem.Conflict, "user %q of %s is in the mesh as %q", u.Name, u.Method, other.Name)
+		}
 		if err := a.roomForOne(u.Tenant, model.LimitUsers); err != nil {
 			return Answer{Err: err}
 		}
@@ -72,6 +75,8 @@ func changed(old *table.UserRow, u *model.User, fields []string) *table.UserRow 
 			next.Description = u.Description
 		case "disabled":
 			next.Disabled = u.Disabled
+		case "left":
+			next.Left = u.Left
 		}
 	}
 	return &next
@@ -83,7 +88,7 @@ func (a users) deleteUser(c *pb.Command, name string) Answer {
 		return refuse(problem.NotFound, "there is no user %q", name)
 	}
 	a.put(table.Users, &table.UserRow{User: model.User{
-		Name: u.Name, Tenant: u.Tenant, Method: u.Method, Created: u.Created, Deleted: a.now,
+		Name: u.Name, Tenant: u.Tenant, Method: u.Method, Subject: u.Subject, Created: u.Created, Deleted: a.now,
 	}})
 	for _, t := range a.tokensOf(c.Tenant, name) {
 		a.end(c, t)
@@ -121,7 +126,7 @@ func (a users) putToken(c *pb.Command, p *pb.PutToken) Answer {
 		}
 	}
 	switch u := a.user(p.Tenant, p.Actor); {
-	case u == nil && p.Session || u != nil && (u.Deleted != 0 || u.Disabled):
+	case u == nil && p.Session || u != nil && !u.HasAccess():
 		return refuse(problem.Conflict, "user %q has no access", p.Actor)
 	case p.Session && u.PasswordSet != p.PasswordSetMs:
 		return refuse(problem.Conflict, "the password was changed meanwhile: log in with the new one")

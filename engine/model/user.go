@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Role is the set of rights of a token's holder within its tenant.
 type Role string
@@ -40,18 +43,26 @@ type Token struct {
 	Description string `json:"description,omitempty"`
 }
 
-// Methods by which users authenticate.
+// Methods by which users authenticate. Every other method is the name of a directory that the agents' configuration has.
 const (
 	MethodLocal   = "local"   // with a password that the mesh keeps a hash of
 	MethodAccount = "account" // not at all: the user is a program, which has tokens
 )
+
+// reserved are the names under which the mesh itself and its operators appear in records.
+var reserved = []string{"root", Self, "system", "dev"}
+
+// Reserved reports whether nobody may have a name, in any spelling, since records use it for the mesh itself.
+func Reserved(name string) bool {
+	return slices.ContainsFunc(reserved, func(r string) bool { return strings.EqualFold(r, name) })
+}
 
 // User is a person or a program that has tokens. Its name is its identity in records: it belongs to nobody else, even after
 // the user was deleted.
 type User struct {
 	Name        string   `json:"name"`
 	Tenant      string   `json:"tenant"`
-	Method      string   `json:"method" enum:"local,account" doc:"How the user logs in: local, with a password; account, not at all"`
+	Method      string   `json:"method" doc:"How the user logs in: local, with a password; account, not at all; else the name of a directory"`
 	Role        Role     `json:"role" enum:"superadmin,admin,user,read"`
 	Groups      []string `json:"groups,omitempty" doc:"Groups that policies name as Group::\"TENANT/NAME\"; editor and operator are built in"`
 	Description string   `json:"description,omitempty"`
@@ -59,7 +70,15 @@ type User struct {
 	Created     int64    `json:"created"`
 	PasswordSet int64    `json:"set,omitempty" doc:"When the present password was set"`
 	Deleted     int64    `json:"deleted,omitempty"`
+	Subject     string   `json:"subject,omitempty" doc:"Who the user is in its directory, such as an entryUUID. It never changes, unlike a name there"`
+	Left        int64    `json:"left,omitempty" doc:"Since when the directory does not let the user in. Until it does, the user's tokens are not valid"`
 }
+
+// FromDirectory reports whether the user comes from a directory, which has its password and decides on its role and groups.
+func (u *User) FromDirectory() bool { return u.Subject != "" }
+
+// HasAccess reports whether the user may log in and its tokens are valid.
+func (u *User) HasAccess() bool { return !u.Disabled && u.Deleted == 0 && u.Left == 0 }
 
 // Grant shares a resource of a tenant with a user or a group. It counts as long as its granter may do the same without grants.
 type Grant struct {

@@ -1,12 +1,53 @@
 package api
 
-import "github.com/coopr/coopr/engine/model"
+import (
+	"net/http"
+
+	"github.com/coopr/coopr/engine/model"
+)
 
 // Login asks for a session.
 type Login struct {
 	Tenant   string `json:"tenant" doc:"The user's tenant"`
-	User     string `json:"user" doc:"The user's name"`
+	Method   string `json:"method,omitempty" doc:"Where the password is: local (if absent), or the name of a directory that the agents know"`
+	User     string `json:"user" doc:"The user's name, as the method knows it"`
 	Password string `json:"password"`
+}
+
+// BeginLogin asks for a login on the pages of an identity provider.
+type BeginLogin struct {
+	Tenant   string `json:"tenant" doc:"The user's tenant"`
+	Method   string `json:"method" doc:"The name of the identity provider"`
+	Redirect string `json:"redirect,omitempty" doc:"Where the browser comes back to: http://127.0.0.1:PORT/PATH. Without it, the login is finished by asking again and again"`
+}
+
+// LoginPrompt is what somebody needs to log in.
+type LoginPrompt struct {
+	Login    string `json:"login,omitempty" doc:"What finishes the login. Keep it secret"`
+	URL      string `json:"url,omitempty" doc:"The page where to log in; absent if the method has passwords: POST /v1/login"`
+	Code     string `json:"code,omitempty" doc:"What to type there"`
+	Interval int64  `json:"interval,omitempty" doc:"How many milliseconds to wait before the login is finished, and between two attempts"`
+	Ends     int64  `json:"ends,omitempty" doc:"Until when the login can be finished, in Unix milliseconds"`
+}
+
+// FinishLogin asks for the session of a login.
+type FinishLogin struct {
+	Login string `json:"login" doc:"As the prompt has it"`
+	State string `json:"state,omitempty" doc:"What the browser came back with"`
+	Code  string `json:"code,omitempty" doc:"What the browser came back with"`
+}
+
+// FinishedLogin is a session, or nothing as long as nobody has logged in.
+type FinishedLogin struct {
+	Token *IssuedToken `json:"token,omitempty" doc:"Absent as long as nobody has logged in: try again after the interval"`
+}
+
+// HTTPStatus returns the status of the answer.
+func (l FinishedLogin) HTTPStatus() int {
+	if l.Token == nil {
+		return http.StatusAccepted
+	}
+	return http.StatusCreated
 }
 
 // NewUser describes a user to create.

@@ -15,6 +15,20 @@ func (c *Client) Login(ctx context.Context, l api.Login) (api.IssuedToken, error
 	return out, err
 }
 
+// BeginLogin starts a login on the pages of an identity provider.
+func (c *Client) BeginLogin(ctx context.Context, l api.BeginLogin) (api.LoginPrompt, error) {
+	var out api.LoginPrompt
+	_, err := c.sendSingle(ctx, http.MethodPost, "/v1/login/begin", l, &out)
+	return out, err
+}
+
+// FinishLogin asks for the session of such a login. It has no token as long as nobody has logged in.
+func (c *Client) FinishLogin(ctx context.Context, l api.FinishLogin) (api.FinishedLogin, error) {
+	var out api.FinishedLogin
+	_, err := c.sendSingle(ctx, http.MethodPost, "/v1/login/finish", l, &out)
+	return out, err
+}
+
 // Logout ends the session whose token the client has.
 func (c *Client) Logout(ctx context.Context) (Meta, error) {
 	return c.send(ctx, http.MethodPost, "/v1/logout", nil, nil, nil)

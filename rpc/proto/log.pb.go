@@ -1648,7 +1648,7 @@ type PutUser struct {
 	CreateOnly    bool                   `protobuf:"varint,2,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
 	Password      string                 `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"` // its argon2id hash; "": stays as it is
 	Keep          string                 `protobuf:"bytes,4,opt,name=keep,proto3" json:"keep,omitempty"`         // the id of a session that a new password does not end
-	Change        []string               `protobuf:"bytes,5,rep,name=change,proto3" json:"change,omitempty"`     // the fields that change: role, groups, description, disabled; not with create_only
+	Change        []string               `protobuf:"bytes,5,rep,name=change,proto3" json:"change,omitempty"`     // the fields that change: role, groups, description, disabled, left; not with create_only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

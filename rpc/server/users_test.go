@@ -355,3 +355,22 @@ func TestGrants(t *testing.T) {
 	w.must(200, apitest.Admin, "PUT", "/v1/users/bob", `{"disabled":false}`)
 	w.must(200, zed, "GET", "/v1/clusters/"+id, "")
 }
+
+// A login by a directory or an identity provider that nobody has configured fails as with a wrong password. A browser is sent
+// to its own machine only.
+func TestUnknownMethods(t *testing.T) {
+	w := newWorld(t)
+	w.user(apitest.Admin, `{"name":"ann","password":"`+password+`"}`)
+	w.must(401, "", "POST", "/v1/login", `{"tenant":"acme","method":"corp","user":"ann","password":"`+password+`"}`)
+	w.must(201, "", "POST", "/v1/login", `{"tenant":"acme","method":"local","user":"ann","password":"`+password+`"}`)
+	w.must(401, "", "POST", "/v1/login/begin", `{"tenant":"acme","method":"sso"}`)
+	w.must(401, "", "POST", "/v1/login/begin", `{"tenant":"acme","method":"sso","redirect":"http://127.0.0.1:1234/callback"}`)
+	w.must(422, "", "POST", "/v1/login/begin", `{"tenant":"acme"}`)
+	for _, redirect := range []string{"https://example.com/", "http://example.com:80/", "http://127.0.0.1/", "http://127.0.0.1:1/?a=b", "/", "http://a@[::1]:1/",
+		"http://localhost:1/", "http://127.0.0.1.example.com:1/", "javascript:alert(1)"} {
+		w.must(422, "", "POST", "/v1/login/begin", `{"tenant":"acme","method":"sso","redirect":"`+redirect+`"}`)
+	}
+	for _, login := range []string{"", "junk", strings.Repeat("A", 100)} {
+		w.must(401, "", "POST", "/v1/login/finish", `{"login":"`+login+`","state":"a","code":"b"}`)
+	}
+}

@@ -19,6 +19,7 @@ programs=(
   "libvirtd libvirt-daemon plugins/provider/libvirt"
   "docker docker.io plugins/automator/docker"
   "python3 python3 plugins/host"
+  "slapd slapd agent/directory"
 )
 
 missing() { ! command -v "$1" >/dev/null; }

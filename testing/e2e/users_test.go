@@ -15,16 +15,22 @@ func (m *mesh) person(home, stdin string, args ...string) said {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "coopr"), args...)
+	cmd := m.personCommand(ctx, home, args...)
 	var out, errs bytes.Buffer
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = m.dir, strings.NewReader(stdin), &out, &errs
-	cmd.Env = append(m.env(), "HOME="+home, "XDG_CONFIG_HOME=")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		m.t.Fatalf("coopr %s: %v", strings.Join(args, " "), err)
 	}
 	return said{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+// personCommand returns a command of somebody with a home of their own.
+func (m *mesh) personCommand(ctx context.Context, home string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "coopr"), args...)
+	cmd.Dir, cmd.Env = m.dir, append(m.env(), "HOME="+home, "XDG_CONFIG_HOME=")
+	return cmd
 }
 
 // TestTeam lets two people log in. Their sessions outlive the leader, one shares a cluster with the other, and who is disabled is

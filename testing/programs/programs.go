@@ -60,3 +60,14 @@ func goCommand(args ...string) (string, error) {
 	}
 	return string(out), nil
 }
+
+// Tool builds a program of the module tools into a folder, and returns its path.
+func Tool(dir, name string) (string, error) {
+	root, err := goCommand("list", "-m", "-f", "{{.Dir}}", module)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	_, err = goCommand("build", "-C", filepath.Join(strings.TrimSpace(root), "tools"), "-buildvcs=false", "-ldflags=-w", "-o", path, "./"+name)
+	return path, err
+}

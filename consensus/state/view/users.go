@@ -52,6 +52,20 @@ func (v TenantView) User(tenant, name string) (model.User, bool) {
 	return model.User{}, false
 }
 
+// UserOf finds the user that a directory knows as a subject, also one who was deleted. Nobody is the empty subject.
+func (v TenantView) UserOf(tenant, method, subject string) (found model.User, ok bool) {
+	if subject == "" {
+		return found, false
+	}
+	table.Each(v.txn, table.Users, "id", func(u *table.UserRow) bool {
+		if ok = u.Tenant == tenant && u.Method == method && u.Subject == subject; ok {
+			found = u.User
+		}
+		return !ok
+	})
+	return found, ok
+}
+
 // Grants returns a tenant's grants.
 func (v TenantView) Grants(tenant string) []model.Grant {
 	return values(table.List[model.Grant](v.txn, table.Grants, "id_prefix", tenant))
@@ -123,7 +137,7 @@ func (v TenantView) caller(t *model.Token, now int64) (model.Caller, bool) {
 		case u == nil && t.Role == "":
 			return who, false
 		case u == nil: // a token in the name of somebody who cannot log in
-		case u.Disabled || u.Deleted != 0:
+		case !u.HasAccess():
 			return who, false
 		default:
 			made := callerOf(&u.User)
@@ -150,10 +164,10 @@ func bounded(role model.Role, maker *model.Caller) model.Caller {
 	return who
 }
 
-// callerOf returns a user as a caller: without rights if the user is disabled or deleted.
+// callerOf returns a user as a caller, who has no rights if the user has no access.
 func callerOf(u *model.User) model.Caller {
 	who := model.Caller{Tenant: u.Tenant, Actor: u.Name, Account: u.Method == model.MethodAccount}
-	if u.Disabled || u.Deleted != 0 {
+	if !u.HasAccess() {
 		return who
 	}
 	who.Role = u.Role

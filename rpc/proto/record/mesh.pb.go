@@ -343,7 +343,7 @@ type User struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Method        string                 `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"` // local, account
+	Method        string                 `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"` // local, account, or the name of a directory
 	Role          string                 `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
 	Groups        []string               `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
 	Description   string                 `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
@@ -351,6 +351,8 @@ type User struct {
 	Created       int64                  `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
 	Deleted       int64                  `protobuf:"varint,9,opt,name=deleted,proto3" json:"deleted,omitempty"` // 0: not; a deleted user's row keeps the name
 	Set           int64                  `protobuf:"varint,10,opt,name=set,proto3" json:"set,omitempty"`        // when the password was set
+	Subject       string                 `protobuf:"bytes,11,opt,name=subject,proto3" json:"subject,omitempty"` // who the user is in its directory
+	Left          int64                  `protobuf:"varint,12,opt,name=left,proto3" json:"left,omitempty"`      // since when the directory does not let the user in; 0: it does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -451,6 +453,20 @@ func (x *User) GetDeleted() int64 {
 func (x *User) GetSet() int64 {
 	if x != nil {
 		return x.Set
+	}
+	return 0
+}
+
+func (x *User) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *User) GetLeft() int64 {
+	if x != nil {
+		return x.Left
 	}
 	return 0
 }
@@ -1564,7 +1580,7 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\aexpires\x18\b \x01(\x03R\aexpires\x12\x1c\n" +
 	"\trenewable\x18\t \x01(\x03R\trenewable\x12 \n" +
 	"\vdescription\x18\n" +
-	" \x01(\tR\vdescription\"\xfa\x01\n" +
+	" \x01(\tR\vdescription\"\xa8\x02\n" +
 	"\x04User\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x16\n" +
@@ -1576,7 +1592,9 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\acreated\x18\b \x01(\x03R\acreated\x12\x18\n" +
 	"\adeleted\x18\t \x01(\x03R\adeleted\x12\x10\n" +
 	"\x03set\x18\n" +
-	" \x01(\x03R\x03set\"\xd3\x01\n" +
+	" \x01(\x03R\x03set\x12\x18\n" +
+	"\asubject\x18\v \x01(\tR\asubject\x12\x12\n" +
+	"\x04left\x18\f \x01(\x03R\x04left\"\xd3\x01\n" +
 	"\x05Grant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x18\n" +

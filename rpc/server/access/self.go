@@ -34,8 +34,8 @@ func selfRoutes(s *rest.Server) {
 			ID: "login", Method: http.MethodPost, Path: "/v1/login", Status: http.StatusCreated, Tag: tag,
 			Rule:    rest.Rule{Open: true, Password: true, Secret: true, Private: true},
 			Summary: "Open a session with a name and a password",
-			Description: "The answer holds the session's token, which is valid for eight hours. The route renewSession prolongs it, for at most " +
-				"seven days after the login. A failure does not tell what is wrong.",
+			Description: "The answer holds the session's token, which is valid for eight hours, and the user's name in records. The route " +
+				"renewSession prolongs it, for at most seven days after the login. A failure does not tell what is wrong.",
 		},
 		func(ctx context.Context, _ *rest.Call, in *struct {
 			Body rest.Raw[api.Login]
@@ -53,13 +53,14 @@ func selfRoutes(s *rest.Server) {
 			if len(faults) > 0 {
 				return out, w, rest.Invalid(faults)
 			}
-			if out.Secret, w, err = s.Users.Login(ctx, req.Tenant, req.User, req.Password); err != nil {
+			if out.Secret, w, err = s.Users.Login(ctx, req.Tenant, req.Method, req.User, req.Password); err != nil {
 				return out, w, err
 			}
 			out.Token, err = rest.Wrote(w, w.Effect.Token)
 			return out, w, err
 		},
 	)
+	pageRoutes(s, tag)
 	rest.Write(s, rest.Route{ID: "renewSession", Method: http.MethodPost, Path: rest.SelfPath + "/renew", Tag: tag, Rule: rest.Rule{Own: true},
 		Summary: "Prolong the session"},
 		func(ctx context.Context, c *rest.Call, _ *rest.None) (model.Token, api.Written, error) {
@@ -103,6 +104,17 @@ func selfRoutes(s *rest.Server) {
 			checkPassword(&faults, "new", req.New)
 			if len(faults) > 0 {
 				return u, w, rest.Invalid(faults)
+			}
+			v, done, err := s.Before(ctx, c)
+			if err != nil {
+				return u, w, err
+			}
+			if done != nil {
+				u, err = rest.Wrote(*done, done.Effect.User)
+				return u, *done, err
+			}
+			if known, _ := v.User(c.Who.Tenant, c.Who.Actor); known.FromDirectory() {
+				return u, w, rest.Forbidden("the password of %s is in the directory %s: change it there", known.Name, known.Method)
 			}
 			if err := s.Users.Verify(ctx, c.Who.Tenant, c.Who.Actor, req.Old); err != nil {
 				if problem.CodeOf(err) == problem.Unauthorized { // it is not the token that is wrong

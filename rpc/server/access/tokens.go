@@ -48,7 +48,7 @@ func tokenRoutes(s *rest.Server) {
 			var faults model.Faults
 			if why := model.CheckName(req.Actor); why != "" {
 				faults.Add("actor", why)
-			} else if isReserved(req.Actor) {
+			} else if model.Reserved(req.Actor) {
 				faults.Add("actor", fmt.Sprintf("%q means the mesh itself in records: choose another name", req.Actor))
 			}
 			if !slices.Contains(model.Roles, req.Role) {
@@ -117,14 +117,6 @@ func tokenRoutes(s *rest.Server) {
 			return api.Deleted{Name: in.ID}, w, err
 		},
 	)
-}
-
-// reserved are the names under which the mesh itself and its operators appear in records. No token
-// has one of them, in any spelling.
-var reserved = []string{"root", "coopr", "system", "dev"}
-
-func isReserved(actor string) bool {
-	return slices.ContainsFunc(reserved, func(name string) bool { return strings.EqualFold(name, actor) })
 }
 
 // mayName returns why the caller cannot issue a token for an actor, or nil. A second token of the

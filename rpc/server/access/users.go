@@ -92,7 +92,7 @@ func createUser(ctx context.Context, s *rest.Server, c *rest.Call, body rest.Raw
 	faults := faultsOf(c, &u)
 	if why := model.CheckName(u.Name); why != "" {
 		faults.Add("name", why)
-	} else if isReserved(u.Name) {
+	} else if model.Reserved(u.Name) {
 		faults.Add("name", fmt.Sprintf("%q means the mesh itself in records: choose another name", u.Name))
 	}
 	if u.Method != model.MethodLocal && u.Method != model.MethodAccount {
@@ -141,6 +141,9 @@ func changeUser(ctx context.Context, s *rest.Server, c *rest.Call, name string, 
 	}
 	if u, err = manageable(c, v, name); err != nil {
 		return u, w, err
+	}
+	if u.FromDirectory() && (req.Role != nil || req.Groups != nil) {
+		return u, w, rest.Forbidden("the directory %s decides on the role and the groups of %s: change them there", u.Method, name)
 	}
 	before := u.Role
 	var fields []string
@@ -250,8 +253,11 @@ func roleNames() string {
 // checkUsersPassword adds the faults of a password that somebody else sets for a user.
 func checkUsersPassword(faults *model.Faults, u *model.User, password string) {
 	checkPassword(faults, "password", password)
-	if u.Method == model.MethodAccount {
+	switch {
+	case u.Method == model.MethodAccount:
 		faults.Add("password", "a service account has tokens and no password")
+	case u.FromDirectory():
+		faults.Add("password", fmt.Sprintf("is in the directory %s: change it there", u.Method))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/dispatch"
 	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/duty/janitor"
+	"github.com/coopr/coopr/consensus/duty/logins"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/leader"
@@ -161,6 +162,7 @@ func (s *Store) duties(uint64) []leader.Duty {
 		}),
 		Janitor:   janitor.New(janitor.Config{Machine: m, Propose: propose, Logger: log}),
 		Integrity: integrity.New(integrity.Config{Machine: m, Propose: propose, Logger: log}),
+		Logins:    logins.New(logins.Config{Machine: m, Propose: propose, Logger: log}),
 	}
 	s.lead.Store(l)
 	return []leader.Duty{l.Orchestrator, l.Dispatcher, l.Sites, l.Orphans}

@@ -73,7 +73,8 @@ type Tokens interface {
 	// Create returns the secret of a new token, which is not stored.
 	Create(ctx context.Context, who model.Caller, t model.Token) (string, api.Written, error)
 	Delete(ctx context.Context, who model.Caller, id string) (api.Written, error)
-	// Renew moves the end of the caller's session. It fails with problem.Unauthorized if the session has ended.
+	// Renew moves the end of the caller's session. It fails with problem.Unauthorized if the session has ended or the user's
+	// directory does not let the user in, and with problem.Busy if the directory does not answer.
 	Renew(ctx context.Context, who model.Caller) (api.Written, error)
 }
 
@@ -85,9 +86,15 @@ type Users interface {
 	// ends the user's sessions, but not one with the id keep.
 	Change(ctx context.Context, who model.Caller, u model.User, fields []string, password, keep string) (api.Written, error)
 	Delete(ctx context.Context, who model.Caller, name string) (api.Written, error)
-	// Login opens a session, and returns its token, which is not stored. It fails with problem.Unauthorized, and with
-	// problem.Busy if too many passwords are being checked.
-	Login(ctx context.Context, tenant, name, password string) (string, api.Written, error)
+	// Login opens a session, and returns its token, which is not stored. The method is "" or local, or names a directory. It
+	// fails with problem.Unauthorized, and with problem.Busy if too many passwords are being checked or the directory does not
+	// answer.
+	Login(ctx context.Context, tenant, method, name, password string) (string, api.Written, error)
+	// BeginLogin starts a login on the pages of the identity provider that a method names. A prompt without a URL is that of a
+	// method with passwords. The browser comes back to redirect, unless that is "".
+	BeginLogin(ctx context.Context, tenant, method, redirect string) (api.LoginPrompt, error)
+	// FinishLogin opens the session of such a login. The token is "" as long as nobody has logged in.
+	FinishLogin(ctx context.Context, login, state, code string) (string, api.Written, error)
 	PutGrant(ctx context.Context, who model.Caller, g model.Grant) (api.Written, error)
 	DeleteGrant(ctx context.Context, who model.Caller, id string) (api.Written, error)
 	// Verify fails with problem.Unauthorized if the password is not the user's.

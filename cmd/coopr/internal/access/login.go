@@ -26,16 +26,20 @@ import (
 // LoginCommand returns the command "login".
 func LoginCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
-	var name string
-	var fromStdin bool
+	var name, method string
+	var fromStdin, device bool
 	c := &cobra.Command{
 		Use: "login", Short: "Log in to a mesh", Args: cli.Args(),
 		Long: "Log in to a mesh with a name and a password, and use that mesh from now on. The session lasts eight hours and is\n" +
 			"prolonged while you use it, for at most seven days. It is kept in a context (coopr context), which is named after the\n" +
-			"agent's host unless --context names one.",
-		Example: "  coopr login --addr https://coopr.example.com --ca-cert ca.pem --tenant acme --user ann\n  coopr login",
+			"agent's host unless --context names one. If you log in by a directory or an identity provider that the agents know, name\n" +
+			"it with --method once; the context keeps it.",
+		Example: "  coopr login --addr https://coopr.example.com --ca-cert ca.pem --tenant acme --user ann\n" +
+			"  coopr login --method corp --user ann\n  coopr login --method sso --device\n  coopr login",
 	}
 	c.Flags().StringVar(&name, "user", "", "your name in the mesh; usually the one that you logged in with last, or that of this machine")
+	c.Flags().StringVar(&method, "method", "", "how you log in: local, or the name of a directory or identity provider; usually as last time")
+	c.Flags().BoolVar(&device, "device", false, "log in with a browser on another machine")
 	c.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from the standard input")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		to, err := app.LoginTarget()
@@ -46,21 +50,31 @@ func LoginCommand(app cli.App) *cobra.Command {
 		if open := unencrypted(to.Context.Addresses); open != "" {
 			return fmt.Errorf("%s is not encrypted: the password could be read on its way; write https:// and give --ca-cert", open)
 		}
-		req := api.Login{Tenant: cmp.Or(to.Context.Tenant, model.FirstTenant), User: cmp.Or(name, to.Context.User)}
-		if me, err := user.Current(); req.User == "" && err == nil {
-			req.User = me.Username
+		req := api.Login{
+			Tenant: cmp.Or(to.Context.Tenant, model.FirstTenant), User: cmp.Or(name, to.Context.User), Method: cmp.Or(method, to.Context.Method),
 		}
-		if req.Password, err = askPassword(app, cmd, fromStdin, fmt.Sprintf("Password of %s in tenant %s: ", req.User, req.Tenant)); err != nil {
-			return err
+		var t api.IssuedToken
+		var done bool
+		if req.Method != "" && req.Method != model.MethodLocal && !fromStdin {
+			begin := api.BeginLogin{Tenant: req.Tenant, Method: req.Method}
+			t, done, err = byBrowser(cmd.Context(), to.Client, out, begin, device)
 		}
-		t, err := to.Client.Login(cmd.Context(), req)
+		if err == nil && !done {
+			if me, err := user.Current(); req.User == "" && err == nil {
+				req.User = me.Username
+			}
+			if req.Password, err = askPassword(app, cmd, fromStdin, fmt.Sprintf("Password of %s in tenant %s: ", req.User, req.Tenant)); err != nil {
+				return err
+			}
+			t, err = to.Client.Login(cmd.Context(), req)
+		}
 		if err != nil {
 			if errors.Is(err, client.ErrUnauthorized) {
-				return fmt.Errorf("not logged in: the tenant, the name or the password is wrong, or the user is disabled")
+				return fmt.Errorf("not logged in: the tenant, the name%s or the password is wrong, or the user is disabled", orMethod(req.Method))
 			}
 			return err
 		}
-		to.Context.Tenant, to.Context.User, to.Context.Token = req.Tenant, req.User, t.Secret
+		to.Context.Tenant, to.Context.Method, to.Context.User, to.Context.Token = req.Tenant, req.Method, req.User, t.Secret
 		to.Context.Opened, to.Context.Expires, to.Context.Renewable = t.Created, t.Expires, t.Renewable
 		at := to.Name
 		if at == "" {
@@ -70,10 +84,18 @@ func LoginCommand(app cli.App) *cobra.Command {
 		if err := to.All.Save(); err != nil {
 			return err
 		}
-		out.Printf("Logged in as %s in tenant %s. The context %s is in use.\n", req.User, req.Tenant, at)
+		out.Printf("Logged in as %s in tenant %s. The context %s is in use.\n", t.Actor, req.Tenant, at)
 		return nil
 	}
 	return c
+}
+
+// orMethod names the method in the list of what may be wrong, if there is one.
+func orMethod(method string) string {
+	if method == "" {
+		return ""
+	}
+	return ", the method " + method
 }
 
 // unencrypted returns an address that is neither encrypted nor of this machine, or "".

@@ -60,6 +60,10 @@ func loginOf(u model.User) string {
 	switch {
 	case u.Disabled:
 		return "disabled"
+	case u.Left != 0:
+		return "not in " + u.Method
+	case u.FromDirectory():
+		return u.Method
 	case u.Method == model.MethodAccount:
 		return "service account"
 	case u.PasswordSet == 0:

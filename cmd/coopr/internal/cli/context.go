@@ -23,7 +23,8 @@ type Context struct {
 	Addresses []string `json:"addresses"`
 	CACert    string   `json:"caCert,omitempty"`
 	Tenant    string   `json:"tenant,omitempty"`
-	User      string   `json:"user,omitempty"`
+	Method    string   `json:"method,omitempty"` // how the user logs in, "" for the mesh's own password
+	User      string   `json:"user,omitempty"`   // as the method knows it
 	// Token is the session's, "" after a logout. The times are in Unix milliseconds.
 	Token     string `json:"token,omitempty"`
 	Opened    int64  `json:"opened,omitempty"`

@@ -1,0 +1,65 @@
+package directory
+
+import (
+	"crypto/x509"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/consensus/duty/logins"
+	"github.com/coopr/coopr/engine/problem"
+)
+
+const (
+	patience = 5 * time.Second // for each answer of a server
+	parallel = 16              // questions to one server at a time
+)
+
+// Open returns the directories and identity providers of a configuration. It does not connect to them.
+func Open(c config.Config) map[logins.Source]logins.Directory {
+	out := map[logins.Source]logins.Directory{}
+	for _, d := range c.Directories {
+		d = d.WithDefaults()
+		out[logins.Source{Tenant: d.Tenant, Method: d.Name}] = &LDAP{cfg: d, slots: make(slots, parallel)}
+	}
+	for _, p := range c.IdentityProviders {
+		p = p.WithDefaults()
+		out[logins.Source{Tenant: p.Tenant, Method: p.Name}] = &OIDC{cfg: p, slots: make(slots, parallel)}
+	}
+	return out
+}
+
+// slots has an element for each question to a server that is under way.
+type slots chan struct{}
+
+// enter takes a slot, which leave gives back. It fails if there is none.
+func (s slots) enter(server string) (leave func(), err error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	default:
+		return nil, problem.New(problem.Busy, "too many questions to %s at a time: try again in a few seconds", server)
+	}
+}
+
+// denied returns an error for a person whom the directory does not let in.
+func denied(format string, args ...any) error {
+	return problem.New(problem.Unauthorized, format, args...)
+}
+
+// authorities returns the CAs in a file, or nil, which means those of the system, for no file.
+func authorities(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificates in PEM", file)
+	}
+	return roots, nil
+}

@@ -1,0 +1,123 @@
+package logins
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+)
+
+// loginTime is how long a login on a provider's pages may take.
+const loginTime = 10 * time.Minute
+
+// ErrPending is the error of a login that nobody has finished yet.
+var ErrPending = errors.New("nobody has logged in yet")
+
+// Pages is a directory that has people log in on pages of its own.
+type Pages interface {
+	// Begin starts a login. The browser comes back to a URL, or nowhere if that is "".
+	Begin(ctx context.Context, redirect string) (Prompt, Pending, error)
+	// Finish returns the person who has logged in. state and code are what the browser came back with. It fails with
+	// ErrPending, or as the methods of Directory do.
+	Finish(ctx context.Context, l Pending, state, code string) (Person, error)
+}
+
+// Prompt is what somebody needs who is to log in.
+type Prompt struct {
+	// URL is of the page, and Code is what to type there if the URL has no code.
+	URL, Code string
+	// Interval is the time between two attempts to finish the login.
+	Interval time.Duration
+}
+
+// Pending is a login that has begun. Nobody but the leader reads it.
+type Pending struct {
+	Source
+	Ends int64 // in Unix milliseconds
+	// Redirect, Verifier, State and Nonce belong to a login whose browser comes back, Device to another.
+	Redirect, Verifier, State, Nonce, Device string
+}
+
+// sealer encrypts pending logins, which the callers keep meanwhile. So strangers who begin logins fill no memory. Its key is
+// that of one term: after a change of leader, people begin again.
+type sealer struct{ aead cipher.AEAD }
+
+func newSealer() sealer {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)           // never fails
+	block, _ := aes.NewCipher(key)  // nor does this, for 32 bytes
+	aead, _ := cipher.NewGCM(block) // nor this, for blocks of 16 bytes
+	return sealer{aead}
+}
+
+func (s sealer) seal(l Pending) (string, error) {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return "", err
+	}
+	nonce := make([]byte, s.aead.NonceSize())
+	_, _ = rand.Read(nonce) // never fails
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, text, nil)), nil
+}
+
+func (s sealer) open(text string) (l Pending, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	n := s.aead.NonceSize()
+	if err == nil && len(raw) < n {
+		err = errors.New("too short")
+	}
+	if err == nil {
+		raw, err = s.aead.Open(nil, raw[:n], raw[n:], nil)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &l)
+	}
+	if err != nil {
+		return l, problem.New(problem.Unauthorized, "this login has ended, or began at another leader: begin again")
+	}
+	return l, nil
+}
+
+// Begin starts a login with a directory. A prompt without a URL asks for a name and a password. id is needed to finish the
+// login, until the time in Unix milliseconds.
+func (c *Controller) Begin(ctx context.Context, at Source, redirect string) (p Prompt, id string, ends int64, err error) {
+	d := c.cfg.Directories[at]
+	if d == nil {
+		return p, "", 0, refused()
+	}
+	pages, ok := d.(Pages)
+	if !ok {
+		return p, "", 0, nil
+	}
+	p, l, err := pages.Begin(ctx, redirect)
+	if err != nil {
+		return p, "", 0, err
+	}
+	l.Source, l.Ends = at, time.Now().Add(loginTime).UnixMilli()
+	id, err = c.sealer.seal(l)
+	return p, id, l.Ends, err
+}
+
+// Finish returns the user who has logged in, as Login does, or fails with ErrPending.
+func (c *Controller) Finish(ctx context.Context, id, state, code string) (u model.User, err error) {
+	l, err := c.sealer.open(id)
+	if err != nil {
+		return u, err
+	}
+	pages, ok := c.cfg.Directories[l.Source].(Pages)
+	if !ok || time.Now().UnixMilli() > l.Ends {
+		return u, problem.New(problem.Unauthorized, "this login has ended: begin again")
+	}
+	p, err := pages.Finish(ctx, l, state, code)
+	if err != nil {
+		return u, c.explain(l.Source, err)
+	}
+	return c.admit(ctx, l.Source, p)
+}

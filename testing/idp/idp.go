@@ -1,0 +1,115 @@
+// Package idp starts a real provider of OpenID Connect and logs in on its pages as a browser does, for tests.
+package idp
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/testing/programs"
+	"github.com/coopr/coopr/testing/site"
+)
+
+// What the provider knows the mesh by: a public client with redirects, and one with a secret and the device flow.
+const (
+	Native     = "native"
+	Device     = "device"
+	DeviceWord = "words of the mesh"
+)
+
+// Provider is a running provider.
+type Provider struct {
+	Issuer string
+	t      *testing.T
+}
+
+// New starts a provider that knows people: ann in the groups devs and ops, bob in devs, and eve in none. The password of each
+// is "words of NAME". It ends with the test.
+func New(t *testing.T) *Provider {
+	t.Helper()
+	dir := t.TempDir()
+	program, err := programs.Tool(dir, "idp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "people.json")
+	people := `{"ann":{"password":"words of ann","groups":["devs","ops"]},"bob":{"password":"words of bob","groups":["devs"]},` +
+		`"eve":{"password":"words of eve"}}`
+	if err := os.WriteFile(file, []byte(people), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_ = l.Close()
+	var said bytes.Buffer
+	cmd := exec.Command(program, port, file)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	p := &Provider{Issuer: "http://127.0.0.1:" + port + "/", t: t}
+	site.Await(t, "the identity provider to answer", func() error {
+		resp, err := http.Get(p.Issuer + ".well-known/openid-configuration")
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	})
+	return p
+}
+
+// Browse opens a page of the provider as somebody with a password does in a browser, logs in and agrees. It returns where the
+// browser is afterwards, and what it shows.
+func (p *Provider) Browse(page, name, password string) (at, shows string, err error) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return "", "", err
+	}
+	browser := &http.Client{Jar: jar}
+	at, shows, err = read(browser.Get(page))
+	if err != nil {
+		return at, shows, err
+	}
+	u, err := url.Parse(at)
+	if err != nil {
+		return at, shows, err
+	}
+	form := url.Values{"username": {name}, "password": {password}}
+	if code := u.Query().Get("user_code"); code != "" {
+		form.Set("user_code", code)
+		if at, shows, err = read(browser.PostForm(p.Issuer+"device/login", form)); err != nil || !strings.Contains(shows, "confirm") {
+			return at, shows, err
+		}
+		return read(browser.PostForm(p.Issuer+"device/confirm", url.Values{"action": {"allowed"}}))
+	}
+	form.Set("id", u.Query().Get("authRequestID"))
+	return read(browser.PostForm(p.Issuer+"login/username", form))
+}
+
+func read(resp *http.Response, err error) (at, shows string, _ error) {
+	if err != nil {
+		return "", "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= 500 {
+		err = fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return resp.Request.URL.String(), string(text), err
+}

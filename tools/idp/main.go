@@ -1,0 +1,85 @@
+// Idp is a provider of OpenID Connect for tests, made of a certified library and its example of pages and storage. It serves
+// on a port of 127.0.0.1 until it is killed:
+//
+//	idp PORT USERS
+//
+// USERS is a JSON file with people by name: {"ann": {"password": "…", "groups": ["devs"]}}. The public client native comes
+// back to http://127.0.0.1:…/callback; the client device has the secret "words of the mesh" and the device flow.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+
+	"github.com/zitadel/oidc/v3/example/server/exampleop"
+	"github.com/zitadel/oidc/v3/example/server/storage"
+	"github.com/zitadel/oidc/v3/pkg/oidc"
+	"github.com/zitadel/oidc/v3/pkg/op"
+)
+
+type person struct {
+	Password string   `json:"password"`
+	Groups   []string `json:"groups"`
+}
+
+// people is the store of the example with groups.
+type people struct {
+	*storage.Storage
+	all map[string]person
+}
+
+// SetUserinfoFromToken adds the groups to what the provider says of somebody.
+func (p people) SetUserinfoFromToken(ctx context.Context, info *oidc.UserInfo, token, subject, origin string) error {
+	if err := p.Storage.SetUserinfoFromToken(ctx, info, token, subject, origin); err != nil {
+		return err
+	}
+	info.AppendClaims("groups", p.all[subject].Groups)
+	return nil
+}
+
+type users map[string]person
+
+func (u users) GetUserByID(name string) *storage.User {
+	p, ok := u[name]
+	if !ok {
+		return nil
+	}
+	return &storage.User{ID: name, Username: name, Password: p.Password}
+}
+
+func (u users) GetUserByUsername(name string) *storage.User { return u.GetUserByID(name) }
+
+func (u users) ExampleClientID() string { return "service" }
+
+func run(port, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	all := users{}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	storage.RegisterClients(storage.NativeClient("native", "http://127.0.0.1/callback"), storage.DeviceClient("device", "words of the mesh"))
+	var store exampleop.Storage = people{storage.NewStorage(all), all}
+	router := exampleop.SetupServer("http://127.0.0.1:"+port+"/", store, slog.New(slog.NewTextHandler(io.Discard, nil)), false)
+	return http.ListenAndServe("127.0.0.1:"+port, router)
+}
+
+var _ op.Storage = people{}
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: idp PORT USERS")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "idp:", err)
+		os.Exit(1)
+	}
+}
