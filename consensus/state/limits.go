@@ -105,7 +105,7 @@ func (a tenants) mayPut(tenant string, defs []*pb.Definition, unlessSame bool) e
 			}
 			isNew[d.Kind][d.Name] = true
 		}
-		if last == nil || !unlessSame || string(last.Body) != string(d.Body) {
+		if !unlessSame || !isSame(last, d) {
 			more += int64(len(d.Body))
 			if key := d.Kind + "/" + d.Name; !counted[key] {
 				counted[key] = true

@@ -17,6 +17,11 @@ import (
 // tenants changes tenants, with their definitions.
 type tenants struct{ *writer }
 
+// isSame reports whether a definition needs no new version after its latest, which may be nil.
+func isSame(last *table.DefinitionRow, d *pb.Definition) bool {
+	return last != nil && !d.Anew && bytes.Equal(last.Body, d.Body)
+}
+
 func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 	if err := a.owner(c.Tenant, p); err != nil {
 		return Answer{Err: err}
@@ -49,7 +54,7 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 	for _, d := range p.Definitions {
 		last := table.Latest(a.txn, c.Tenant, d.Kind, d.Name)
 		subject = d.Kind + "/" + d.Name
-		if last != nil && p.UnlessSame && bytes.Equal(last.Body, d.Body) {
+		if p.UnlessSame && isSame(last, d) {
 			continue
 		}
 		version := 1
@@ -61,7 +66,7 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		}
 		surplus := a.surplus(c.Tenant, d.Kind, d.Name)
 		a.put(table.Definitions, &table.DefinitionRow{Tenant: c.Tenant, StoredDefinition: model.StoredDefinition{
-			Kind: model.Kind(d.Kind), Name: d.Name, Version: version, Body: d.Body, Index: a.index,
+			Kind: model.Kind(d.Kind), Name: d.Name, Version: version, Body: d.Body, Index: a.index, Author: c.Actor,
 		}})
 		for _, old := range surplus {
 			a.remove(table.Definitions, old)

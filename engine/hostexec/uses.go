@@ -182,6 +182,13 @@ func Cluster(cl *model.Cluster) []Use {
 	return out
 }
 
+// Code returns the uses of a cluster's service: those of its definition, and those of the cluster's nodes, on which its
+// definition runs.
+func Code(cl *model.Cluster, service string) []Use {
+	s := cl.Definitions[service]
+	return append(Provider(cl.Provider.ProviderType, cl.Provider.Provisioner), Service(&s)...)
+}
+
 // Host returns the uses of a change object's host and type.
 func Host(host, automator string) []Use {
 	if strings.HasPrefix(host, "agent:") {

@@ -22,14 +22,15 @@ const (
 var Kinds = []Kind{KindProviderType, KindAutomatorType, KindProvider, KindHardwareType, KindImageType, KindService,
 	KindPartialTemplate, KindClusterTemplate, KindPolicies}
 
-// Base has the fields of every definition (docs/spec/coopr.md 3). The state sets Version on
-// every write; on input it is ignored.
+// Base has the fields of every definition (docs/spec/coopr.md 3). The state sets Version and
+// Author on every write; on input they are ignored.
 type Base struct {
 	Name        string `json:"name"`
 	Label       string `json:"label,omitempty"`
 	Description string `json:"description,omitempty"`
 	Icon        string `json:"icon,omitempty"`
 	Version     int    `json:"version,omitempty"`
+	Author      string `json:"author,omitempty" doc:"Who wrote this version"`
 }
 
 // Provider defines how machines are made: a plugin (ProviderType) and the administrator's

@@ -96,7 +96,7 @@ func NewValue(kind Kind) any {
 }
 
 // Encode encodes a definition's value as canonical JSON: fixed order of keys, no empty values,
-// and no version, which the state sets. Decoding the result returns the same definition, and
+// and neither version nor author, which the state sets. Decoding the result returns the same definition, and
 // encoding that returns the same bytes.
 func Encode(d Definition) ([]byte, error) {
 	if d.Value == nil {
@@ -107,7 +107,7 @@ func Encode(d Definition) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.base().Version = 0
+	c.base().Version, c.base().Author = 0, ""
 	tidy(reflect.ValueOf(c.Value))
 	return marshal(c.Value)
 }

@@ -101,15 +101,17 @@ type StoredDefinition struct {
 	Body    json.RawMessage `json:"body"`
 	// Index is the index of the log entry that wrote it.
 	Index uint64 `json:"index"`
+	// Author is who wrote it.
+	Author string `json:"author,omitempty"`
 }
 
 // Key returns the name under which agents offer a plugin type: "provider/local" or
 // "automator/shell".
 func (t PluginType) Key() string { return t.Class + "/" + t.Name }
 
-// SetVersion sets the version inside a definition's value, in place.
-func (d Definition) SetVersion(version int) {
+// SetOrigin sets the version and the author inside a definition's value, in place.
+func (d Definition) SetOrigin(version int, author string) {
 	if b := d.base(); b != nil {
-		b.Version = version
+		b.Version, b.Author = version, author
 	}
 }

@@ -778,6 +778,7 @@ type DefinitionRow struct {
 	Body          []byte                 `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"`        // JSON, as the user sent it
 	Index         uint64                 `protobuf:"varint,6,opt,name=index,proto3" json:"index,omitempty"`     // of the entry that wrote it
 	Deleted       bool                   `protobuf:"varint,7,opt,name=deleted,proto3" json:"deleted,omitempty"` // this version was the latest and was deleted; the next one has a greater number
+	Author        string                 `protobuf:"bytes,8,opt,name=author,proto3" json:"author,omitempty"`    // who wrote this version
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -859,6 +860,13 @@ func (x *DefinitionRow) GetDeleted() bool {
 		return x.Deleted
 	}
 	return false
+}
+
+func (x *DefinitionRow) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
 }
 
 type SessionRow struct {
@@ -1960,7 +1968,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\tR\x04hash\"P\n" +
 	"\aUserRow\x12)\n" +
 	"\x04user\x18\x01 \x01(\v2\x15.coopr.record.v1.UserR\x04user\x12\x1a\n" +
-	"\bpassword\x18\x02 \x01(\tR\bpassword\"\xad\x01\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword\"\xc5\x01\n" +
 	"\rDefinitionRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -1968,7 +1976,8 @@ const file_snapshot_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04body\x18\x05 \x01(\fR\x04body\x12\x14\n" +
 	"\x05index\x18\x06 \x01(\x04R\x05index\x12\x18\n" +
-	"\adeleted\x18\a \x01(\bR\adeleted\"H\n" +
+	"\adeleted\x18\a \x01(\bR\adeleted\x12\x16\n" +
+	"\x06author\x18\b \x01(\tR\x06author\"H\n" +
 	"\n" +
 	"SessionRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +

@@ -1,10 +1,12 @@
 package orchestrate
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"time"
 
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
@@ -30,6 +32,9 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 		return problem.New(problem.Forbidden, "no token of %s belongs to %q any more", p.Cluster.Tenant, who.Actor)
 	}
 	v := o.cfg.Machine.View()
+	if err := o.permitAuthors(v, &p.Cluster); err != nil {
+		return err
+	}
 	size := func() int { return len(v.Nodes(p.Cluster.Tenant, p.Cluster.ID)) }
 	have, _ := v.Cluster(p.Cluster.Tenant, p.Cluster.ID)
 	action := actions[p.Operation.Type]
@@ -63,6 +68,23 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 	}
 	if action == access.Operate || p.Operation.Type == model.OpShrink {
 		return forbidNodes(set, r, who, p)
+	}
+	return nil
+}
+
+// permitAuthors returns problem.Forbidden if somebody wrote code of a cluster's services that runs on a control host, and may not
+// request that now. Otherwise whoever starts the cluster would lend a stranger the right.
+func (o *Orchestrator) permitAuthors(v *state.View, cl *model.Cluster) error {
+	for _, name := range slices.Sorted(maps.Keys(cl.Definitions)) {
+		s := cl.Definitions[name]
+		uses := hostexec.Code(cl, name)
+		if len(uses) == 0 || s.Author == "" { // an older build has kept no author
+			continue
+		}
+		if err := o.cfg.HostExec.Ask(v.Acting(cl.Tenant, s.Author), uses); err != nil {
+			return problem.New(problem.Forbidden, "service %s, version %d, was written by %s: %w; have somebody with that right write it anew, and "+
+				"upgrade the cluster", name, s.Version, s.Author, err)
+		}
 	}
 	return nil
 }

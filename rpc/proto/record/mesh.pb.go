@@ -778,6 +778,7 @@ type PluginType struct {
 	Comparators   []string                 `protobuf:"bytes,12,rep,name=comparators,proto3" json:"comparators,omitempty"`
 	PerMachine    bool                     `protobuf:"varint,13,opt,name=per_machine,json=perMachine,proto3" json:"per_machine,omitempty"`
 	Classname     string                   `protobuf:"bytes,14,opt,name=classname,proto3" json:"classname,omitempty"`
+	Author        string                   `protobuf:"bytes,15,opt,name=author,proto3" json:"author,omitempty"` // who wrote the definition
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -906,6 +907,13 @@ func (x *PluginType) GetPerMachine() bool {
 func (x *PluginType) GetClassname() string {
 	if x != nil {
 		return x.Classname
+	}
+	return ""
+}
+
+func (x *PluginType) GetAuthor() string {
+	if x != nil {
+		return x.Author
 	}
 	return ""
 }
@@ -1628,7 +1636,7 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\x05since\x18\x12 \x01(\x03R\x05since\x1a:\n" +
 	"\fPluginsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x05\n" +
 	"\n" +
 	"PluginType\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -1648,7 +1656,8 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\vcomparators\x18\f \x03(\tR\vcomparators\x12\x1f\n" +
 	"\vper_machine\x18\r \x01(\bR\n" +
 	"perMachine\x12\x1c\n" +
-	"\tclassname\x18\x0e \x01(\tR\tclassname\x1a_\n" +
+	"\tclassname\x18\x0e \x01(\tR\tclassname\x12\x16\n" +
+	"\x06author\x18\x0f \x01(\tR\x06author\x1a_\n" +
 	"\x12ResourceTypesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.coopr.record.v1.ResourceTypeR\x05value:\x028\x01\x1a:\n" +

@@ -162,13 +162,13 @@ func writeRoutes[T any](s *rest.Server, kind model.Kind, path, id, word string) 
 	)
 }
 
-// restore decodes a stored definition and sets its version.
+// restore decodes a stored definition and sets its version and author.
 func restore(d model.StoredDefinition) (model.Definition, error) {
 	def, err := model.Restore(d.Kind, d.Body)
 	if err != nil {
 		return def, fmt.Errorf("%s/%s version %d: %w", d.Kind, d.Name, d.Version, err)
 	}
-	def.SetVersion(d.Version)
+	def.SetOrigin(d.Version, d.Author)
 	return def, nil
 }
 
