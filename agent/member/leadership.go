@@ -13,6 +13,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/recovery"
 	"github.com/coopr/coopr/consensus/duty/runs"
 	"github.com/coopr/coopr/consensus/duty/sites"
+	"github.com/coopr/coopr/consensus/duty/uses"
 	"github.com/coopr/coopr/consensus/duty/watch"
 	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/engine/hostexec"
@@ -52,6 +53,7 @@ type Leadership struct {
 	Orphans      *janitor.Orphans
 	Janitor      *janitor.Janitor
 	Integrity    *integrity.Controller
+	Uses         *uses.Recorder
 	broken       chan brokenSession
 }
 
@@ -76,6 +78,7 @@ func (m *Member) duties() []leader.Duty {
 			Every: cfg.OrphanInterval, Delete: cfg.DeleteOrphans, Grace: cfg.OrphanGrace,
 		}),
 		Integrity: m.integrity(),
+		Uses:      uses.New(uses.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
 		broken:    make(chan brokenSession, 1024),
 	}
 	l.Janitor = janitor.New(janitor.Config{
@@ -99,6 +102,7 @@ func (m *Member) duties() []leader.Duty {
 		l.Orphans,
 		m.voters,
 		l.Integrity,
+		l.Uses,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
 }
