@@ -24,7 +24,7 @@ func (a *Agent) services() rest.Services {
 		Router:      router,
 		State:       &service.State{Supervisor: s},
 		Tenants:     &service.Tenants{Supervisor: s},
-		Tokens:      &service.Tokens{Supervisor: s, Root: a.cfg.Token, RootActor: rootActor},
+		Tokens:      &service.Tokens{Supervisor: s, Root: a.cfg.Token, RootActor: rootActor, Reporter: a.worker},
 		Users:       &service.Users{Supervisor: s},
 		Definitions: a.definitions,
 		Clusters:    &service.Clusters{Supervisor: s},

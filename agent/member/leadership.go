@@ -14,6 +14,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/recovery"
 	"github.com/coopr/coopr/consensus/duty/runs"
 	"github.com/coopr/coopr/consensus/duty/sites"
+	"github.com/coopr/coopr/consensus/duty/uses"
 	"github.com/coopr/coopr/consensus/duty/watch"
 	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/engine/hostexec"
@@ -57,6 +58,7 @@ type Leadership struct {
 	Janitor      *janitor.Janitor
 	Integrity    *integrity.Controller
 	Logins       *logins.Controller
+	Uses         *uses.Recorder
 	broken       chan brokenSession
 }
 
@@ -82,6 +84,7 @@ func (m *Member) duties() []leader.Duty {
 		}),
 		Integrity: m.integrity(),
 		Logins:    logins.New(logins.Config{Machine: m.Machine, Propose: m.Propose, Directories: cfg.Directories, Logger: log}),
+		Uses:      uses.New(uses.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
 		broken:    make(chan brokenSession, 1024),
 	}
 	l.Janitor = janitor.New(janitor.Config{
@@ -106,6 +109,7 @@ func (m *Member) duties() []leader.Duty {
 		m.voters,
 		l.Integrity,
 		l.Logins,
+		l.Uses,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"sync"
 	"time"
 
 	"github.com/coopr/coopr/consensus/logformat"
@@ -13,6 +14,7 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 // Tenants writes tenants.
@@ -43,20 +45,60 @@ type Tokens struct {
 	RootActor string
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
+	// Reporter reports uses of tokens to the leader; nil: nobody does.
+	Reporter Reporter
+
+	mu       sync.Mutex
+	reported map[string]int64 // the hours of the uses that were reported, by the token's id
+}
+
+// Reporter reports to the leader that this agent has admitted a token; *worker.Worker implements it.
+type Reporter interface {
+	ReportUse(token string)
 }
 
 // Authenticate returns the caller that a token belongs to.
-func (t *Tokens) Authenticate(_ context.Context, token string) (model.Caller, error) {
+func (t *Tokens) Authenticate(_ context.Context, b rest.Bearer) (model.Caller, error) {
+	token := b.Token
 	if t.Root != "" && subtle.ConstantTimeCompare([]byte(token), []byte(t.Root)) == 1 {
 		return model.Caller{Tenant: model.FirstTenant, Actor: t.RootActor, Role: model.RoleSuperadmin, Root: true}, nil
 	}
 	if m := t.Supervisor.Member(); m != nil && token != "" {
 		sum := sha256.Sum256([]byte(token))
-		if who, ok := m.Machine.View().Caller(hex.EncodeToString(sum[:]), clock(t.Now).UnixMilli()); ok {
+		now := clock(t.Now).UnixMilli()
+		if who, ok := m.Machine.View().Caller(hex.EncodeToString(sum[:]), now, b.From); ok {
+			if hour := model.Hour(now); hour > who.Used {
+				t.use(who.Token, hour)
+			}
 			return who, nil
 		}
 	}
 	return model.Caller{}, problem.Unauthorized
+}
+
+// maxReported bounds the uses that an agent remembers to have reported.
+const maxReported = 10_000
+
+// use notes that a token was used in an hour, which the state does not have yet. The leader records it; another agent reports it to
+// the leader, once.
+func (t *Tokens) use(id string, hour int64) {
+	if _, l, ok := t.Supervisor.Leader(); ok {
+		l.Uses.Note(hour, id)
+		return
+	}
+	if t.Reporter == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reported[id] >= hour {
+		return
+	}
+	if t.reported == nil || len(t.reported) >= maxReported {
+		t.reported = map[string]int64{}
+	}
+	t.reported[id] = hour
+	t.Reporter.ReportUse(id)
 }
 
 // Create returns the secret of a new token. The state keeps only its hash.
@@ -76,7 +118,7 @@ func newToken(t model.Token) (secret string, put *pb.PutToken) {
 	sum := sha256.Sum256([]byte(secret))
 	return secret, &pb.PutToken{
 		Hash: sum[:], Id: rand.Text()[:8], Actor: t.Actor, Tenant: t.Tenant, Role: string(t.Role), Session: t.Session, Parent: t.Parent,
-		ExpiresMs: t.Expires, RenewableMs: t.Renewable, Description: t.Description,
+		ExpiresMs: t.Expires, RenewableMs: t.Renewable, Description: t.Description, Sources: t.Sources,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/server/apitest"
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 // The only voter cannot leave. Its error was reported as a request that took too long, without the advice.
@@ -15,7 +16,7 @@ func TestVoteThatIsStillNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.NewStore()
 		defer s.Close()
-		if err := apitest.NewAgent(s, "a").Services().Mesh.Leave(t.Context(), model.Caller{}, "", ""); !errors.Is(err, problem.Conflict) {
+		if err := apitest.NewAgent(s, "a").Services().Mesh.Leave(t.Context(), model.Caller{}, rest.Bearer{}, ""); !errors.Is(err, problem.Conflict) {
 			t.Errorf("%v", err)
 		}
 	})

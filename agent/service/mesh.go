@@ -17,6 +17,7 @@ import (
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 // Gossip is this agent's part in gossip; *mesh.Mesh implements it.
@@ -157,8 +158,8 @@ func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
 }
 
 // Leave removes another agent, which must be dead, or makes this agent leave the mesh. If another agent leads, it decides
-// by the caller's token.
-func (m *Mesh) Leave(ctx context.Context, who model.Caller, token, agent string) error {
+// by what the caller authenticates with.
+func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, agent string) error {
 	if agent == "" || agent == m.ID || agent == m.Name() {
 		return m.Departure.Leave(ctx)
 	}
@@ -172,7 +173,7 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, token, agent string)
 	}
 	r, _, ok := m.Supervisor.Leader()
 	if !ok {
-		return m.forwardLeave(ctx, token, id)
+		return m.forwardLeave(ctx, b, id)
 	}
 	for _, s := range r.Group.Servers() {
 		// Only a member without a vote is removed here. The leader removes a voter once
@@ -231,12 +232,13 @@ const findTimeout = 5 * time.Second
 
 // forwardLeave asks the leader to remove an agent. The server does not forward this route by
 // itself, because a request without a name is about the agent that receives it.
-func (m *Mesh) forwardLeave(ctx context.Context, token, id string) error {
+func (m *Mesh) forwardLeave(ctx context.Context, b rest.Bearer, id string) error {
 	body, err := json.Marshal(api.LeaveBody{Agent: id})
 	if err != nil {
 		return err
 	}
-	header := http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}
+	header := b.Header()
+	header.Set("Content-Type", "application/json")
 	until := time.Now().Add(findTimeout)
 	status, _, answer, err := m.Router.RoundTripToLeader(ctx, until, http.MethodPost, "/v1/leave", header, bytes.NewReader(body))
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -15,6 +16,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/watch"
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -99,6 +101,9 @@ func receive(in stream, l *member.Leadership, id string) error {
 		}
 		if m.Heartbeat > 0 || m.Leaving {
 			d.Hear(id, m.Heartbeat, m.Leaving)
+		}
+		if len(m.Used) > 0 {
+			l.Uses.Note(model.Hour(time.Now().UnixMilli()), m.Used...)
 		}
 		// Commits keep the order of arrival, but the worker's next message does not
 		// wait for them.

@@ -179,6 +179,7 @@ func (s *session) next(beat bool) *pb.WorkerMessage {
 	if beat {
 		s.beat++
 		m.Heartbeat = s.beat
+		m.Used, w.out.Used = w.out.Used, nil
 		now := time.Now()
 		s.beats[s.beat] = now
 		for k, a := range w.held {

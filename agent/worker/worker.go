@@ -182,6 +182,18 @@ func (w *Worker) checkDrained() {
 	}
 }
 
+// maxUsed is how many uses of tokens wait at most for the next heartbeat.
+const maxUsed = 1000
+
+// ReportUse has the next heartbeat say that this agent has admitted a token. A report may be lost.
+func (w *Worker) ReportUse(token string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.out.Used) < maxUsed {
+		w.out.Used = append(w.out.Used, token)
+	}
+}
+
 // notify has the session send what waits in w.out.
 func (w *Worker) notify() {
 	select {

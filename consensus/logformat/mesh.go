@@ -81,6 +81,7 @@ func (e *encoder) token(x model.Token) *record.Token {
 		Created: x.Created,
 
 		Session: x.Session, Parent: x.Parent, Expires: x.Expires, Renewable: x.Renewable, Description: x.Description,
+		Sources: x.Sources, Used: x.Used,
 	}
 }
 
@@ -96,6 +97,7 @@ func (d *decoder) token(m *record.Token) model.Token {
 		Created: m.Created,
 
 		Session: m.Session, Parent: m.Parent, Expires: m.Expires, Renewable: m.Renewable, Description: m.Description,
+		Sources: m.Sources, Used: m.Used,
 	}
 }
 

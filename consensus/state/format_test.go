@@ -321,6 +321,9 @@ func everything(t *testing.T) *clinic {
 	must(dropGrant("g2"))
 	must(sessionOf("gus", "t3", c.now+1e6, 0))
 	must(&pb.Command{Actor: "gus", Change: &pb.Command_RenewToken{RenewToken: &pb.RenewToken{Id: "t3", ExpiresMs: c.now + 2e6}}})
+	bound := tokenOf("ann", "t4", "read", "")
+	bound.GetPutToken().Sources = []string{"10.0.0.0/8", "2001:db8::/32"}
+	must(bound)
 	must(as("r1", &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{
 		{Kind: "services", Name: "x", Body: []byte(`{"name":"x"}`)}, {Kind: "services", Name: "y", Body: []byte(`{"name":"y"}`)},
 	}}}}))
@@ -385,6 +388,8 @@ func everything(t *testing.T) *clinic {
 	c.resources(must, as)
 	c.programs(must, as)
 	must(&pb.Command{Change: &pb.Command_Prune{Prune: &pb.Prune{Parts: []string{"none"}, RequestsBeforeMs: 1001, AuditKeep: 30}}})
+	c.now += 2 * oneHour
+	must(&pb.Command{Change: &pb.Command_TouchTokens{TouchTokens: &pb.TouchTokens{Ids: []string{"t1", "t4", "gone"}, HourMs: c.now}}})
 	return c
 }
 

@@ -374,6 +374,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.users().renewToken(c, ch.RenewToken)
 	case *pb.Command_DeleteToken:
 		return a.users().deleteToken(c, ch.DeleteToken.Id)
+	case *pb.Command_TouchTokens:
+		return a.users().touchTokens(ch.TouchTokens)
 	case *pb.Command_PutUser:
 		return a.users().putUser(c, ch.PutUser)
 	case *pb.Command_PutGrant:

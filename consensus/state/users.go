@@ -142,7 +142,7 @@ func (a users) putToken(c *pb.Command, p *pb.PutToken) Answer {
 	}
 	a.put(table.Tokens, &table.TokenRow{Hash: hex.EncodeToString(p.Hash), Token: model.Token{
 		ID: p.Id, Actor: p.Actor, Tenant: p.Tenant, Role: model.Role(p.Role), Created: a.now, Session: p.Session,
-		Parent: p.Parent, Expires: p.ExpiresMs, Renewable: p.RenewableMs, Description: p.Description,
+		Parent: p.Parent, Expires: p.ExpiresMs, Renewable: p.RenewableMs, Description: p.Description, Sources: p.Sources,
 	}})
 	a.event(model.Event{Type: "token.changed", Tenant: p.Tenant, Subject: p.Id, Actor: c.Actor})
 	return Answer{Subject: p.Id}
@@ -187,6 +187,22 @@ func (a users) renewToken(c *pb.Command, p *pb.RenewToken) Answer {
 	a.put(table.Tokens, &next)
 	a.event(model.Event{Type: "token.changed", Tenant: t.Tenant, Subject: t.ID, Actor: c.Actor})
 	return Answer{Subject: t.ID}
+}
+
+// touchTokens records in which hour tokens were last used. It has no event and no audit record, because a token may be used in every
+// hour. A use of a token that has ended is forgotten, and so is one before the last use on record.
+func (a users) touchTokens(p *pb.TouchTokens) Answer {
+	used := model.Hour(min(p.HourMs, a.now))
+	for _, id := range p.Ids {
+		t := table.Get[table.TokenRow](a.txn, table.Tokens, "id", id)
+		if t == nil || t.Used >= used {
+			continue
+		}
+		next := *t
+		next.Used = used
+		a.put(table.Tokens, &next)
+	}
+	return Answer{}
 }
 
 func (a users) deleteToken(c *pb.Command, id string) Answer {

@@ -3,6 +3,7 @@ package state_test
 import (
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -96,7 +97,7 @@ func (u *usersMesh) refused(code problem.Code, c *pb.Command) {
 // caller returns whom a token belongs to, and fails unless it is valid or not, as said.
 func (u *usersMesh) caller(id string, valid bool) model.Caller {
 	u.t.Helper()
-	who, ok := u.m.View().Caller(hex.EncodeToString([]byte("hash of "+id)), u.now)
+	who, ok := u.m.View().Caller(hex.EncodeToString([]byte("hash of "+id)), u.now, netip.Addr{})
 	if ok != valid {
 		u.t.Errorf("the token %s is valid: %v", id, ok)
 	}

@@ -41,7 +41,17 @@ type Token struct {
 	Expires     int64  `json:"expires,omitempty"`
 	Renewable   int64  `json:"renewable,omitempty"`
 	Description string `json:"description,omitempty"`
+	// Sources are the IP networks from which the token can be used; from anywhere without any. A child's are within those of its maker.
+	Sources []string `json:"sources,omitempty" doc:"The IP networks from which the token can be used; absent: from anywhere"`
+	// Used is when the token was last used, rounded down to the hour. It is written some time after the use.
+	Used int64 `json:"used,omitempty" doc:"The hour in which the token was last used, in Unix milliseconds; absent: no use is on record"`
 }
+
+// Hour returns a time in Unix milliseconds rounded down to the hour.
+func Hour(at int64) int64 { return at - at%hour }
+
+// hour is an hour in milliseconds.
+const hour = 3_600_000
 
 // Methods by which users authenticate. Every other method is the name of a directory that the agents' configuration has.
 const (
@@ -129,6 +139,9 @@ type Caller struct {
 	// Session is set for a token that a login made, and Expires is when the token ends, or 0.
 	Session bool
 	Expires int64
+	// Sources are the networks from which the token can be used, or none, and Used is its last use on record.
+	Sources []string
+	Used    int64
 }
 
 // SameRights reports whether two callers have the same role and groups, and so have their makers.

@@ -35,17 +35,23 @@ func (b *Bucket) level(now time.Time, rate float64) {
 	}
 }
 
+// Address returns the address of a peer, with or without a port, as IPv4 if it is such an address within IPv6, and without a zone. It
+// returns the zero Addr for anything else.
+func Address(peer string) netip.Addr {
+	if host, _, err := net.SplitHostPort(peer); err == nil {
+		peer = host
+	}
+	ip, err := netip.ParseAddr(peer)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ip.Unmap().WithZone("")
+}
+
 // Source returns the network of a peer's address that counts as one source: an address of IPv4, or a network /64 of IPv6, as one
 // client usually has such a network as a whole. All addresses that are not of this kind are one source.
 func Source(address string) netip.Prefix {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		address = host
-	}
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	ip = ip.Unmap().WithZone("")
+	ip := Address(address)
 	bits := 64
 	if ip.Is4() {
 		bits = 32

@@ -19,6 +19,8 @@ const (
 	// HeaderForwarded names the agent that forwarded a request. A forwarded request is answered or
 	// refused, and never forwarded again.
 	HeaderForwarded = "Coopr-Forwarded"
+	// HeaderClient is the address of the client whose request an agent has forwarded. It counts only if an agent sends it.
+	HeaderClient = "Coopr-Client"
 	// HeaderNotLeader marks the refusal of a forwarded request by an agent that does not lead.
 	HeaderNotLeader = "Coopr-Not-Leader"
 )

@@ -15,6 +15,8 @@ type Self struct {
 	Expires int64 `json:"expires,omitempty" doc:"When the token ends, in Unix milliseconds; absent: never"`
 	Account bool  `json:"account,omitempty" doc:"The caller is a service account"`
 	Root    bool  `json:"root,omitempty" doc:"The token is the root token, which no policy restricts"`
+	// Sources are of the token, and an agent that has asked the leader about it keeps to them.
+	Sources []string `json:"sources,omitempty" doc:"The IP networks from which the token can be used; absent: from anywhere"`
 }
 
 // Permission is the answer to the question whether somebody may do something.
@@ -41,6 +43,8 @@ type NewToken struct {
 	// TTL and Description are of the token.
 	TTL         string `json:"ttl,omitempty" doc:"How long the token is valid, such as 12h or 30d; without end if absent"`
 	Description string `json:"description,omitempty" doc:"What the token is for"`
+	// Sources are checked for each request with the token.
+	Sources []string `json:"sources,omitempty" doc:"IP networks and addresses from which alone the token can be used, such as 10.0.0.0/8; at most 32"`
 }
 
 // IssuedToken is a new token. No later answer shows its secret again.

@@ -80,6 +80,7 @@ type OwnToken struct {
 	Role        model.Role `json:"role,omitempty" enum:"superadmin,admin,user,read" doc:"A role that the caller's includes; without one, the token may do what the caller may"`
 	TTL         string     `json:"ttl,omitempty" doc:"How long the token is valid, such as 12h or 30d; 30 days if absent, 366 days at most"`
 	Description string     `json:"description,omitempty" doc:"What the token is for"`
+	Sources     []string   `json:"sources,omitempty" doc:"IP networks and addresses from which alone the token can be used, such as 10.0.0.0/8; at most 32"`
 }
 
 // NewGrant shares a resource.

@@ -566,6 +566,7 @@ type Command struct {
 	//	*Command_DeleteUser
 	//	*Command_PutGrant
 	//	*Command_DeleteGrant
+	//	*Command_TouchTokens
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -924,6 +925,15 @@ func (x *Command) GetDeleteGrant() *DeleteGrant {
 	return nil
 }
 
+func (x *Command) GetTouchTokens() *TouchTokens {
+	if x != nil {
+		if x, ok := x.Change.(*Command_TouchTokens); ok {
+			return x.TouchTokens
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -1056,6 +1066,10 @@ type Command_DeleteGrant struct {
 	DeleteGrant *DeleteGrant `protobuf:"bytes,94,opt,name=delete_grant,json=deleteGrant,proto3,oneof"`
 }
 
+type Command_TouchTokens struct {
+	TouchTokens *TouchTokens `protobuf:"bytes,95,opt,name=touch_tokens,json=touchTokens,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -1119,6 +1133,8 @@ func (*Command_DeleteUser) isCommand_Change() {}
 func (*Command_PutGrant) isCommand_Change() {}
 
 func (*Command_DeleteGrant) isCommand_Change() {}
+
+func (*Command_TouchTokens) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1442,6 +1458,7 @@ type PutToken struct {
 	RenewableMs   int64                  `protobuf:"varint,9,opt,name=renewable_ms,json=renewableMs,proto3" json:"renewable_ms,omitempty"`
 	Description   string                 `protobuf:"bytes,10,opt,name=description,proto3" json:"description,omitempty"`
 	PasswordSetMs int64                  `protobuf:"varint,11,opt,name=password_set_ms,json=passwordSetMs,proto3" json:"password_set_ms,omitempty"` // of a session: when the password was set that opened it
+	Sources       []string               `protobuf:"bytes,12,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1553,6 +1570,13 @@ func (x *PutToken) GetPasswordSetMs() int64 {
 	return 0
 }
 
+func (x *PutToken) GetSources() []string {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
 type DeleteToken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1597,6 +1621,59 @@ func (x *DeleteToken) GetId() string {
 	return ""
 }
 
+// TouchTokens records that tokens were used in an hour.
+type TouchTokens struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	HourMs        int64                  `protobuf:"varint,2,opt,name=hour_ms,json=hourMs,proto3" json:"hour_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TouchTokens) Reset() {
+	*x = TouchTokens{}
+	mi := &file_log_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TouchTokens) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TouchTokens) ProtoMessage() {}
+
+func (x *TouchTokens) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TouchTokens.ProtoReflect.Descriptor instead.
+func (*TouchTokens) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TouchTokens) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *TouchTokens) GetHourMs() int64 {
+	if x != nil {
+		return x.HourMs
+	}
+	return 0
+}
+
 // RenewToken moves the end of a session.
 type RenewToken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1608,7 +1685,7 @@ type RenewToken struct {
 
 func (x *RenewToken) Reset() {
 	*x = RenewToken{}
-	mi := &file_log_proto_msgTypes[9]
+	mi := &file_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1697,7 @@ func (x *RenewToken) String() string {
 func (*RenewToken) ProtoMessage() {}
 
 func (x *RenewToken) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[9]
+	mi := &file_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1710,7 @@ func (x *RenewToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewToken.ProtoReflect.Descriptor instead.
 func (*RenewToken) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{9}
+	return file_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RenewToken) GetId() string {
@@ -1663,7 +1740,7 @@ type PutUser struct {
 
 func (x *PutUser) Reset() {
 	*x = PutUser{}
-	mi := &file_log_proto_msgTypes[10]
+	mi := &file_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1752,7 @@ func (x *PutUser) String() string {
 func (*PutUser) ProtoMessage() {}
 
 func (x *PutUser) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[10]
+	mi := &file_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1765,7 @@ func (x *PutUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutUser.ProtoReflect.Descriptor instead.
 func (*PutUser) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{10}
+	return file_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PutUser) GetUser() *record.User {
@@ -1735,7 +1812,7 @@ type DeleteUser struct {
 
 func (x *DeleteUser) Reset() {
 	*x = DeleteUser{}
-	mi := &file_log_proto_msgTypes[11]
+	mi := &file_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1824,7 @@ func (x *DeleteUser) String() string {
 func (*DeleteUser) ProtoMessage() {}
 
 func (x *DeleteUser) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[11]
+	mi := &file_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1837,7 @@ func (x *DeleteUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteUser.ProtoReflect.Descriptor instead.
 func (*DeleteUser) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{11}
+	return file_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteUser) GetName() string {
@@ -1779,7 +1856,7 @@ type PutGrant struct {
 
 func (x *PutGrant) Reset() {
 	*x = PutGrant{}
-	mi := &file_log_proto_msgTypes[12]
+	mi := &file_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1868,7 @@ func (x *PutGrant) String() string {
 func (*PutGrant) ProtoMessage() {}
 
 func (x *PutGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[12]
+	mi := &file_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1881,7 @@ func (x *PutGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutGrant.ProtoReflect.Descriptor instead.
 func (*PutGrant) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{12}
+	return file_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PutGrant) GetGrant() *record.Grant {
@@ -1823,7 +1900,7 @@ type DeleteGrant struct {
 
 func (x *DeleteGrant) Reset() {
 	*x = DeleteGrant{}
-	mi := &file_log_proto_msgTypes[13]
+	mi := &file_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1912,7 @@ func (x *DeleteGrant) String() string {
 func (*DeleteGrant) ProtoMessage() {}
 
 func (x *DeleteGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[13]
+	mi := &file_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1925,7 @@ func (x *DeleteGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGrant.ProtoReflect.Descriptor instead.
 func (*DeleteGrant) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{13}
+	return file_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteGrant) GetId() string {
@@ -1872,7 +1949,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_log_proto_msgTypes[14]
+	mi := &file_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +1961,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[14]
+	mi := &file_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +1974,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{14}
+	return file_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *OpenSession) GetSession() string {
@@ -1954,7 +2031,7 @@ type EndSession struct {
 
 func (x *EndSession) Reset() {
 	*x = EndSession{}
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2043,7 @@ func (x *EndSession) String() string {
 func (*EndSession) ProtoMessage() {}
 
 func (x *EndSession) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2056,7 @@ func (x *EndSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
 func (*EndSession) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{15}
+	return file_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EndSession) GetSession() string {
@@ -2015,7 +2092,7 @@ type StartOperation struct {
 
 func (x *StartOperation) Reset() {
 	*x = StartOperation{}
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2104,7 @@ func (x *StartOperation) String() string {
 func (*StartOperation) ProtoMessage() {}
 
 func (x *StartOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2117,7 @@ func (x *StartOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartOperation.ProtoReflect.Descriptor instead.
 func (*StartOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{16}
+	return file_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StartOperation) GetOperation() *record.Operation {
@@ -2120,7 +2197,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2209,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2222,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{17}
+	return file_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Lease) GetOperation() string {
@@ -2191,7 +2268,7 @@ type Outputs struct {
 
 func (x *Outputs) Reset() {
 	*x = Outputs{}
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2280,7 @@ func (x *Outputs) String() string {
 func (*Outputs) ProtoMessage() {}
 
 func (x *Outputs) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2293,7 @@ func (x *Outputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outputs.ProtoReflect.Descriptor instead.
 func (*Outputs) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{18}
+	return file_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Outputs) GetAt() uint32 {
@@ -2284,7 +2361,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2373,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2386,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{19}
+	return file_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Report) GetOperation() string {
@@ -2365,7 +2442,7 @@ type ControlOperation struct {
 
 func (x *ControlOperation) Reset() {
 	*x = ControlOperation{}
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2377,7 +2454,7 @@ func (x *ControlOperation) String() string {
 func (*ControlOperation) ProtoMessage() {}
 
 func (x *ControlOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2390,7 +2467,7 @@ func (x *ControlOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlOperation.ProtoReflect.Descriptor instead.
 func (*ControlOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{20}
+	return file_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ControlOperation) GetOperation() string {
@@ -2427,7 +2504,7 @@ type ControlCluster struct {
 
 func (x *ControlCluster) Reset() {
 	*x = ControlCluster{}
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2516,7 @@ func (x *ControlCluster) String() string {
 func (*ControlCluster) ProtoMessage() {}
 
 func (x *ControlCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2529,7 @@ func (x *ControlCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlCluster.ProtoReflect.Descriptor instead.
 func (*ControlCluster) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{21}
+	return file_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ControlCluster) GetCluster() string {
@@ -2504,7 +2581,7 @@ type OrderPlan struct {
 
 func (x *OrderPlan) Reset() {
 	*x = OrderPlan{}
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2593,7 @@ func (x *OrderPlan) String() string {
 func (*OrderPlan) ProtoMessage() {}
 
 func (x *OrderPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2606,7 @@ func (x *OrderPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderPlan.ProtoReflect.Descriptor instead.
 func (*OrderPlan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{22}
+	return file_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *OrderPlan) GetOperation() string {
@@ -2580,7 +2657,7 @@ type QueueOperation struct {
 
 func (x *QueueOperation) Reset() {
 	*x = QueueOperation{}
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2592,7 +2669,7 @@ func (x *QueueOperation) String() string {
 func (*QueueOperation) ProtoMessage() {}
 
 func (x *QueueOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2605,7 +2682,7 @@ func (x *QueueOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueOperation.ProtoReflect.Descriptor instead.
 func (*QueueOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{23}
+	return file_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *QueueOperation) GetOperation() *record.Operation {
@@ -2645,7 +2722,7 @@ type HealthChange struct {
 
 func (x *HealthChange) Reset() {
 	*x = HealthChange{}
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2734,7 @@ func (x *HealthChange) String() string {
 func (*HealthChange) ProtoMessage() {}
 
 func (x *HealthChange) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2747,7 @@ func (x *HealthChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthChange.ProtoReflect.Descriptor instead.
 func (*HealthChange) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{24}
+	return file_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HealthChange) GetTenant() string {
@@ -2732,7 +2809,7 @@ type ReportHealth struct {
 
 func (x *ReportHealth) Reset() {
 	*x = ReportHealth{}
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2744,7 +2821,7 @@ func (x *ReportHealth) String() string {
 func (*ReportHealth) ProtoMessage() {}
 
 func (x *ReportHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +2834,7 @@ func (x *ReportHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportHealth.ProtoReflect.Descriptor instead.
 func (*ReportHealth) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{25}
+	return file_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReportHealth) GetChanges() []*HealthChange {
@@ -2780,7 +2857,7 @@ type SaveValue struct {
 
 func (x *SaveValue) Reset() {
 	*x = SaveValue{}
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2869,7 @@ func (x *SaveValue) String() string {
 func (*SaveValue) ProtoMessage() {}
 
 func (x *SaveValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +2882,7 @@ func (x *SaveValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveValue.ProtoReflect.Descriptor instead.
 func (*SaveValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{26}
+	return file_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SaveValue) GetOperation() string {
@@ -2857,7 +2934,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2946,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2959,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{27}
+	return file_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Part) GetId() string {
@@ -2923,7 +3000,7 @@ type RemoveAgent struct {
 
 func (x *RemoveAgent) Reset() {
 	*x = RemoveAgent{}
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +3012,7 @@ func (x *RemoveAgent) String() string {
 func (*RemoveAgent) ProtoMessage() {}
 
 func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,7 +3025,7 @@ func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAgent.ProtoReflect.Descriptor instead.
 func (*RemoveAgent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{28}
+	return file_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RemoveAgent) GetId() string {
@@ -2980,7 +3057,7 @@ type Prune struct {
 
 func (x *Prune) Reset() {
 	*x = Prune{}
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3069,7 @@ func (x *Prune) String() string {
 func (*Prune) ProtoMessage() {}
 
 func (x *Prune) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3082,7 @@ func (x *Prune) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prune.ProtoReflect.Descriptor instead.
 func (*Prune) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{29}
+	return file_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Prune) GetOperations() []string {
@@ -3063,7 +3140,7 @@ type PruneCluster struct {
 
 func (x *PruneCluster) Reset() {
 	*x = PruneCluster{}
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3152,7 @@ func (x *PruneCluster) String() string {
 func (*PruneCluster) ProtoMessage() {}
 
 func (x *PruneCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3165,7 @@ func (x *PruneCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneCluster.ProtoReflect.Descriptor instead.
 func (*PruneCluster) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{30}
+	return file_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PruneCluster) GetTenant() string {
@@ -3122,7 +3199,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3211,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3224,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{31}
+	return file_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -3180,7 +3257,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3192,7 +3269,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3205,7 +3282,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{32}
+	return file_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DropResource) GetProvider() string {
@@ -3255,7 +3332,7 @@ type NoteOrphans struct {
 
 func (x *NoteOrphans) Reset() {
 	*x = NoteOrphans{}
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3344,7 @@ func (x *NoteOrphans) String() string {
 func (*NoteOrphans) ProtoMessage() {}
 
 func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3357,7 @@ func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteOrphans.ProtoReflect.Descriptor instead.
 func (*NoteOrphans) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{33}
+	return file_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NoteOrphans) GetFound() []*FoundOrphan {
@@ -3303,7 +3380,7 @@ type FoundOrphan struct {
 
 func (x *FoundOrphan) Reset() {
 	*x = FoundOrphan{}
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3392,7 @@ func (x *FoundOrphan) String() string {
 func (*FoundOrphan) ProtoMessage() {}
 
 func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +3405,7 @@ func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundOrphan.ProtoReflect.Descriptor instead.
 func (*FoundOrphan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{34}
+	return file_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FoundOrphan) GetTenant() string {
@@ -3375,7 +3452,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3464,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3477,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{35}
+	return file_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -3501,7 +3578,7 @@ type PutSetting struct {
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3590,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3603,7 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{36}
+	return file_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PutSetting) GetKind() SettingKind {
@@ -3679,7 +3756,7 @@ type StartRun struct {
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +3768,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +3781,7 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{37}
+	return file_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StartRun) GetRun() *record.Run {
@@ -3754,7 +3831,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +3843,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3779,7 +3856,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{38}
+	return file_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -3813,7 +3890,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +3902,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +3915,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{39}
+	return file_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -3866,7 +3943,7 @@ type ChangeResource struct {
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +3955,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,7 +3968,7 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{40}
+	return file_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ChangeResource) GetChange() isChangeResource_Change {
@@ -3962,7 +4039,7 @@ type AddResource struct {
 
 func (x *AddResource) Reset() {
 	*x = AddResource{}
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +4051,7 @@ func (x *AddResource) String() string {
 func (*AddResource) ProtoMessage() {}
 
 func (x *AddResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3987,7 +4064,7 @@ func (x *AddResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
 func (*AddResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{41}
+	return file_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AddResource) GetVersion() *record.ResourceVersion {
@@ -4022,7 +4099,7 @@ type OrderResource struct {
 
 func (x *OrderResource) Reset() {
 	*x = OrderResource{}
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +4111,7 @@ func (x *OrderResource) String() string {
 func (*OrderResource) ProtoMessage() {}
 
 func (x *OrderResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +4124,7 @@ func (x *OrderResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
 func (*OrderResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{42}
+	return file_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OrderResource) GetResource() *record.ResourceKey {
@@ -4080,7 +4157,7 @@ type SyncResources struct {
 
 func (x *SyncResources) Reset() {
 	*x = SyncResources{}
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4092,7 +4169,7 @@ func (x *SyncResources) String() string {
 func (*SyncResources) ProtoMessage() {}
 
 func (x *SyncResources) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4105,7 +4182,7 @@ func (x *SyncResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
 func (*SyncResources) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{43}
+	return file_log_proto_rawDescGZIP(), []int{44}
 }
 
 // Checkpoint has each voter keep the state as of this entry, so that the leader can compare the
@@ -4118,7 +4195,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4130,7 +4207,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4143,7 +4220,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{44}
+	return file_log_proto_rawDescGZIP(), []int{45}
 }
 
 // ReportDivergence records that members' copies of the state differ at a checkpoint.
@@ -4159,7 +4236,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4248,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4261,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{45}
+	return file_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -4228,7 +4305,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xda\x10\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x9a\x11\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -4278,7 +4355,8 @@ const file_log_proto_rawDesc = "" +
 	"\vdelete_user\x18\\ \x01(\v2\x18.coopr.log.v1.DeleteUserH\x00R\n" +
 	"deleteUser\x125\n" +
 	"\tput_grant\x18] \x01(\v2\x16.coopr.log.v1.PutGrantH\x00R\bputGrant\x12>\n" +
-	"\fdelete_grant\x18^ \x01(\v2\x19.coopr.log.v1.DeleteGrantH\x00R\vdeleteGrantB\b\n" +
+	"\fdelete_grant\x18^ \x01(\v2\x19.coopr.log.v1.DeleteGrantH\x00R\vdeleteGrant\x12>\n" +
+	"\ftouch_tokens\x18_ \x01(\v2\x19.coopr.log.v1.TouchTokensH\x00R\vtouchTokensB\b\n" +
 	"\x06change\"\\\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -4305,7 +4383,7 @@ const file_log_proto_rawDesc = "" +
 	"\vcreate_only\x18\x02 \x01(\bR\n" +
 	"createOnly\"\"\n" +
 	"\fDeleteTenant\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xae\x02\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xc8\x02\n" +
 	"\bPutToken\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
@@ -4319,9 +4397,13 @@ const file_log_proto_rawDesc = "" +
 	"\frenewable_ms\x18\t \x01(\x03R\vrenewableMs\x12 \n" +
 	"\vdescription\x18\n" +
 	" \x01(\tR\vdescription\x12&\n" +
-	"\x0fpassword_set_ms\x18\v \x01(\x03R\rpasswordSetMs\"\x1d\n" +
+	"\x0fpassword_set_ms\x18\v \x01(\x03R\rpasswordSetMs\x12\x18\n" +
+	"\asources\x18\f \x03(\tR\asources\"\x1d\n" +
 	"\vDeleteToken\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\";\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"8\n" +
+	"\vTouchTokens\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x17\n" +
+	"\ahour_ms\x18\x02 \x01(\x03R\x06hourMs\";\n" +
 	"\n" +
 	"RenewToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -4587,7 +4669,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -4605,66 +4687,67 @@ var file_log_proto_goTypes = []any{
 	(*DeleteTenant)(nil),            // 13: coopr.log.v1.DeleteTenant
 	(*PutToken)(nil),                // 14: coopr.log.v1.PutToken
 	(*DeleteToken)(nil),             // 15: coopr.log.v1.DeleteToken
-	(*RenewToken)(nil),              // 16: coopr.log.v1.RenewToken
-	(*PutUser)(nil),                 // 17: coopr.log.v1.PutUser
-	(*DeleteUser)(nil),              // 18: coopr.log.v1.DeleteUser
-	(*PutGrant)(nil),                // 19: coopr.log.v1.PutGrant
-	(*DeleteGrant)(nil),             // 20: coopr.log.v1.DeleteGrant
-	(*OpenSession)(nil),             // 21: coopr.log.v1.OpenSession
-	(*EndSession)(nil),              // 22: coopr.log.v1.EndSession
-	(*StartOperation)(nil),          // 23: coopr.log.v1.StartOperation
-	(*Lease)(nil),                   // 24: coopr.log.v1.Lease
-	(*Outputs)(nil),                 // 25: coopr.log.v1.Outputs
-	(*Report)(nil),                  // 26: coopr.log.v1.Report
-	(*ControlOperation)(nil),        // 27: coopr.log.v1.ControlOperation
-	(*ControlCluster)(nil),          // 28: coopr.log.v1.ControlCluster
-	(*OrderPlan)(nil),               // 29: coopr.log.v1.OrderPlan
-	(*QueueOperation)(nil),          // 30: coopr.log.v1.QueueOperation
-	(*HealthChange)(nil),            // 31: coopr.log.v1.HealthChange
-	(*ReportHealth)(nil),            // 32: coopr.log.v1.ReportHealth
-	(*SaveValue)(nil),               // 33: coopr.log.v1.SaveValue
-	(*Part)(nil),                    // 34: coopr.log.v1.Part
-	(*RemoveAgent)(nil),             // 35: coopr.log.v1.RemoveAgent
-	(*Prune)(nil),                   // 36: coopr.log.v1.Prune
-	(*PruneCluster)(nil),            // 37: coopr.log.v1.PruneCluster
-	(*RaiseFeatureLevel)(nil),       // 38: coopr.log.v1.RaiseFeatureLevel
-	(*DropResource)(nil),            // 39: coopr.log.v1.DropResource
-	(*NoteOrphans)(nil),             // 40: coopr.log.v1.NoteOrphans
-	(*FoundOrphan)(nil),             // 41: coopr.log.v1.FoundOrphan
-	(*ChangeRuns)(nil),              // 42: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),              // 43: coopr.log.v1.PutSetting
-	(*StartRun)(nil),                // 44: coopr.log.v1.StartRun
-	(*RunEvent)(nil),                // 45: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),               // 46: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),          // 47: coopr.log.v1.ChangeResource
-	(*AddResource)(nil),             // 48: coopr.log.v1.AddResource
-	(*OrderResource)(nil),           // 49: coopr.log.v1.OrderResource
-	(*SyncResources)(nil),           // 50: coopr.log.v1.SyncResources
-	(*Checkpoint)(nil),              // 51: coopr.log.v1.Checkpoint
-	(*ReportDivergence)(nil),        // 52: coopr.log.v1.ReportDivergence
-	nil,                             // 53: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 54: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 55: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 56: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 57: coopr.record.v1.User
-	(*record.Grant)(nil),            // 58: coopr.record.v1.Grant
-	(*record.Agent)(nil),            // 59: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 60: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 61: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 62: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 63: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 64: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 65: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 66: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 67: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 68: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 69: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 70: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 71: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 72: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 73: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 74: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 75: coopr.record.v1.ResourceKey
+	(*TouchTokens)(nil),             // 16: coopr.log.v1.TouchTokens
+	(*RenewToken)(nil),              // 17: coopr.log.v1.RenewToken
+	(*PutUser)(nil),                 // 18: coopr.log.v1.PutUser
+	(*DeleteUser)(nil),              // 19: coopr.log.v1.DeleteUser
+	(*PutGrant)(nil),                // 20: coopr.log.v1.PutGrant
+	(*DeleteGrant)(nil),             // 21: coopr.log.v1.DeleteGrant
+	(*OpenSession)(nil),             // 22: coopr.log.v1.OpenSession
+	(*EndSession)(nil),              // 23: coopr.log.v1.EndSession
+	(*StartOperation)(nil),          // 24: coopr.log.v1.StartOperation
+	(*Lease)(nil),                   // 25: coopr.log.v1.Lease
+	(*Outputs)(nil),                 // 26: coopr.log.v1.Outputs
+	(*Report)(nil),                  // 27: coopr.log.v1.Report
+	(*ControlOperation)(nil),        // 28: coopr.log.v1.ControlOperation
+	(*ControlCluster)(nil),          // 29: coopr.log.v1.ControlCluster
+	(*OrderPlan)(nil),               // 30: coopr.log.v1.OrderPlan
+	(*QueueOperation)(nil),          // 31: coopr.log.v1.QueueOperation
+	(*HealthChange)(nil),            // 32: coopr.log.v1.HealthChange
+	(*ReportHealth)(nil),            // 33: coopr.log.v1.ReportHealth
+	(*SaveValue)(nil),               // 34: coopr.log.v1.SaveValue
+	(*Part)(nil),                    // 35: coopr.log.v1.Part
+	(*RemoveAgent)(nil),             // 36: coopr.log.v1.RemoveAgent
+	(*Prune)(nil),                   // 37: coopr.log.v1.Prune
+	(*PruneCluster)(nil),            // 38: coopr.log.v1.PruneCluster
+	(*RaiseFeatureLevel)(nil),       // 39: coopr.log.v1.RaiseFeatureLevel
+	(*DropResource)(nil),            // 40: coopr.log.v1.DropResource
+	(*NoteOrphans)(nil),             // 41: coopr.log.v1.NoteOrphans
+	(*FoundOrphan)(nil),             // 42: coopr.log.v1.FoundOrphan
+	(*ChangeRuns)(nil),              // 43: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 44: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 45: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 46: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 47: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 48: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 49: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 50: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 51: coopr.log.v1.SyncResources
+	(*Checkpoint)(nil),              // 52: coopr.log.v1.Checkpoint
+	(*ReportDivergence)(nil),        // 53: coopr.log.v1.ReportDivergence
+	nil,                             // 54: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 55: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 56: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 57: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 58: coopr.record.v1.User
+	(*record.Grant)(nil),            // 59: coopr.record.v1.Grant
+	(*record.Agent)(nil),            // 60: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 61: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 62: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 63: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 64: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 65: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 66: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 67: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 68: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 69: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 70: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 71: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 72: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 73: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 74: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 75: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 76: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -4673,85 +4756,86 @@ var file_log_proto_depIdxs = []int32{
 	13, // 3: coopr.log.v1.Command.delete_tenant:type_name -> coopr.log.v1.DeleteTenant
 	14, // 4: coopr.log.v1.Command.put_token:type_name -> coopr.log.v1.PutToken
 	15, // 5: coopr.log.v1.Command.delete_token:type_name -> coopr.log.v1.DeleteToken
-	21, // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
-	22, // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
-	23, // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
-	24, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
-	26, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
-	27, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
-	33, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
-	34, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
-	35, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
-	36, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	38, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
-	29, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
-	32, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
-	30, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	55, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
-	39, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
-	28, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
-	42, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	47, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
-	40, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
-	51, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	52, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
-	16, // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
-	17, // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
-	18, // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
-	19, // 31: coopr.log.v1.Command.put_grant:type_name -> coopr.log.v1.PutGrant
-	20, // 32: coopr.log.v1.Command.delete_grant:type_name -> coopr.log.v1.DeleteGrant
-	9,  // 33: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 34: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	56, // 35: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	57, // 36: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	58, // 37: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	59, // 38: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	60, // 39: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	61, // 40: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	62, // 41: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	63, // 42: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	24, // 43: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	64, // 44: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 45: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	65, // 46: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	25, // 47: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 48: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 49: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	53, // 50: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,  // 51: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	54, // 52: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	61, // 53: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	66, // 54: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 55: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	31, // 56: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	37, // 57: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	41, // 58: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	43, // 59: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	44, // 60: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	45, // 61: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	46, // 62: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 63: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 64: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	67, // 65: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	68, // 66: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	69, // 67: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	70, // 68: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	71, // 69: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	69, // 70: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	72, // 71: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	73, // 72: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	48, // 73: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	49, // 74: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	50, // 75: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	74, // 76: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 77: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	75, // 78: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 79: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	80, // [80:80] is the sub-list for method output_type
-	80, // [80:80] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	22, // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
+	23, // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
+	24, // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
+	25, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
+	27, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
+	28, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
+	34, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
+	35, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
+	36, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
+	37, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
+	39, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	30, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
+	33, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
+	31, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
+	56, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	40, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
+	29, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
+	43, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	48, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	41, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
+	52, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
+	53, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	17, // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
+	18, // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
+	19, // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
+	20, // 31: coopr.log.v1.Command.put_grant:type_name -> coopr.log.v1.PutGrant
+	21, // 32: coopr.log.v1.Command.delete_grant:type_name -> coopr.log.v1.DeleteGrant
+	16, // 33: coopr.log.v1.Command.touch_tokens:type_name -> coopr.log.v1.TouchTokens
+	9,  // 34: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 35: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	57, // 36: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	58, // 37: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	59, // 38: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	60, // 39: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	61, // 40: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	62, // 41: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	63, // 42: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	64, // 43: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	25, // 44: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	65, // 45: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 46: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	66, // 47: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	26, // 48: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 49: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 50: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	54, // 51: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,  // 52: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	55, // 53: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	62, // 54: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	67, // 55: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 56: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	32, // 57: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	38, // 58: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	42, // 59: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	44, // 60: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	45, // 61: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	46, // 62: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	47, // 63: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 64: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 65: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	68, // 66: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	69, // 67: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	70, // 68: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	71, // 69: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	72, // 70: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	70, // 71: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	73, // 72: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	74, // 73: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	49, // 74: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	50, // 75: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	51, // 76: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	75, // 77: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 78: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	76, // 79: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 80: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -4794,21 +4878,22 @@ func file_log_proto_init() {
 		(*Command_DeleteUser)(nil),
 		(*Command_PutGrant)(nil),
 		(*Command_DeleteGrant)(nil),
+		(*Command_TouchTokens)(nil),
 	}
-	file_log_proto_msgTypes[35].OneofWrappers = []any{
+	file_log_proto_msgTypes[36].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
 	}
-	file_log_proto_msgTypes[36].OneofWrappers = []any{
+	file_log_proto_msgTypes[37].OneofWrappers = []any{
 		(*PutSetting_Profile)(nil),
 		(*PutSetting_Program)(nil),
 		(*PutSetting_Schedule)(nil),
 		(*PutSetting_Preferences)(nil),
 		(*PutSetting_Secret)(nil),
 	}
-	file_log_proto_msgTypes[40].OneofWrappers = []any{
+	file_log_proto_msgTypes[41].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
 		(*ChangeResource_Order)(nil),
 		(*ChangeResource_Sync)(nil),
@@ -4819,7 +4904,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   48,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

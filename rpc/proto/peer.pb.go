@@ -808,6 +808,7 @@ type WorkerMessage struct {
 	Wanted        []string               `protobuf:"bytes,8,rep,name=wanted,proto3" json:"wanted,omitempty"` // watches whose tasks are missing
 	Health        []*Health              `protobuf:"bytes,9,rep,name=health,proto3" json:"health,omitempty"`
 	LastSave      uint64                 `protobuf:"varint,10,opt,name=last_save,json=lastSave,proto3" json:"last_save,omitempty"` // the number of the last of saves: they count up in each process of a worker
+	Used          []string               `protobuf:"bytes,11,rep,name=used,proto3" json:"used,omitempty"`                          // ids of tokens that the agent has admitted by itself
 	Runtimes      []*RuntimeReport       `protobuf:"bytes,30,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -911,6 +912,13 @@ func (x *WorkerMessage) GetLastSave() uint64 {
 		return x.LastSave
 	}
 	return 0
+}
+
+func (x *WorkerMessage) GetUsed() []string {
+	if x != nil {
+		return x.Used
+	}
+	return nil
 }
 
 func (x *WorkerMessage) GetRuntimes() []*RuntimeReport {
@@ -2114,7 +2122,7 @@ const file_peer_proto_rawDesc = "" +
 	"\fnode_version\x18\x02 \x01(\x04R\vnodeVersion\x12\x18\n" +
 	"\ahealthy\x18\x03 \x01(\bR\ahealthy\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\amachine\x18\x05 \x01(\rR\amachine\"\xdc\x03\n" +
+	"\amachine\x18\x05 \x01(\rR\amachine\"\xf0\x03\n" +
 	"\rWorkerMessage\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.coopr.peer.v1.HelloR\x05hello\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x121\n" +
@@ -2126,7 +2134,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x06wanted\x18\b \x03(\tR\x06wanted\x12-\n" +
 	"\x06health\x18\t \x03(\v2\x15.coopr.peer.v1.HealthR\x06health\x12\x1b\n" +
 	"\tlast_save\x18\n" +
-	" \x01(\x04R\blastSave\x128\n" +
+	" \x01(\x04R\blastSave\x12\x12\n" +
+	"\x04used\x18\v \x03(\tR\x04used\x128\n" +
 	"\bruntimes\x18\x1e \x03(\v2\x1c.coopr.site.v1.RuntimeReportR\bruntimes\"G\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +

@@ -34,7 +34,7 @@ func (m *mesh) personCommand(ctx context.Context, home string, args ...string) *
 }
 
 // TestTeam lets two people log in. Their sessions outlive the leader, one shares a cluster with the other, and who is disabled is
-// locked out by every agent.
+// locked out by every agent. A token of a network is good at every agent, but from there only.
 func TestTeam(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)
@@ -71,6 +71,18 @@ func TestTeam(t *testing.T) {
 		}
 	}
 	m.ready()
+	// The client of a request has the address 127.0.0.1, whichever agent passes it on.
+	for source, code := range map[string]int{"127.0.0.1": 0, "127.0.0.9": 1} {
+		token := strings.TrimSpace(m.must("token", "create", "ci", "--source", source))
+		for _, a := range m.agents {
+			for _, what := range [][]string{{"whoami"}, {"cluster", "list"}} {
+				args := append([]string{"--addr", a.addr(httpPort), "--token", token}, what...)
+				if s := m.person(t.TempDir(), "", args...); s.code != code {
+					t.Errorf("%s: %v with a token of %s: exit code %d, not %d\n%s%s", a.name, what, source, s.code, code, s.out, s.err)
+				}
+			}
+		}
+	}
 	m.must("user", "set", "ann", "--disable")
 	for _, a := range m.agents {
 		if got := as("ann", 1, "--addr", a.addr(httpPort), "cluster", "list"); !strings.Contains(got, "token") && !strings.Contains(got, "session") {

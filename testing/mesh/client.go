@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http/httptest"
 	"time"
 
@@ -17,7 +18,13 @@ func (a *Agent) Call(method, path string, body []byte, request string) (int, []b
 
 // CallAs is like Call, with another token.
 func (a *Agent) CallAs(token, method, path string, body []byte, request string) (int, []byte) {
+	return a.CallFrom("192.0.2.1", token, method, path, body, request)
+}
+
+// CallFrom is like CallAs, from another address.
+func (a *Agent) CallFrom(address, token, method, path string, body []byte, request string) (int, []byte) {
 	req := httptest.NewRequest(method, path, bytes.NewReader(body))
+	req.RemoteAddr = net.JoinHostPort(address, "1234")
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	if request != "" {

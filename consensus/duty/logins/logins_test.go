@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -164,7 +165,7 @@ func TestLeaving(t *testing.T) {
 	x.login("ann", "1", "ann")
 	x.token("ann", 0)
 	access := func() bool {
-		_, ok := x.m.View().Caller(hex.EncodeToString([]byte("ann")), x.now)
+		_, ok := x.m.View().Caller(hex.EncodeToString([]byte("ann")), x.now, netip.Addr{})
 		return ok
 	}
 	sweep := func() { x.Sweep(t.Context(), time.UnixMilli(x.now)) }

@@ -151,12 +151,14 @@ func docOf[T any](u *Auditor, row *T) audit.Document {
 	return u.document(row)
 }
 
-// token returns the document of a token, without its hash.
+// token returns the document of a token, without its hash and its last use.
 func (u *Auditor) token(t *table.TokenRow) audit.Document {
 	if t == nil {
 		return audit.Document{}
 	}
-	return u.document(t.Token)
+	shown := t.Token
+	shown.Used = 0
+	return u.document(shown)
 }
 
 // user returns the document of a user, without the hash of its password.
@@ -231,6 +233,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune, *pb.Command_Checkpoint,
 		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken,
 		*pb.Command_RenewToken, *pb.Command_PutUser, *pb.Command_DeleteUser, *pb.Command_PutGrant, *pb.Command_DeleteGrant,
+		*pb.Command_TouchTokens,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:

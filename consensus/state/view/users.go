@@ -1,6 +1,7 @@
 package view
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -104,19 +105,27 @@ func (v TenantView) Tokens(tenant string) []model.Token {
 	return out
 }
 
+// Token finds a token by its id.
+func (v TenantView) Token(id string) (model.Token, bool) {
+	if t := table.Get[table.TokenRow](v.txn, table.Tokens, "id", id); t != nil {
+		return t.Token, true
+	}
+	return model.Token{}, false
+}
+
 // Caller returns the caller that a token belongs to, by the SHA-256 of the token in hexadecimal. It returns false for an
 // unknown token, and if the token, one that made it, or its user has no access at a time in Unix
-// milliseconds.
-func (v TenantView) Caller(hash string, now int64) (model.Caller, bool) {
+// milliseconds, or a token cannot be used from the address from which the caller asks.
+func (v TenantView) Caller(hash string, now int64, from netip.Addr) (model.Caller, bool) {
 	t := table.Get[table.TokenRow](v.txn, table.Tokens, "hash", hash)
 	if t == nil {
 		return model.Caller{}, false
 	}
-	return v.caller(&t.Token, now)
+	return v.caller(&t.Token, now, from)
 }
 
-func (v TenantView) caller(t *model.Token, now int64) (model.Caller, bool) {
-	if t.Expires != 0 && t.Expires <= now {
+func (v TenantView) caller(t *model.Token, now int64, from netip.Addr) (model.Caller, bool) {
+	if t.Expires != 0 && t.Expires <= now || !model.AdmittedFrom(from, t.Sources) {
 		return model.Caller{}, false
 	}
 	who := model.Caller{Tenant: t.Tenant, Actor: t.Actor, Role: t.Role}
@@ -127,7 +136,7 @@ func (v TenantView) caller(t *model.Token, now int64) (model.Caller, bool) {
 		if parent == nil || parent.Parent != "" {
 			return who, false
 		}
-		made, ok := v.caller(&parent.Token, now)
+		made, ok := v.caller(&parent.Token, now, from)
 		if !ok {
 			return who, false
 		}
@@ -148,6 +157,7 @@ func (v TenantView) caller(t *model.Token, now int64) (model.Caller, bool) {
 		who = bounded(t.Role, maker)
 	}
 	who.Token, who.Session, who.Expires, who.Child = t.ID, t.Session, t.Expires, t.Parent != ""
+	who.Sources, who.Used = t.Sources, t.Used
 	return who, true
 }
 

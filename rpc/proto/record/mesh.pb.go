@@ -234,6 +234,8 @@ type Token struct {
 	Expires       int64                  `protobuf:"varint,8,opt,name=expires,proto3" json:"expires,omitempty"`     // 0: never
 	Renewable     int64                  `protobuf:"varint,9,opt,name=renewable,proto3" json:"renewable,omitempty"` // until when a session can be renewed
 	Description   string                 `protobuf:"bytes,10,opt,name=description,proto3" json:"description,omitempty"`
+	Sources       []string               `protobuf:"bytes,11,rep,name=sources,proto3" json:"sources,omitempty"` // the IP networks from which it can be used; none: from anywhere
+	Used          int64                  `protobuf:"varint,12,opt,name=used,proto3" json:"used,omitempty"`      // the hour of its last use; 0: no use is on record
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,6 +338,20 @@ func (x *Token) GetDescription() string {
 		return x.Description
 	}
 	return ""
+}
+
+func (x *Token) GetSources() []string {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *Token) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
 }
 
 // User is a person or a program that has tokens.
@@ -1576,7 +1592,7 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\vmax_streams\x18\x12 \x01(\x03R\n" +
 	"maxStreams\x12&\n" +
 	"\x0fmax_request_ids\x18\x13 \x01(\x03R\rmaxRequestIds\x12\x1b\n" +
-	"\tmax_users\x18\x14 \x01(\x03R\bmaxUsers\"\xff\x01\n" +
+	"\tmax_users\x18\x14 \x01(\x03R\bmaxUsers\"\xad\x02\n" +
 	"\x05Token\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
@@ -1588,7 +1604,9 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\aexpires\x18\b \x01(\x03R\aexpires\x12\x1c\n" +
 	"\trenewable\x18\t \x01(\x03R\trenewable\x12 \n" +
 	"\vdescription\x18\n" +
-	" \x01(\tR\vdescription\"\xa8\x02\n" +
+	" \x01(\tR\vdescription\x12\x18\n" +
+	"\asources\x18\v \x03(\tR\asources\x12\x12\n" +
+	"\x04used\x18\f \x01(\x03R\x04used\"\xa8\x02\n" +
 	"\x04User\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x16\n" +

@@ -215,6 +215,7 @@ func ownToken(c *rest.Call, req api.OwnToken, now int64) (t model.Token, err err
 	if req.Role != "" && !slices.Contains(model.Roles, req.Role) {
 		faults.Add("role", fmt.Sprintf("must be one of %s, but is %q", roleNames(), req.Role))
 	}
+	sources := model.ParseSources(&faults, req.Sources, c.Who.Sources)
 	if len(req.Description) > 1000 {
 		faults.Add("description", "is longer than 1000 bytes")
 	}
@@ -230,6 +231,7 @@ func ownToken(c *rest.Call, req api.OwnToken, now int64) (t model.Token, err err
 	}
 	t = model.Token{
 		Actor: c.Who.Actor, Tenant: c.Who.Tenant, Role: req.Role, Description: req.Description, Expires: now + ttl.Milliseconds(),
+		Sources: sources,
 	}
 	if !c.Who.Session {
 		t.Parent = c.Who.Token

@@ -55,6 +55,7 @@ func tokenRoutes(s *rest.Server) {
 				faults.Add("role", fmt.Sprintf("must be one of %s, but is %q", roleNames(), req.Role))
 			}
 			expires := endOf(&faults, s.Millis(), req.TTL)
+			sources := model.ParseSources(&faults, req.Sources, c.Who.Sources)
 			if len(faults) > 0 {
 				return out, api.Written{}, rest.Invalid(faults)
 			}
@@ -81,6 +82,7 @@ func tokenRoutes(s *rest.Server) {
 			}
 			secret, w, err := s.Tokens.Create(ctx, c.Who, model.Token{
 				Actor: req.Actor, Tenant: c.Who.Tenant, Role: req.Role, Expires: expires, Description: req.Description,
+				Sources: sources,
 			})
 			if err != nil {
 				return out, w, err

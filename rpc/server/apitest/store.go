@@ -21,6 +21,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/logins"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/duty/sites"
+	"github.com/coopr/coopr/consensus/duty/uses"
 	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/logstore"
@@ -163,6 +164,7 @@ func (s *Store) duties(uint64) []leader.Duty {
 		Janitor:   janitor.New(janitor.Config{Machine: m, Propose: propose, Logger: log}),
 		Integrity: integrity.New(integrity.Config{Machine: m, Propose: propose, Logger: log}),
 		Logins:    logins.New(logins.Config{Machine: m, Propose: propose, Logger: log}),
+		Uses:      uses.New(uses.Config{Machine: m, Propose: propose, Logger: log}),
 	}
 	s.lead.Store(l)
 	return []leader.Duty{l.Orchestrator, l.Dispatcher, l.Sites, l.Orphans}
@@ -201,6 +203,9 @@ func (s *Store) Must(c *pb.Command) state.Answer {
 	check(answers[0].Err)
 	return answers[0]
 }
+
+// RecordUses records the uses of tokens that requests have noted.
+func (s *Store) RecordUses() { check(s.lead.Load().Uses.Flush(context.Background())) }
 
 // Index returns the index of the present state.
 func (s *Store) Index() uint64 { return s.member.Machine.View().Index() }

@@ -94,7 +94,7 @@ func meshRoutes(s *rest.Server) {
 			if err != nil {
 				return api.Left{}, err
 			}
-			return api.Left(body), s.Mesh.Leave(ctx, c.Who, c.Token, body.Agent)
+			return api.Left(body), s.Mesh.Leave(ctx, c.Who, c.Bearer, body.Agent)
 		},
 	)
 	rest.Stream(

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
 	"sync/atomic"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/bounds"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -32,6 +34,40 @@ func tokenOf(r *http.Request) string {
 	return h
 }
 
+// Bearer is what the caller of a request authenticates with: a token, and the address from which the caller asks, which is the zero Addr
+// if it is not known.
+type Bearer struct {
+	Token string
+	From  netip.Addr
+}
+
+// Header returns the headers of a question to another agent in the caller's name.
+func (b Bearer) Header() http.Header {
+	h := http.Header{"Authorization": {"Bearer " + b.Token}}
+	nameClient(h, b.From)
+	return h
+}
+
+// bearerOf returns the token of a request and the address of its client.
+func bearerOf(r *http.Request) Bearer { return Bearer{Token: tokenOf(r), From: clientOf(r)} }
+
+// clientOf returns the address of the client that made a request. An agent that forwards a request names its client; nobody
+// else is believed.
+func clientOf(r *http.Request) netip.Addr {
+	if ofAgent(r.Context()) {
+		return bounds.Address(r.Header.Get(api.HeaderClient))
+	}
+	return bounds.Address(r.RemoteAddr)
+}
+
+// nameClient sets the header that names the client of a forwarded request, in place of what the client sent.
+func nameClient(h http.Header, from netip.Addr) {
+	h.Del(api.HeaderClient)
+	if from.IsValid() {
+		h.Set(api.HeaderClient, from.String())
+	}
+}
+
 // checkQuery refuses every request with a token in its URL. URLs are kept in the logs of proxies and
 // in the histories of shells and browsers.
 func checkQuery(query url.Values) error {
@@ -47,8 +83,8 @@ func checkQuery(query url.Values) error {
 // Call is a request whose caller is known.
 type Call struct {
 	Who model.Caller
-	// Token is what the caller authenticates with, for questions to other agents in the caller's name.
-	Token       string
+	// Bearer is what the caller authenticates with, for questions to other agents in the caller's name.
+	Bearer      Bearer
 	consistency api.Consistency
 	// after and wait make a read wait for a newer state; after 0 does not wait.
 	after uint64

@@ -57,7 +57,7 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		refuse(problem.New(problem.NoLeader, "agent %s is not the leader", s.name))
 		return
 	}
-	token, who, leave, err := s.identified(r, ru, n)
+	bearer, who, leave, err := s.identified(r, ru, n)
 	if err != nil {
 		refuse(err)
 		return
@@ -127,7 +127,7 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		next(hctx)
 		return
 	}
-	c := &Call{Who: who, Token: token, note: n}
+	c := &Call{Who: who, Bearer: bearer, note: n}
 	if faults := c.parse(op, query); len(faults) > 0 {
 		refuse(Invalid(faults))
 		return
@@ -156,22 +156,22 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	next(huma.WithContext(hctx, context.WithValue(ctx, callKey{}, c)))
 }
 
-// identified returns the caller of a request and its token. An open route has none. A password counts as a question about an unknown
-// token, which leave takes back unless the answer was that it is wrong.
-func (s *Server) identified(r *http.Request, ru Rule, n *note) (token string, who model.Caller, leave func(), err error) {
+// identified returns the caller of a request and what it authenticates with. An open route has none. A password counts as a question
+// about an unknown token, which leave takes back unless the answer was that it is wrong.
+func (s *Server) identified(r *http.Request, ru Rule, n *note) (b Bearer, who model.Caller, leave func(), err error) {
 	if ru.Open {
 		err = s.sources.request(r)
 	} else {
-		token = tokenOf(r)
-		if who, err = s.admit(r, n.until, token); err == nil {
+		b = bearerOf(r)
+		if who, err = s.admit(r, n.until, b); err == nil {
 			n.tenant, n.actor = who.Tenant, who.Actor
 		}
 	}
 	if err != nil || !ru.Password {
-		return token, who, func() {}, err
+		return b, who, func() {}, err
 	}
 	known, err := s.sources.guess(r)
-	return token, who, func() {
+	return b, who, func() {
 		code := problem.CodeOf(n.err)
 		wrong := n.answered == http.StatusUnauthorized || n.answered == http.StatusForbidden || code == problem.Unauthorized ||
 			code == problem.Forbidden

@@ -52,6 +52,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 		header.Del(h)
 	}
 	header.Set(api.HeaderForwarded, s.name)
+	nameClient(header, clientOf(r))
 
 	patience, cancel := context.WithDeadline(ctx, note.until)
 	defer cancel()

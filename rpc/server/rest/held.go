@@ -83,14 +83,14 @@ func (s *Server) permits(ctx context.Context, c *Call) error {
 // hold makes a request that waits end with its token and its caller's right. The returned context ends soon after these,
 // until the caller calls release.
 func (s *Server) hold(r *http.Request, c *Call) (held context.Context, release func()) {
-	token := c.Token
+	bearer := c.Bearer
 	c.question = new(atomic.Pointer[question])
 	var began atomic.Pointer[model.Caller] // nil as long as the copy of the state lacks the token
-	if who, err := s.Tokens.Authenticate(r.Context(), token); err == nil {
+	if who, err := s.Tokens.Authenticate(r.Context(), bearer); err == nil {
 		began.Store(&who)
 	}
 	c.check = func(ctx context.Context) error {
-		now, err := s.Tokens.Authenticate(ctx, token)
+		now, err := s.Tokens.Authenticate(ctx, bearer)
 		if err == nil {
 			began.CompareAndSwap(nil, &now)
 			if !now.SameRights(began.Load()) {
@@ -100,7 +100,7 @@ func (s *Server) hold(r *http.Request, c *Call) (held context.Context, release f
 		}
 		if began.Load() == nil || !s.Router.Serves(true) {
 			// The copy of the state did not have the token before. Only the leader's refusal ends the request.
-			_, err = s.identify(ctx, time.Now().Add(tokenTime), token)
+			_, err = s.identify(ctx, time.Now().Add(tokenTime), bearer)
 		}
 		if !errors.Is(err, problem.Unauthorized) {
 			return nil

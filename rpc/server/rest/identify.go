@@ -22,21 +22,21 @@ const SelfPath = "/v1/self"
 // identify returns the caller that a token belongs to. An agent that has no state asks the leader, and so
 // does one whose copy of the state lacks the token, which may be new. It waits for a leader until the
 // given time.
-func (s *Server) identify(ctx context.Context, until time.Time, token string) (model.Caller, error) {
-	if token == "" {
+func (s *Server) identify(ctx context.Context, until time.Time, b Bearer) (model.Caller, error) {
+	if b.Token == "" {
 		return model.Caller{}, problem.New(problem.Unauthorized, "send a token, as \"Authorization: Bearer TOKEN\"")
 	}
 	leads := s.Router.Serves(false) // asked first: the leader's copy has every token
-	who, err := s.Tokens.Authenticate(ctx, token)
+	who, err := s.Tokens.Authenticate(ctx, b)
 	if err == nil || !errors.Is(err, problem.Unauthorized) || leads {
 		return who, err
 	}
-	if who, ok := s.callers.get(token); ok {
+	if who, ok := s.callers.get(b); ok {
 		return who, nil
 	}
 	for pause := 25 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
-		if who, err = s.askLeader(ctx, until, token); err == nil {
-			s.callers.put(token, who)
+		if who, err = s.askLeader(ctx, until, b); err == nil {
+			s.callers.put(b.Token, who)
 			return who, nil
 		}
 		if errors.Is(err, problem.Unauthorized) {
@@ -54,15 +54,16 @@ func (s *Server) identify(ctx context.Context, until time.Time, token string) (m
 			timer.Stop()
 		}
 		if s.Router.Serves(false) {
-			return s.Tokens.Authenticate(ctx, token)
+			return s.Tokens.Authenticate(ctx, b)
 		}
 	}
 }
 
 // askLeader asks the leader whom a token belongs to. It fails with problem.Unauthorized if the leader does
 // not know the token, and with problem.NoLeader if no leader answers.
-func (s *Server) askLeader(ctx context.Context, until time.Time, token string) (model.Caller, error) {
-	header := http.Header{"Authorization": {"Bearer " + token}, api.HeaderForwarded: {s.name}}
+func (s *Server) askLeader(ctx context.Context, until time.Time, b Bearer) (model.Caller, error) {
+	header := b.Header()
+	header.Set(api.HeaderForwarded, s.name)
 	status, _, body, err := s.Router.RoundTripToLeader(ctx, until, http.MethodGet, SelfPath, header, http.NoBody)
 	if err != nil {
 		return model.Caller{}, problem.Wrap(problem.NoLeader, err)
@@ -83,7 +84,7 @@ func (s *Server) askLeader(ctx context.Context, until time.Time, token string) (
 	}
 	return model.Caller{
 		Tenant: self.Tenant, Actor: self.Actor, Role: self.Role, Root: self.Root, Groups: self.Groups, Account: self.Account,
-		Session: self.Session, Expires: self.Expires,
+		Session: self.Session, Expires: self.Expires, Sources: self.Sources,
 	}, nil
 }
 
@@ -91,7 +92,7 @@ func (s *Server) askLeader(ctx context.Context, until time.Time, token string) (
 func SelfOf(who model.Caller) api.Self {
 	return api.Self{
 		Actor: who.Actor, Tenant: who.Tenant, Role: who.Role, Root: who.Root, Groups: who.Groups, Account: who.Account, Session: who.Session,
-		Expires: who.Expires,
+		Expires: who.Expires, Sources: who.Sources,
 	}
 }
 
@@ -112,11 +113,11 @@ type knownCaller struct {
 	until time.Time
 }
 
-func (c *callers) get(token string) (model.Caller, bool) {
+func (c *callers) get(b Bearer) (model.Caller, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k, ok := c.known[sha256.Sum256([]byte(token))]
-	return k.who, ok && time.Now().Before(k.until)
+	k, ok := c.known[sha256.Sum256([]byte(b.Token))]
+	return k.who, ok && time.Now().Before(k.until) && model.AdmittedFrom(b.From, k.who.Sources)
 }
 
 func (c *callers) put(token string, who model.Caller) {

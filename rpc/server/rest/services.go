@@ -67,9 +67,9 @@ type Tenants interface {
 
 // Tokens writes tokens and recognises them.
 type Tokens interface {
-	// Authenticate returns the caller that a token belongs to. It works on every voter,
-	// and fails with problem.Unauthorized for an unknown token.
-	Authenticate(ctx context.Context, token string) (model.Caller, error)
+	// Authenticate returns the caller that a token belongs to, and notes the use of the token. It works on every voter,
+	// and fails with problem.Unauthorized for an unknown token and for one that cannot be used from the caller's address.
+	Authenticate(ctx context.Context, b Bearer) (model.Caller, error)
 	// Create returns the secret of a new token, which is not stored.
 	Create(ctx context.Context, who model.Caller, t model.Token) (string, api.Written, error)
 	Delete(ctx context.Context, who model.Caller, id string) (api.Written, error)
@@ -212,8 +212,8 @@ type Mesh interface {
 	Status() api.AgentStatus
 	// Join contacts the mesh at gossip addresses and returns how many of them answered.
 	Join(ctx context.Context, addrs []string) (int, error)
-	// Leave makes this agent leave the mesh, or removes another agent, which must be dead. The token is the caller's.
-	Leave(ctx context.Context, who model.Caller, token, agent string) error
+	// Leave makes this agent leave the mesh, or removes another agent, which must be dead. b is the caller's.
+	Leave(ctx context.Context, who model.Caller, b Bearer, agent string) error
 }
 
 // Raft controls the Raft group and snapshots of the whole state.

@@ -112,31 +112,31 @@ func (s *sources) line() (left int, ok bool) {
 }
 
 // admit returns the caller of a request. A token that this agent knows costs nothing; others are bounded by their source.
-func (s *Server) admit(r *http.Request, until time.Time, token string) (model.Caller, error) {
+func (s *Server) admit(r *http.Request, until time.Time, b Bearer) (model.Caller, error) {
 	ctx := r.Context()
 	if ofAgent(ctx) {
-		return s.identify(ctx, until, token)
+		return s.identify(ctx, until, b)
 	}
-	if token != "" {
-		who, err := s.Tokens.Authenticate(ctx, token)
+	if b.Token != "" {
+		who, err := s.Tokens.Authenticate(ctx, b)
 		if err == nil {
 			return who, nil
 		}
-		if who, ok := s.callers.get(token); ok && !s.Router.Serves(false) {
+		if who, ok := s.callers.get(b); ok && !s.Router.Serves(false) {
 			return who, nil
 		}
 	}
 	if err := s.sources.request(r); err != nil {
 		return model.Caller{}, err
 	}
-	if token == "" {
-		return s.identify(ctx, until, token)
+	if b.Token == "" {
+		return s.identify(ctx, until, b)
 	}
 	known, err := s.sources.guess(r)
 	if err != nil {
 		return model.Caller{}, err
 	}
-	who, err := s.identify(ctx, until, token)
+	who, err := s.identify(ctx, until, b)
 	if !errors.Is(err, problem.Unauthorized) && ctx.Err() == nil {
 		known()
 	}

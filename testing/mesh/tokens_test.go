@@ -1,0 +1,111 @@
+package mesh_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/testing/mesh"
+)
+
+// tokensMesh is a mesh with a leader, a voter that does not lead, and an agent without a copy of the state.
+type tokensMesh struct {
+	*mesh.Mesh
+	leader, voter, worker *mesh.Agent
+}
+
+func newTokensMesh(t *testing.T) *tokensMesh {
+	m := &tokensMesh{Mesh: mesh.New(t, mesh.Options{Agents: 4, Seed: 1, Verbose: testing.Verbose()})}
+	m.leader = m.AwaitLeader()
+	m.Until("everybody on record", func() bool { return len(m.leader.Records()) == 4 && len(m.Voters()) == 3 })
+	for _, a := range m.Agents() {
+		switch {
+		case a == m.leader:
+		case slices.ContainsFunc(m.Servers(), func(s raftgroup.Server) bool { return s.ID == a.ID }):
+			m.voter = a
+		default:
+			m.worker = a
+		}
+	}
+	return m
+}
+
+func (m *tokensMesh) agents() []*mesh.Agent { return []*mesh.Agent{m.leader, m.voter, m.worker} }
+
+// token creates a token with the root token.
+func (m *tokensMesh) token(body string) (t api.IssuedToken) {
+	m.T.Helper()
+	code, answer := m.leader.Call("POST", "/v1/tokens", []byte(body), "")
+	if err := json.Unmarshal(answer, &t); err != nil || code != http.StatusCreated {
+		m.T.Fatalf("%d %s", code, answer)
+	}
+	return t
+}
+
+// TestTokenOfANetwork uses a token with source ranges at all kinds of agents. A forwarded request has the address of its client.
+func TestTokenOfANetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTokensMesh(t)
+		bound := m.token(`{"actor":"sam","role":"superadmin","sources":["192.0.2.0/25","2001:db8::/32"]}`)
+		for _, a := range m.agents() {
+			for address, want := range map[string]int{"192.0.2.9": 200, "2001:db8::9": 200, "192.0.2.200": 401, "127.0.0.1": 401, "::1": 401} {
+				for _, path := range []string{"/v1/self", "/v1/tokens", "/v1/status", "/v1/tokens?consistency=stale"} {
+					if code, body := a.CallFrom(address, bound.Secret, "GET", path, nil, ""); code != want {
+						t.Errorf("%s from %s at %s: %d, not %d: %s", path, address, a.Name, code, want, body)
+					}
+				}
+			}
+			// The removal of an agent is forwarded in another way.
+			if code, body := a.CallFrom("192.0.2.9", bound.Secret, "POST", "/v1/leave", []byte(`{"agent":"nobody"}`), ""); code == 401 {
+				t.Errorf("leave at %s: %s", a.Name, body)
+			}
+		}
+	})
+}
+
+// TestTokenLastUse has each kind of agent admit a token of its own. Their uses are recorded by the leader, those of an agent
+// that answers alone, too.
+func TestTokenLastUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTokensMesh(t)
+		idle := m.token(`{"actor":"sam","role":"admin"}`)
+		at := map[string]*mesh.Agent{}
+		for _, a := range m.agents() {
+			k := m.token(`{"actor":"sam","role":"admin"}`)
+			at[k.ID] = a
+			const path = "/v1/tokens?consistency=stale"
+			m.Until("agent "+a.Name+" to have the token", func() bool {
+				_, body := a.Call("GET", path, nil, "")
+				return bytes.Contains(body, []byte(`"`+k.ID+`"`))
+			})
+			if code, body := a.CallAs(k.Secret, "GET", path, nil, ""); code != http.StatusOK {
+				t.Fatalf("%d %s", code, body)
+			}
+		}
+		m.Until("the uses on record", func() bool {
+			var all []model.Token
+			code, body := m.leader.Call("GET", "/v1/tokens", nil, "")
+			if err := json.Unmarshal(body, &all); err != nil || code != http.StatusOK {
+				t.Fatalf("%d %s", code, body)
+			}
+			used := 0
+			for _, k := range all {
+				switch {
+				case k.Used != 0 && k.ID == idle.ID:
+					t.Fatalf("a token that nobody has used: %+v", k)
+				case k.Used != 0 && k.Used != model.Hour(k.Used):
+					t.Fatalf("a use that is not rounded: %+v", k)
+				case k.Used != 0 && at[k.ID] != nil:
+					used++
+				}
+			}
+			return used == len(at)
+		})
+	})
+}
