@@ -6,9 +6,11 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/go-ldap/ldap/v3"
 
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -21,7 +23,7 @@ type Directory struct {
 	BindDN           string          `yaml:"bind_dn" eg:"cn=coopr,dc=example,dc=com" doc:"Account that may search. Default: none, for servers that anybody may search."`
 	BindPasswordFile string          `yaml:"bind_password_file" eg:"/etc/coopr/ldap-password" doc:"File with its password."`
 	Users            string          `yaml:"users" eg:"ou=people,dc=example,dc=com" doc:"Entry below which people are, such as ou=people,dc=example,dc=com."`
-	UserFilter       string          `yaml:"user_filter" eg:"(objectClass=person)" doc:"Filter that people match. Default: (objectClass=person)."`
+	UserFilter       string          `yaml:"user_filter" eg:"(objectClass=person)" doc:"Filter that people match. It has to leave out accounts that are disabled or locked, as far as the server itself does not refuse them. Default: (objectClass=person), and with objectGUID users of Active Directory that are not disabled."`
 	NameAttribute    string          `yaml:"name_attribute" eg:"uid" doc:"Attribute with the name that people type. Default: uid; on Active Directory use sAMAccountName."`
 	IDAttribute      string          `yaml:"id_attribute" eg:"entryUUID" doc:"Attribute that never changes and is never given again. Default: entryUUID; on Active Directory use objectGUID."`
 	Groups           string          `yaml:"groups" eg:"ou=groups,dc=example,dc=com" doc:"Entry below which groups are. Needed if there are rules."`
@@ -36,8 +38,9 @@ type IdentityProvider struct {
 	Tenant           string          `yaml:"tenant" eg:"acme" doc:"The tenant whose users it knows. Default: default."`
 	Issuer           string          `yaml:"issuer" eg:"https://login.example.com/" doc:"Its URL, with https. Plain http is allowed on loopback."`
 	CACert           string          `yaml:"ca_cert" eg:"/etc/ssl/corp.pem" doc:"Certificates of the CA of the provider, in PEM. Default: those of the system."`
-	ClientID         string          `yaml:"client_id" eg:"coopr" doc:"The mesh's id at the provider. The provider must know it as a native application with the redirect URI http://127.0.0.1/callback, or allow it the device flow."`
+	ClientID         string          `yaml:"client_id" eg:"coopr" doc:"The mesh's id at the provider. The provider must know it as a native application with the redirect URI http://127.0.0.1/callback and any port."`
 	ClientSecretFile string          `yaml:"client_secret_file" eg:"/etc/coopr/oidc-secret" doc:"File with the mesh's secret at the provider. Default: none, for public clients."`
+	Device           bool            `yaml:"device" eg:"false" doc:"Whether people may log in on another device: coopr login --device. Whoever talks somebody into confirming a code gets that person's session."`
 	Scopes           []string        `yaml:"scopes" eg:"[profile]" doc:"Scopes besides openid. Default: profile."`
 	NameClaim        string          `yaml:"name_claim" eg:"preferred_username" doc:"Claim with the person's name for records. Default: preferred_username."`
 	GroupsClaim      string          `yaml:"groups_claim" eg:"groups" doc:"Claim with the person's groups. Default: groups."`
@@ -66,9 +69,12 @@ type DirectoryRule struct {
 // WithDefaults returns a directory with the defaults of absent settings.
 func (d Directory) WithDefaults() Directory {
 	d.Tenant = cmp.Or(d.Tenant, model.FirstTenant)
-	d.UserFilter = cmp.Or(d.UserFilter, "(objectClass=person)")
 	d.NameAttribute = cmp.Or(d.NameAttribute, "uid")
 	d.IDAttribute = cmp.Or(d.IDAttribute, "entryUUID")
+	if strings.EqualFold(d.IDAttribute, "objectGUID") {
+		d.UserFilter = cmp.Or(d.UserFilter, "(&(objectCategory=person)(objectClass=user)(!(userAccountControl:1.2.840.113556.1.4.803:=2)))")
+	}
+	d.UserFilter = cmp.Or(d.UserFilter, "(objectClass=person)")
 	d.MemberAttribute = cmp.Or(d.MemberAttribute, "member")
 	return d
 }
@@ -152,7 +158,11 @@ func (k *checks) directoryRules(path string, role model.Role, rules []DirectoryR
 		}
 		k.directoryRole(at+".role", r.Role)
 		for n, g := range r.Groups {
-			if why := model.CheckName(g); why != "" {
+			why := model.CheckName(g)
+			if g != "editor" && access.GroupID("", g) == g {
+				why = fmt.Sprintf("%q has its rights by a role, which a directory's rules give up to admin", g)
+			}
+			if why != "" {
 				k.fault(fmt.Sprintf("%s.groups[%d]", at, n), "%s", why)
 			}
 		}

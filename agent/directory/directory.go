@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	patience = 5 * time.Second // for each answer of a server
-	parallel = 16              // questions to one server at a time
+	patience  = 10 * time.Second // for one question
+	parallel  = 16               // logins at one server at a time
+	mostBytes = 4 << 20          // of a server's answers to one question
 )
 
 // Open returns the directories and identity providers of a configuration. It does not connect to them.
@@ -25,12 +26,12 @@ func Open(c config.Config) map[logins.Source]logins.Directory {
 	}
 	for _, p := range c.IdentityProviders {
 		p = p.WithDefaults()
-		out[logins.Source{Tenant: p.Tenant, Method: p.Name}] = &OIDC{cfg: p, slots: make(slots, parallel)}
+		out[logins.Source{Tenant: p.Tenant, Method: p.Name}] = &OIDC{cfg: p, codes: make(slots, parallel), devices: make(slots, parallel)}
 	}
 	return out
 }
 
-// slots has an element for each question to a server that is under way.
+// slots has an element for each login that is under way.
 type slots chan struct{}
 
 // enter takes a slot, which leave gives back. It fails if there is none.
@@ -39,7 +40,7 @@ func (s slots) enter(server string) (leave func(), err error) {
 	case s <- struct{}{}:
 		return func() { <-s }, nil
 	default:
-		return nil, problem.New(problem.Busy, "too many questions to %s at a time: try again in a few seconds", server)
+		return nil, problem.New(problem.Busy, "too many people log in at %s: try again in a few seconds", server)
 	}
 }
 

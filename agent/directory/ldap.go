@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/hex"
@@ -10,12 +11,12 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-ldap/ldap/v3"
 
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/consensus/duty/logins"
-	"github.com/coopr/coopr/engine/problem"
 )
 
 const (
@@ -34,6 +35,11 @@ func (d *LDAP) Login(ctx context.Context, name, password string) (p logins.Perso
 	if password == "" { // most servers take a bind without a password for one of nobody, and accept it
 		return p, denied("the password is empty")
 	}
+	leave, err := d.slots.enter(d.cfg.Name)
+	if err != nil {
+		return p, err
+	}
+	defer leave()
 	err = d.ask(ctx, func(c *ldap.Conn) error {
 		entry, err := d.find(c, d.cfg.NameAttribute, ldap.EscapeFilter(name))
 		if err != nil {
@@ -43,15 +49,19 @@ func (d *LDAP) Login(ctx context.Context, name, password string) (p logins.Perso
 			return err
 		}
 		// The password comes last: from here on the connection is the person's.
-		var refusal *ldap.Error
-		if err := c.Bind(entry.DN, password); errors.As(err, &refusal) && refusal.ResultCode < ldap.ErrorNetwork {
-			return denied("%s: %s", entry.DN, ldap.LDAPResultCodeMap[refusal.ResultCode])
-		} else if err != nil {
-			return fmt.Errorf("log in as %s: %w", entry.DN, err)
+		err = c.Bind(entry.DN, password)
+		if ldap.IsErrorAnyOf(err, refusals...) {
+			return denied("log in as %s: %w", entry.DN, err)
 		}
-		return nil
+		return err
 	})
 	return p, err
+}
+
+// refusals are the codes with which servers refuse a person, for the password or because the account is locked.
+var refusals = []uint16{
+	ldap.LDAPResultInvalidCredentials, ldap.LDAPResultInsufficientAccessRights, ldap.LDAPResultUnwillingToPerform,
+	ldap.LDAPResultConstraintViolation,
 }
 
 // Find returns the person who is a subject.
@@ -73,53 +83,60 @@ func (d *LDAP) Find(ctx context.Context, subject string) (p logins.Person, err e
 	return p, err
 }
 
-// ask calls fn with a connection to the server, bound as the agents' own account. All errors but those of people have the
-// code problem.Busy.
+// ask calls fn with an encrypted connection to the server, bound as the agents' own account. All of it ends within patience,
+// whatever the server does.
 func (d *LDAP) ask(ctx context.Context, fn func(*ldap.Conn) error) error {
-	leave, err := d.slots.enter(d.cfg.Name)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	c, err := d.connect()
-	if err == nil {
-		defer c.Close()
-		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-		err = fn(c)
-	}
-	if err == nil || problem.CodeOf(err) == problem.Unauthorized {
-		return err
-	}
-	return problem.New(problem.Busy, "the directory %s cannot be asked: %w", d.cfg.Name, err)
-}
-
-// connect returns an encrypted connection, bound as the agents' own account.
-func (d *LDAP) connect() (*ldap.Conn, error) {
 	at, err := url.Parse(d.cfg.URL)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	roots, err := authorities(d.cfg.CACert)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	secure := &tls.Config{ServerName: at.Hostname(), RootCAs: roots, MinVersion: tls.VersionTLS12}
-	c, err := ldap.DialURL(d.cfg.URL, ldap.DialWithTLSConfig(secure), ldap.DialWithDialer(&net.Dialer{Timeout: patience}))
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	port := map[string]string{"ldap": ldap.DefaultLdapPort, "ldaps": ldap.DefaultLdapsPort}[at.Scheme]
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), port)))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c.SetTimeout(patience)
+	// The library's own time-outs leave out handshakes. A connection that is closed ends everything that it waits for.
+	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
+	var conn net.Conn = &bounded{Conn: raw, left: mostBytes}
+	secure := &tls.Config{ServerName: at.Hostname(), RootCAs: roots, MinVersion: tls.VersionTLS12}
+	if at.Scheme == "ldaps" {
+		conn = tls.Client(conn, secure)
+	}
+	c := ldap.NewConn(conn, at.Scheme == "ldaps")
+	c.Start()
+	defer c.Close()
 	if at.Scheme == "ldap" {
 		err = c.StartTLS(secure)
 	}
 	if err == nil && d.cfg.BindDN != "" {
 		err = d.bind(c)
 	}
-	if err != nil {
-		_ = c.Close()
-		return nil, err
+	if err == nil {
+		err = fn(c)
 	}
-	return c, nil
+	return err
+}
+
+// bounded is a connection that ends after a number of bytes, so that a server fills no memory.
+type bounded struct {
+	net.Conn
+	left int
+}
+
+// Read reads from the connection, and fails once all bytes are read that may be.
+func (b *bounded) Read(p []byte) (n int, err error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("the server has sent more than %d bytes", mostBytes)
+	}
+	n, err = b.Conn.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
 }
 
 func (d *LDAP) bind(c *ldap.Conn) error {
@@ -136,11 +153,8 @@ func (d *LDAP) bind(c *ldap.Conn) error {
 // find returns the one entry whose attribute has a value, which is escaped.
 func (d *LDAP) find(c *ldap.Conn, attribute, value string) (*ldap.Entry, error) {
 	filter := fmt.Sprintf("(&%s(%s=%s))", d.cfg.UserFilter, attribute, value)
-	res, err := c.Search(ldap.NewSearchRequest(d.cfg.Users, ldap.ScopeWholeSubtree, ldap.NeverDerefAliases, 2, int(patience.Seconds()), false,
-		filter, []string{d.cfg.NameAttribute, d.cfg.IDAttribute}, nil))
+	res, err := d.search(c, d.cfg.Users, filter, 2, d.cfg.NameAttribute, d.cfg.IDAttribute)
 	switch {
-	case ldap.IsErrorWithCode(err, ldap.LDAPResultSizeLimitExceeded):
-		return nil, denied("%s has several entries for %s", d.cfg.Users, filter)
 	case err != nil:
 		return nil, fmt.Errorf("search %s for %s: %w", d.cfg.Users, filter, err)
 	case len(res.Entries) != 1:
@@ -149,17 +163,29 @@ func (d *LDAP) find(c *ldap.Conn, attribute, value string) (*ldap.Entry, error) 
 	return res.Entries[0], nil
 }
 
+// search returns the entries below a base that match a filter, at most so many.
+func (d *LDAP) search(c *ldap.Conn, base, filter string, most int, attributes ...string) (*ldap.SearchResult, error) {
+	res, err := c.Search(&ldap.SearchRequest{
+		BaseDN: base, Scope: ldap.ScopeWholeSubtree, SizeLimit: most, EnforceSizeLimit: true, TimeLimit: int(patience.Seconds()),
+		Filter: filter, Attributes: attributes,
+	})
+	if errors.Is(err, ldap.ErrSizeLimitExceeded) || ldap.IsErrorWithCode(err, ldap.LDAPResultSizeLimitExceeded) {
+		err = nil // there are more
+	}
+	return res, err
+}
+
 // binary comes before a subject that is no text, such as an objectGUID. The rest is hexadecimal.
 const binary = "hex:"
 
 // person returns the person of an entry, with the role and the groups that the rules of the configuration have for them.
 func (d *LDAP) person(c *ldap.Conn, entry *ldap.Entry) (p logins.Person, err error) {
-	id, name := entry.GetRawAttributeValue(d.cfg.IDAttribute), entry.GetAttributeValue(d.cfg.NameAttribute)
+	id, name := entry.GetEqualFoldRawAttributeValue(d.cfg.IDAttribute), entry.GetEqualFoldAttributeValue(d.cfg.NameAttribute)
 	if len(id) == 0 || name == "" {
 		return p, denied("%s has no %s or no %s", entry.DN, d.cfg.IDAttribute, d.cfg.NameAttribute)
 	}
 	p = logins.Person{Subject: string(id), Name: name}
-	if strings.EqualFold(d.cfg.IDAttribute, "objectGUID") {
+	if !utf8.Valid(id) || strings.EqualFold(d.cfg.IDAttribute, "objectGUID") {
 		p.Subject = binary + hex.EncodeToString(id)
 	}
 	in := map[string]bool{}
@@ -180,8 +206,7 @@ func (d *LDAP) groups(c *ldap.Conn, dn string) (map[string]bool, error) {
 		for _, m := range members {
 			fmt.Fprintf(&filter, "(%s=%s)", d.cfg.MemberAttribute, ldap.EscapeFilter(m))
 		}
-		res, err := c.Search(ldap.NewSearchRequest(d.cfg.Groups, ldap.ScopeWholeSubtree, ldap.NeverDerefAliases, most, int(patience.Seconds()),
-			false, "(|"+filter.String()+")", []string{"1.1"}, nil)) // no attributes
+		res, err := d.search(c, d.cfg.Groups, "(|"+filter.String()+")", most-len(in), "1.1") // without attributes
 		if err != nil {
 			return nil, fmt.Errorf("search %s for the groups of %s: %w", d.cfg.Groups, dn, err)
 		}

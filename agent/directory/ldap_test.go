@@ -1,9 +1,14 @@
 package directory
 
 import (
+	"context"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/coopr/coopr/agent/config"
@@ -103,10 +108,10 @@ func TestLDAP(t *testing.T) {
 
 	// Without a server nobody is denied: nothing is known.
 	s.Stop()
-	if _, err := d.Login(ctx, "bob", "words of bob"); problem.CodeOf(err) != problem.Busy {
+	if _, err := d.Login(ctx, "bob", "words of bob"); problem.CodeOf(err) != problem.Internal {
 		t.Errorf("without a server: %v", err)
 	}
-	if _, err := d.Find(ctx, p.Subject); problem.CodeOf(err) != problem.Busy {
+	if _, err := d.Find(ctx, p.Subject); problem.CodeOf(err) != problem.Internal {
 		t.Errorf("without a server: %v", err)
 	}
 	s.Start()
@@ -124,25 +129,92 @@ func TestConnection(t *testing.T) {
 		change func(*config.Directory)
 		ok     bool
 	}{
-		"TLS":                    {func(*config.Directory) {}, true},
-		"StartTLS":               {func(d *config.Directory) { d.URL = s.Plain }, true},
-		"another CA":             {func(d *config.Directory) { d.CACert = other.CA }, false},
-		"another CA, StartTLS":   {func(d *config.Directory) { d.CACert, d.URL = other.CA, s.Plain }, false},
-		"a CA of nobody":         {func(d *config.Directory) { d.CACert = d.BindPasswordFile }, false},
-		"no file of the CA":      {func(d *config.Directory) { d.CACert = "/nothing" }, false},
-		"the CAs of the system":  {func(d *config.Directory) { d.CACert = "" }, false},
-		"another host":           {func(d *config.Directory) { d.URL = "ldaps://localhost:" + s.Port() }, false},
-		"a wrong password":       {func(d *config.Directory) { d.BindPasswordFile = d.CACert }, false},
-		"no password":            {func(d *config.Directory) { d.BindPasswordFile = "/nothing" }, false},
-		"nobody may search":      {func(d *config.Directory) { d.BindDN = "" }, false},
-		"there is no such entry": {func(d *config.Directory) { d.Users = "ou=none," + slapd.Base }, false},
+		"TLS":                        {func(*config.Directory) {}, true},
+		"StartTLS":                   {func(d *config.Directory) { d.URL = s.Plain }, true},
+		"another CA":                 {func(d *config.Directory) { d.CACert = other.CA }, false},
+		"another CA, StartTLS":       {func(d *config.Directory) { d.CACert, d.URL = other.CA, s.Plain }, false},
+		"a CA of nobody":             {func(d *config.Directory) { d.CACert = d.BindPasswordFile }, false},
+		"no file of the CA":          {func(d *config.Directory) { d.CACert = "/nothing" }, false},
+		"the CAs of the system":      {func(d *config.Directory) { d.CACert = "" }, false},
+		"another host":               {func(d *config.Directory) { d.URL = "ldaps://localhost:" + s.Port }, false},
+		"a wrong password":           {func(d *config.Directory) { d.BindPasswordFile = d.CACert }, false},
+		"no password":                {func(d *config.Directory) { d.BindPasswordFile = "/nothing" }, false},
+		"another case of attributes": {func(d *config.Directory) { d.IDAttribute, d.NameAttribute = "ENTRYUUID", "Uid" }, true},
+		"nobody may search":          {func(d *config.Directory) { d.BindDN = "" }, false},
+		"there is no such entry":     {func(d *config.Directory) { d.Users = "ou=none," + slapd.Base }, false},
 	} {
 		conf := settings(t, s)
 		conf.Role = model.RoleRead
 		c.change(&conf)
 		p, err := open(t, conf).Login(t.Context(), "ann", "words of ann")
-		if c.ok && (err != nil || p.Role != model.RoleRead) || !c.ok && problem.CodeOf(err) != problem.Busy {
+		if c.ok && (err != nil || p.Role != model.RoleRead) || !c.ok && problem.CodeOf(err) != problem.Internal {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 	}
+}
+
+// TestStall asks servers that stop answering, at each point. A question ends with its context, and as many people log in
+// afterwards as before.
+func TestStall(t *testing.T) {
+	s := slapd.New(t)
+	s.Person("ann", "words of ann")
+	for _, scheme := range []string{"ldap", "ldaps"} {
+		for _, after := range []int{0, 1, 20, 200, 1500} {
+			stalled := stall(t, strings.TrimPrefix(map[string]string{"ldap": s.Plain, "ldaps": s.URL}[scheme], scheme+"://"), after)
+			conf := settings(t, s)
+			conf.Role, conf.URL = model.RoleRead, scheme+"://"+stalled.addr
+			d := open(t, conf)
+			for range parallel + 1 {
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					<-stalled.reached
+					cancel()
+				}()
+				if p, err := d.Login(ctx, "ann", "words of ann"); problem.CodeOf(err) != problem.Internal {
+					t.Errorf("%s, %d bytes: %+v, %v", scheme, after, p, err)
+				}
+			}
+		}
+	}
+}
+
+// stalled is a proxy that passes a number of bytes of each connection's answers and then nothing.
+type stalled struct {
+	addr    string
+	reached chan struct{} // receives once for each connection that is stalled
+}
+
+func stall(t *testing.T, to string, after int) *stalled {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	s := &stalled{addr: net.JoinHostPort("127.0.0.1", port), reached: make(chan struct{})}
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	t.Cleanup(func() { _ = l.Close() })
+	all.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer from.Close()
+				server, err := net.Dial("tcp", to)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer server.Close()
+				all.Go(func() {
+					_, _ = io.CopyN(from, server, int64(after))
+					s.reached <- struct{}{}
+				})
+				_, _ = io.Copy(server, from) // until the agent hangs up
+			})
+		}
+	})
+	return s
 }

@@ -8,10 +8,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -28,116 +30,190 @@ const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
 // OIDC is a provider of OpenID Connect. It has people log in on its own pages.
 type OIDC struct {
-	cfg   config.IdentityProvider
-	slots slots
+	cfg            config.IdentityProvider
+	codes, devices slots // for logins of each flow, so that strangers who begin one kind do not stop the other
+
+	mu    sync.Mutex
+	known *known // what the provider says of itself, until it is asked again
 }
+
+// known is what a provider says of itself.
+type known struct {
+	*oidc.Provider
+	style oauth2.AuthStyle
+	http  *http.Client
+	until time.Time
+}
+
+// remember is how long a provider is not asked again about itself. So a login by the code flow begins without a request.
+const remember = 10 * time.Minute
 
 // Begin starts a login. With a URL to which the browser comes back, it uses the authorization code flow with PKCE; without one
 // the device flow.
-func (o *OIDC) Begin(ctx context.Context, redirect string) (p logins.Prompt, pending logins.Pending, err error) {
-	err = o.ask(ctx, func(ctx context.Context, _ *oidc.Provider, c *oauth2.Config) error {
-		c.RedirectURL = redirect
-		if redirect != "" {
-			pending = logins.Pending{Redirect: redirect, Verifier: oauth2.GenerateVerifier(), State: rand.Text(), Nonce: rand.Text()}
-			p.URL = c.AuthCodeURL(pending.State, oidc.Nonce(pending.Nonce), oauth2.S256ChallengeOption(pending.Verifier))
-			return nil
-		}
-		d, err := c.DeviceAuth(ctx)
-		if err != nil {
-			return err
-		}
-		pending = logins.Pending{Device: d.DeviceCode}
-		p = logins.Prompt{
-			URL: cmp.Or(d.VerificationURIComplete, d.VerificationURI), Code: d.UserCode, Interval: time.Duration(max(d.Interval, 1)) * time.Second,
-		}
-		return nil
-	})
-	return p, pending, err
-}
-
-// Finish returns the person who has logged in. It fails with logins.ErrPending as long as nobody has in the device flow.
-func (o *OIDC) Finish(ctx context.Context, l logins.Pending, state, code string) (p logins.Person, err error) {
-	err = o.ask(ctx, func(ctx context.Context, provider *oidc.Provider, c *oauth2.Config) error {
-		options := []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("grant_type", deviceGrant), oauth2.SetAuthURLParam("device_code", l.Device)}
-		if l.Device == "" {
-			if subtle.ConstantTimeCompare([]byte(state), []byte(l.State)) != 1 || code == "" {
-				return denied("the browser came back from another login")
-			}
-			c.RedirectURL = l.Redirect
-			options = []oauth2.AuthCodeOption{oauth2.VerifierOption(l.Verifier)}
-		} else {
-			code = ""
-		}
-		token, err := c.Exchange(ctx, code, options...)
-		var refusal *oauth2.RetrieveError
-		switch {
-		case errors.As(err, &refusal) && slices.Contains([]string{"authorization_pending", "slow_down"}, refusal.ErrorCode):
-			return logins.ErrPending
-		case errors.As(err, &refusal) && slices.Contains([]string{"access_denied", "expired_token", "invalid_grant"}, refusal.ErrorCode):
-			return denied("%s: %s", refusal.ErrorCode, refusal.ErrorDescription)
-		case err != nil:
-			return err
-		}
-		p, err = o.person(ctx, provider, token, l.Nonce)
-		return err
-	})
-	return p, err
-}
-
-// ask calls fn with what the provider says of itself. All errors but those of people have the code problem.Busy.
-func (o *OIDC) ask(ctx context.Context, fn func(context.Context, *oidc.Provider, *oauth2.Config) error) error {
-	leave, err := o.slots.enter(o.cfg.Name)
+func (o *OIDC) Begin(ctx context.Context, redirect string) (p logins.Prompt, l logins.Pending, err error) {
+	if redirect == "" {
+		return o.beginDevice(ctx)
+	}
+	_, c, err := o.client(&ctx)
 	if err != nil {
-		return err
+		return p, l, err
+	}
+	c.RedirectURL = redirect
+	l = logins.Pending{Redirect: redirect, Verifier: oauth2.GenerateVerifier(), State: rand.Text(), Nonce: rand.Text()}
+	p.URL = c.AuthCodeURL(l.State, oidc.Nonce(l.Nonce), oauth2.S256ChallengeOption(l.Verifier))
+	return p, l, nil
+}
+
+func (o *OIDC) beginDevice(ctx context.Context) (p logins.Prompt, l logins.Pending, err error) {
+	if !o.cfg.Device {
+		return p, l, problem.New(problem.Conflict, "%s does not allow a login on another device: leave out --device", o.cfg.Name)
+	}
+	leave, err := o.devices.enter(o.cfg.Name)
+	if err != nil {
+		return p, l, err
 	}
 	defer leave()
-	err = o.connect(ctx, fn)
-	if err == nil || errors.Is(err, logins.ErrPending) || problem.CodeOf(err) == problem.Unauthorized {
-		return err
+	_, c, err := o.client(&ctx)
+	if err != nil {
+		return p, l, err
 	}
-	return problem.New(problem.Busy, "the identity provider %s cannot be asked: %w", o.cfg.Name, err)
+	d, err := c.DeviceAuth(ctx)
+	if err != nil {
+		return p, l, err
+	}
+	p = logins.Prompt{
+		URL: cmp.Or(d.VerificationURIComplete, d.VerificationURI), Code: d.UserCode, Ends: d.Expiry,
+		Interval: time.Duration(cmp.Or(d.Interval, 5)) * time.Second, // RFC 8628, 3.2
+	}
+	if p.URL == "" || p.Code == "" {
+		return p, l, fmt.Errorf("%s has sent no page or no code for the device flow", o.cfg.Issuer)
+	}
+	return p, logins.Pending{Device: d.DeviceCode}, nil
 }
 
-func (o *OIDC) connect(ctx context.Context, fn func(context.Context, *oidc.Provider, *oauth2.Config) error) error {
+// Finish returns the person who has logged in. It fails with logins.ErrPending or ErrSlowDown as long as nobody has in the
+// device flow.
+func (o *OIDC) Finish(ctx context.Context, l logins.Pending, state, code string) (p logins.Person, err error) {
+	places, options := o.codes, []oauth2.AuthCodeOption{oauth2.VerifierOption(l.Verifier)}
+	if l.Device != "" {
+		places, code = o.devices, ""
+		options = []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("grant_type", deviceGrant), oauth2.SetAuthURLParam("device_code", l.Device)}
+	} else if subtle.ConstantTimeCompare([]byte(state), []byte(l.State)) != 1 || code == "" {
+		return p, denied("the browser came back from another login")
+	}
+	leave, err := places.enter(o.cfg.Name)
+	if err != nil {
+		return p, err
+	}
+	defer leave()
+	provider, c, err := o.client(&ctx)
+	if err != nil {
+		return p, err
+	}
+	c.RedirectURL = l.Redirect
+	token, err := c.Exchange(ctx, code, options...)
+	if refusal, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		switch refusal.ErrorCode {
+		case "authorization_pending":
+			return p, logins.ErrPending
+		case "slow_down":
+			return p, logins.ErrSlowDown
+		case "access_denied", "expired_token", "invalid_grant":
+			return p, denied("%s: %s", refusal.ErrorCode, refusal.ErrorDescription)
+		}
+	}
+	if err != nil {
+		return p, err
+	}
+	return o.person(ctx, provider, token, l.Nonce)
+}
+
+// client returns the provider and the mesh as its client, and puts the connection to it into a context.
+func (o *OIDC) client(ctx *context.Context) (*known, *oauth2.Config, error) {
+	k, err := o.ask(*ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	secret := ""
 	if o.cfg.ClientSecretFile != "" {
 		text, err := os.ReadFile(o.cfg.ClientSecretFile)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		secret = strings.TrimSpace(string(text))
 	}
+	at := k.Endpoint()
+	at.AuthStyle = k.style
+	if secret == "" {
+		at.AuthStyle = oauth2.AuthStyleInParams
+	}
+	*ctx = oidc.ClientContext(*ctx, k.http)
+	return k, &oauth2.Config{
+		ClientID: o.cfg.ClientID, ClientSecret: secret, Endpoint: at, Scopes: append([]string{oidc.ScopeOpenID}, o.cfg.Scopes...),
+	}, nil
+}
+
+// ask returns what the provider says of itself.
+func (o *OIDC) ask(ctx context.Context) (*known, error) {
+	o.mu.Lock()
+	k := o.known
+	o.mu.Unlock()
+	if k != nil && time.Now().Before(k.until) {
+		return k, nil
+	}
 	roots, err := authorities(o.cfg.CACert)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	defer transport.CloseIdleConnections()
-	ctx = oidc.ClientContext(ctx, &http.Client{Transport: transport, Timeout: 2 * patience})
-	provider, err := oidc.NewProvider(ctx, o.cfg.Issuer)
-	if err != nil {
-		return err
+	transport.DisableKeepAlives = true
+	k = &known{style: oauth2.AuthStyleInParams, until: time.Now().Add(remember), http: &http.Client{
+		Transport: careful{transport, strings.HasPrefix(o.cfg.Issuer, "http:")}, Timeout: patience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	if k.Provider, err = oidc.NewProvider(oidc.ClientContext(ctx, k.http), o.cfg.Issuer); err != nil {
+		return nil, err
 	}
 	// The library would try both ways to send the secret, and use up a code or an attempt.
 	var says struct {
 		Methods []string `json:"token_endpoint_auth_methods_supported"`
 	}
-	if err := provider.Claims(&says); err != nil {
-		return fmt.Errorf("what %s says of itself: %w", o.cfg.Issuer, err)
+	if err := k.Claims(&says); err != nil {
+		return nil, fmt.Errorf("what %s says of itself: %w", o.cfg.Issuer, err)
 	}
-	at := provider.Endpoint()
-	at.AuthStyle = oauth2.AuthStyleInParams
-	if secret != "" && (len(says.Methods) == 0 || slices.Contains(says.Methods, "client_secret_basic")) {
-		at.AuthStyle = oauth2.AuthStyleInHeader
+	if len(says.Methods) == 0 || slices.Contains(says.Methods, "client_secret_basic") {
+		k.style = oauth2.AuthStyleInHeader
 	}
-	return fn(ctx, provider, &oauth2.Config{
-		ClientID: o.cfg.ClientID, ClientSecret: secret, Endpoint: at, Scopes: append([]string{oidc.ScopeOpenID}, o.cfg.Scopes...),
-	})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.known = k
+	return k, nil
+}
+
+// careful sends requests over TLS only, unless plain is set, and reads a bounded number of bytes of an answer.
+type careful struct {
+	http.RoundTripper
+	plain bool
+}
+
+// RoundTrip sends a request.
+func (c careful) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" && !c.plain {
+		return nil, fmt.Errorf("%s is not encrypted", r.URL.Redacted())
+	}
+	resp, err := c.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, mostBytes), resp.Body}
+	}
+	return resp, err
 }
 
 // person returns whom a token is about. Claims that are not in the ID token are asked for at the provider.
-func (o *OIDC) person(ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string) (p logins.Person, err error) {
+func (o *OIDC) person(ctx context.Context, provider *known, token *oauth2.Token, nonce string) (p logins.Person, err error) {
 	raw, _ := token.Extra("id_token").(string)
 	id, err := provider.VerifierContext(ctx, &oidc.Config{ClientID: o.cfg.ClientID}).Verify(ctx, raw)
 	switch {

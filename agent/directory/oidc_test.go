@@ -1,6 +1,8 @@
 package directory
 
 import (
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coopr/coopr/agent/config"
@@ -92,7 +95,7 @@ func TestOIDC(t *testing.T) {
 	if err := os.WriteFile(word, []byte(idp.DeviceWord+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	device := openOIDC(t, config.IdentityProvider{Issuer: server.Issuer, ClientID: idp.Device, ClientSecretFile: word})
+	device := openOIDC(t, config.IdentityProvider{Issuer: server.Issuer, ClientID: idp.Device, ClientSecretFile: word, Device: true})
 	p, l, err := device.Begin(ctx, "")
 	if err != nil || p.URL == "" || p.Code == "" || p.Interval <= 0 {
 		t.Fatalf("%+v, %v", p, err)
@@ -112,18 +115,88 @@ func TestOIDC(t *testing.T) {
 	if _, l, err = device.Begin(ctx, ""); err == nil {
 		_, err = device.Finish(ctx, l, "", "")
 	}
-	if problem.CodeOf(err) != problem.Busy {
+	if problem.CodeOf(err) != problem.Internal {
 		t.Errorf("with a wrong secret of the mesh: %v", err)
 	}
+	if p, _, err := native.Begin(ctx, ""); problem.CodeOf(err) != problem.Conflict {
+		t.Errorf("a device that is not allowed: %+v, %v", p, err)
+	}
 	for what, c := range map[string]config.IdentityProvider{
-		"another issuer":  {Issuer: strings.TrimSuffix(server.Issuer, "/") + "/other/", ClientID: idp.Native},
-		"no such port":    {Issuer: "http://127.0.0.1:1/", ClientID: idp.Native},
-		"no file":         {Issuer: server.Issuer, ClientID: idp.Device, ClientSecretFile: "/nothing"},
-		"no CA":           {Issuer: server.Issuer, ClientID: idp.Native, CACert: "/nothing"},
-		"an unknown mesh": {Issuer: server.Issuer, ClientID: "nobody"},
+		"another issuer": {Issuer: strings.TrimSuffix(server.Issuer, "/") + "/other/", ClientID: idp.Native},
+		"no such port":   {Issuer: "http://127.0.0.1:1/", ClientID: idp.Native},
+		"no file":        {Issuer: server.Issuer, ClientID: idp.Device, ClientSecretFile: "/nothing"},
+		"no CA":          {Issuer: server.Issuer, ClientID: idp.Native, CACert: "/nothing"},
 	} {
-		if p, _, err := openOIDC(t, c).Begin(ctx, ""); problem.CodeOf(err) != problem.Busy {
+		if p, _, err := openOIDC(t, c).Begin(ctx, back); problem.CodeOf(err) != problem.Internal {
 			t.Errorf("%s: %+v, %v", what, p, err)
 		}
+	}
+
+	// What the provider says of itself is remembered, so that logins begin while it is away.
+	server.Stop()
+	if p, _, err := native.Begin(ctx, back); err != nil || p.URL == "" {
+		t.Errorf("without the provider: %+v, %v", p, err)
+	}
+	if _, err := native.Finish(ctx, other, other.State, "code"); problem.CodeOf(err) != problem.Internal {
+		t.Errorf("without the provider: %v", err)
+	}
+}
+
+// TestHostileProvider has a provider send people elsewhere without TLS, answer without end, and ask for credentials by a redirect.
+func TestHostileProvider(t *testing.T) {
+	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request without TLS was sent") }))
+	defer plain.Close()
+	answers := map[string]http.HandlerFunc{}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h := answers[r.URL.Path]; h != nil {
+			h(w, r)
+		}
+	}))
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	discovery := func(token string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": server.URL, "authorization_endpoint": server.URL + "/auth",
+				"token_endpoint": token, "jwks_uri": server.URL + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"}})
+		}
+	}
+	provider := func() *OIDC {
+		return openOIDC(t, config.IdentityProvider{Issuer: server.URL, ClientID: "c", CACert: ca})
+	}
+	const at = "/.well-known/openid-configuration"
+	finish := func(what string) {
+		t.Helper()
+		o := provider()
+		_, l, err := o.Begin(t.Context(), "http://127.0.0.1:1/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := o.Finish(t.Context(), l, l.State, "code"); err == nil {
+			t.Errorf("%s: %+v", what, p)
+		}
+	}
+	answers[at] = discovery(plain.URL)
+	finish("an address without TLS")
+	answers[at] = discovery(server.URL + "/token")
+	answers["/token"] = http.RedirectHandler(plain.URL, http.StatusTemporaryRedirect).ServeHTTP
+	finish("a redirect to an address without TLS")
+	var sent atomic.Int64
+	answers["/token"] = func(w http.ResponseWriter, _ *http.Request) {
+		for err := error(nil); err == nil; {
+			var n int
+			n, err = w.Write(make([]byte, 1<<16))
+			sent.Add(int64(n))
+		}
+	}
+	finish("an answer without end")
+	if n := sent.Load(); n > 64<<20 {
+		t.Errorf("%d bytes of an answer without end were taken", n)
+	}
+	answers[at] = answers["/token"]
+	if p, _, err := provider().Begin(t.Context(), "http://127.0.0.1:1/"); problem.CodeOf(err) != problem.Internal {
+		t.Errorf("a description without end: %+v, %v", p, err)
 	}
 }

@@ -104,24 +104,30 @@ func (u *Users) BeginLogin(ctx context.Context, tenant, method, redirect string)
 	if err != nil {
 		return api.LoginPrompt{}, err
 	}
-	p, id, ends, err := l.Logins.Begin(ctx, logins.Source{Tenant: tenant, Method: method}, redirect)
-	return api.LoginPrompt{Login: id, URL: p.URL, Code: p.Code, Interval: p.Interval.Milliseconds(), Ends: ends}, err
+	p, id, err := l.Logins.Begin(ctx, logins.Source{Tenant: tenant, Method: method}, redirect)
+	out := api.LoginPrompt{Login: id, URL: p.URL, Code: p.Code, Interval: p.Interval.Milliseconds()}
+	if id != "" {
+		out.Lasts = max(time.Until(p.Ends).Milliseconds(), 1)
+	}
+	return out, err
 }
 
-// FinishLogin opens the session of a login that BeginLogin has started. Its token is "" as long as nobody has logged in.
-func (u *Users) FinishLogin(ctx context.Context, login, state, code string) (string, api.Written, error) {
+// FinishLogin opens the session of a login that BeginLogin has started. Its token is "" as long as nobody has logged in; slower
+// is set if the caller asks too often.
+func (u *Users) FinishLogin(ctx context.Context, login, state, code string) (token string, slower bool, w api.Written, err error) {
 	_, l, err := leader(u.Supervisor)
 	if err != nil {
-		return "", api.Written{}, err
+		return "", false, w, err
 	}
 	user, err := l.Logins.Finish(ctx, login, state, code)
 	switch {
 	case errors.Is(err, logins.ErrPending):
-		return "", api.Written{}, nil
+		return "", errors.Is(err, logins.ErrSlowDown), w, nil
 	case err != nil:
-		return "", api.Written{}, err
+		return "", false, w, err
 	}
-	return u.open(ctx, user)
+	token, w, err = u.open(ctx, user)
+	return token, false, w, err
 }
 
 // open opens a session of a user.

@@ -27,7 +27,7 @@ type LoginPrompt struct {
 	URL      string `json:"url,omitempty" doc:"The page where to log in; absent if the method has passwords: POST /v1/login"`
 	Code     string `json:"code,omitempty" doc:"What to type there"`
 	Interval int64  `json:"interval,omitempty" doc:"How many milliseconds to wait before the login is finished, and between two attempts"`
-	Ends     int64  `json:"ends,omitempty" doc:"Until when the login can be finished, in Unix milliseconds"`
+	Lasts    int64  `json:"lasts,omitempty" doc:"For how many milliseconds the login can be finished"`
 }
 
 // FinishLogin asks for the session of a login.
@@ -39,7 +39,8 @@ type FinishLogin struct {
 
 // FinishedLogin is a session, or nothing as long as nobody has logged in.
 type FinishedLogin struct {
-	Token *IssuedToken `json:"token,omitempty" doc:"Absent as long as nobody has logged in: try again after the interval"`
+	Token  *IssuedToken `json:"token,omitempty" doc:"Absent as long as nobody has logged in: try again after the interval"`
+	Slower bool         `json:"slower,omitempty" doc:"Whether the interval is to be five seconds longer from now on"`
 }
 
 // HTTPStatus returns the status of the answer.

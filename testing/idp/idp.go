@@ -2,10 +2,8 @@
 package idp
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -13,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/coopr/coopr/testing/programs"
@@ -29,7 +28,8 @@ const (
 // Provider is a running provider.
 type Provider struct {
 	Issuer string
-	t      *testing.T
+	// Stop ends the provider.
+	Stop func()
 }
 
 // New starts a provider that knows people: ann in the groups devs and ops, bob in devs, and eve in none. The password of each
@@ -47,27 +47,27 @@ func New(t *testing.T) *Provider {
 	if err := os.WriteFile(file, []byte(people), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, name := site.Loopback()+":5556", filepath.Join(dir, "idp.log")
+	log, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	_ = l.Close()
-	var said bytes.Buffer
-	cmd := exec.Command(program, port, file)
-	cmd.Stdout, cmd.Stderr = &said, &said
+	defer log.Close()
+	cmd := exec.Command(program, addr, file)
+	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	p := &Provider{Issuer: "http://" + addr + "/", Stop: sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-	})
-	p := &Provider{Issuer: "http://127.0.0.1:" + port + "/", t: t}
+	})}
+	t.Cleanup(p.Stop)
 	site.Await(t, "the identity provider to answer", func() error {
 		resp, err := http.Get(p.Issuer + ".well-known/openid-configuration")
 		if err != nil {
-			return err
+			said, _ := os.ReadFile(name)
+			return fmt.Errorf("%w\n%s", err, said)
 		}
 		return resp.Body.Close()
 	})

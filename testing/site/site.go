@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -182,6 +183,10 @@ func (s *Site) Await(what string, ask func() error) {
 	s.T.Helper()
 	await(s.T, what, ask, s.ended)
 }
+
+// Loopback returns an address of this machine that nobody else is likely to use, so that fixed ports on it are free. Only Linux has
+// the whole network 127.0.0.0/8 on its loopback interface.
+func Loopback() string { return fmt.Sprintf("127.%d.%d.%d", 1+rand.N(250), rand.N(250), 1+rand.N(250)) }
 
 // Await is Site.Await for tests without a site.
 func Await(t testing.TB, what string, ask func() error) {

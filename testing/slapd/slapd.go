@@ -2,7 +2,6 @@
 package slapd
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -35,9 +34,11 @@ type Server struct {
 	URL   string // ldaps://…
 	Plain string // ldap://…, for StartTLS
 	CA    string // file with the certificate of its CA
+	Port  string // of URL
 	t     *testing.T
 	cmd   *exec.Cmd
 	args  []string
+	log   string // file with what the server says
 }
 
 // New starts a server, which ends with the test. The test is skipped where slapd is not installed.
@@ -53,8 +54,8 @@ func New(t *testing.T) *Server {
 	if program == "" {
 		t.Skip("needs slapd: apt-get install slapd")
 	}
-	dir := t.TempDir()
-	cert, key, err := certificate(dir)
+	dir, host := t.TempDir(), site.Loopback()
+	cert, key, err := certificate(dir, host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,9 @@ access to * by dn.exact="%s" read by * none
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, CA: cert, URL: "ldaps://" + free(t), Plain: "ldap://" + free(t)}
+	s := &Server{
+		t: t, CA: cert, URL: "ldaps://" + host + ":6360", Plain: "ldap://" + host + ":3890", Port: "6360", log: filepath.Join(dir, "slapd.log"),
+	}
 	s.args = []string{program, "-f", file, "-d", "0", "-h", s.URL + "/ " + s.Plain + "/"}
 	s.Start()
 	t.Cleanup(s.Stop)
@@ -94,16 +97,21 @@ access to * by dn.exact="%s" read by * none
 // Start starts the server again after Stop.
 func (s *Server) Start() {
 	s.t.Helper()
-	var said bytes.Buffer
+	log, err := os.Create(s.log)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
 	s.cmd = exec.Command(s.args[0], s.args[1:]...)
-	s.cmd.Stdout, s.cmd.Stderr = &said, &said
+	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 	site.Await(s.t, "slapd to answer", func() error {
 		c, err := s.connect()
 		if err != nil {
-			return fmt.Errorf("%w\n%s", err, said.Bytes())
+			said, _ := os.ReadFile(s.log)
+			return fmt.Errorf("%w\n%s", err, said)
 		}
 		return c.Close()
 	})
@@ -164,12 +172,6 @@ func (s *Server) Rename(dn, rdn string) string {
 	return rdn + "," + parent
 }
 
-// Port returns the port of URL.
-func (s *Server) Port() string {
-	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "ldaps://"), ":")
-	return port
-}
-
 // Members sets the members of a group.
 func (s *Server) Members(group string, members ...string) {
 	s.t.Helper()
@@ -201,15 +203,4 @@ func (s *Server) connect() (*ldap.Conn, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	return ldap.DialURL(s.URL, ldap.DialWithTLSConfig(&tls.Config{RootCAs: roots}), ldap.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}))
-}
-
-// free returns an address of this machine on which nobody listens.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -1,7 +1,7 @@
 // Idp is a provider of OpenID Connect for tests, made of a certified library and its example of pages and storage. It serves
-// on a port of 127.0.0.1 until it is killed:
+// on an address until it is killed:
 //
-//	idp PORT USERS
+//	idp HOST:PORT USERS
 //
 // USERS is a JSON file with people by name: {"ann": {"password": "…", "groups": ["devs"]}}. The public client native comes
 // back to http://127.0.0.1:…/callback; the client device has the secret "words of the mesh" and the device flow.
@@ -56,7 +56,7 @@ func (u users) GetUserByUsername(name string) *storage.User { return u.GetUserBy
 
 func (u users) ExampleClientID() string { return "service" }
 
-func run(port, file string) error {
+func run(addr, file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -67,15 +67,15 @@ func run(port, file string) error {
 	}
 	storage.RegisterClients(storage.NativeClient("native", "http://127.0.0.1/callback"), storage.DeviceClient("device", "words of the mesh"))
 	var store exampleop.Storage = people{storage.NewStorage(all), all}
-	router := exampleop.SetupServer("http://127.0.0.1:"+port+"/", store, slog.New(slog.NewTextHandler(io.Discard, nil)), false)
-	return http.ListenAndServe("127.0.0.1:"+port, router)
+	router := exampleop.SetupServer("http://"+addr+"/", store, slog.New(slog.NewTextHandler(io.Discard, nil)), false)
+	return http.ListenAndServe(addr, router)
 }
 
 var _ op.Storage = people{}
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: idp PORT USERS")
+		fmt.Fprintln(os.Stderr, "usage: idp HOST:PORT USERS")
 		os.Exit(2)
 	}
 	if err := run(os.Args[1], os.Args[2]); err != nil {

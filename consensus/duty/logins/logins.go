@@ -3,9 +3,13 @@ package logins
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
@@ -25,7 +29,7 @@ type Person struct {
 }
 
 // Directory knows people: it is Passwords or Pages. The errors of its methods have the code problem.Unauthorized if it does not
-// let the person in, and another code if it could not be asked.
+// let the person in, other codes if they are for the person, and none if the directory could not be asked.
 type Directory any
 
 // Passwords is a directory that compares passwords, and can be asked about people who are not there.
@@ -45,7 +49,7 @@ type Config struct {
 	Propose     func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Directories map[Source]Directory
 	Logger      *slog.Logger
-	// Every is the time between two sweeps over all users with tokens; default 15 minutes.
+	// Every is the time between two sweeps over all users; default 15 minutes.
 	Every time.Duration
 }
 
@@ -53,12 +57,13 @@ type Config struct {
 type Controller struct {
 	cfg    Config
 	sealer sealer
+	mu     sync.Mutex // of changes of users
 }
 
 // New returns the controller of one term.
 func New(cfg Config) *Controller {
 	cfg.Every = cmp.Or(cfg.Every, 15*time.Minute)
-	return &Controller{cfg, newSealer()}
+	return &Controller{cfg: cfg, sealer: newSealer()}
 }
 
 // Name returns the name of the duty in logs.
@@ -69,33 +74,25 @@ func (c *Controller) Restore(context.Context) error { return nil }
 
 // Run asks the directories again and again until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	if len(c.cfg.Directories) == 0 {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return loop.Repeat(ctx, c.cfg.Every, func(ctx context.Context, now time.Time) { c.Sweep(ctx, now) })
+	return loop.Repeat(ctx, c.cfg.Every, func(ctx context.Context, _ time.Time) { c.Sweep(ctx) })
 }
 
-// Sweep asks about all users of directories who have tokens. A directory that does not answer is not asked again in this
-// sweep.
-func (c *Controller) Sweep(ctx context.Context, now time.Time) {
-	v := c.cfg.Machine.View()
-	holds := map[[2]string]bool{} // the tenants and names of those who have tokens
-	for _, t := range v.Tokens("") {
-		if t.Expires == 0 || t.Expires > now.UnixMilli() {
-			holds[[2]string{t.Tenant, t.Actor}] = true
-		}
-	}
-	silent := map[Source]bool{}
-	for _, u := range v.Users("") {
+// silence is the number of questions without an answer after which a sweep asks a directory no more.
+const silence = 3
+
+// Sweep asks about all users of directories. Those without tokens have rights, too: by schedules, queued operations and grants.
+func (c *Controller) Sweep(ctx context.Context) {
+	failed := map[Source]int{}
+	for _, u := range c.cfg.Machine.View().Users("") {
 		at := Source{u.Tenant, u.Method}
-		if _, ok := c.cfg.Directories[at].(Pages); ok || !u.FromDirectory() || !holds[[2]string{u.Tenant, u.Name}] || silent[at] {
+		if !u.FromDirectory() || !c.Renews(at) || failed[at] >= silence || ctx.Err() != nil {
 			continue
 		}
 		if err := c.Refresh(ctx, u.Tenant, u.Name); err != nil && problem.CodeOf(err) != problem.Unauthorized {
-			silent[at] = true
-			c.cfg.Logger.Warn("a directory does not answer; its users stay as they are", "directory", u.Method, "tenant", u.Tenant, "error", err)
+			failed[at]++
+			continue
 		}
+		failed[at] = 0
 	}
 }
 
@@ -120,11 +117,15 @@ func (c *Controller) Login(ctx context.Context, at Source, name, password string
 
 // explain returns the error of a login for the person, and logs what only operators may know.
 func (c *Controller) explain(at Source, err error) error {
-	if problem.CodeOf(err) != problem.Unauthorized {
-		return err
+	switch problem.CodeOf(err) {
+	case problem.Unauthorized:
+		c.cfg.Logger.Info("a directory does not let somebody in", "directory", at.Method, "tenant", at.Tenant, "error", err)
+		return refused()
+	case problem.Internal:
+		c.cfg.Logger.Warn("a directory cannot be asked", "directory", at.Method, "tenant", at.Tenant, "error", err)
+		return problem.New(problem.Busy, "%s does not answer: try again later, or ask an operator of the mesh", at.Method)
 	}
-	c.cfg.Logger.Info("a directory does not let somebody in", "directory", at.Method, "tenant", at.Tenant, "error", err)
-	return refused()
+	return err
 }
 
 // Renews reports whether sessions of a method can be renewed: those of Pages end, as such a directory answers only people.
@@ -140,85 +141,107 @@ func (c *Controller) Refresh(ctx context.Context, tenant, name string) error {
 	if !ok || !u.FromDirectory() {
 		return nil
 	}
-	var p Person
-	err := error(problem.New(problem.Unauthorized, "the directory %s of tenant %s is not configured", u.Method, tenant))
-	switch d := c.cfg.Directories[Source{tenant, u.Method}].(type) {
+	at := Source{tenant, u.Method}
+	err := error(problem.New(problem.Unauthorized, "%s is not configured", u.Method))
+	next := u
+	switch d := c.cfg.Directories[at].(type) {
 	case Pages:
 		return problem.New(problem.Forbidden, "sessions of the method %s are not renewed: log in again", u.Method)
 	case Passwords:
+		var p Person
 		if p, err = d.Find(ctx, u.Subject); err == nil {
-			_, err = c.update(ctx, u, p)
-			return err
+			next.Role, next.Groups, next.Left = p.Role, p.Groups, 0
 		}
 	}
-	if problem.CodeOf(err) != problem.Unauthorized || u.Left != 0 {
-		return err
+	switch {
+	case problem.CodeOf(err) == problem.Unauthorized && u.Left == 0:
+		next.Left = time.Now().UnixMilli()
+	case err != nil && problem.CodeOf(err) != problem.Unauthorized:
+		return c.explain(at, err)
 	}
-	c.cfg.Logger.Info("a directory does not let a user in any more", "directory", u.Method, "tenant", tenant, "user", name, "error", err)
-	u.Left = time.Now().UnixMilli()
-	if werr := c.put(ctx, u, &pb.PutUser{Change: []string{"left"}}); werr != nil {
+	if werr := c.update(ctx, u, next); werr != nil {
 		return werr
 	}
-	return err
+	if err != nil || u.Disabled {
+		return refused()
+	}
+	return nil
 }
 
 // admit returns the user that a person is, whom it creates if there is none.
 func (c *Controller) admit(ctx context.Context, at Source, p Person) (model.User, error) {
+	if p.Subject == "" || len(p.Subject) > maxSubject {
+		return model.User{}, c.explain(at, fmt.Errorf("the id of %q has %d bytes, and not 1 to %d", p.Name, len(p.Subject), maxSubject))
+	}
 	for {
 		v := c.cfg.Machine.View()
 		u, ok := v.UserOf(at.Tenant, at.Method, p.Subject)
-		if ok {
-			return c.update(ctx, u, p)
-		}
-		name, err := c.free(v, at, p.Name)
-		if err != nil {
+		if !ok {
+			var err error
+			u = model.User{Tenant: at.Tenant, Method: at.Method, Subject: p.Subject, Role: p.Role, Groups: p.Groups}
+			if u.Name, err = free(v, at, p); err == nil {
+				err = c.put(ctx, u, &pb.PutUser{CreateOnly: true})
+			}
+			if problem.CodeOf(err) == problem.Conflict && ctx.Err() == nil {
+				continue // somebody else has taken the name meanwhile, or the same person logs in twice
+			}
 			return u, err
 		}
-		u = model.User{Name: name, Tenant: at.Tenant, Method: at.Method, Subject: p.Subject, Role: p.Role, Groups: p.Groups}
-		err = c.put(ctx, u, &pb.PutUser{CreateOnly: true})
-		if problem.CodeOf(err) == problem.Conflict && ctx.Err() == nil {
-			continue // somebody else has taken the name meanwhile, or the same person logs in twice
+		next := u
+		next.Role, next.Groups, next.Left = p.Role, p.Groups, 0
+		if u.Deleted == 0 {
+			if err := c.update(ctx, u, next); err != nil {
+				return u, err
+			}
 		}
-		return u, err
+		if next.Disabled || next.Deleted != 0 {
+			return u, refused()
+		}
+		return next, nil
 	}
 }
 
-// update returns a user with the role and the groups of a person, and writes them if they have changed.
-func (c *Controller) update(ctx context.Context, u model.User, p Person) (model.User, error) {
-	if u.Disabled || u.Deleted != 0 {
-		return u, refused()
+// maxSubject bounds the id of a person in a directory, in bytes.
+const maxSubject = 512
+
+// update writes a user as the directory has it. It writes nothing if the user was changed after the directory was asked: what the
+// answer says may be older than what is on record.
+func (c *Controller) update(ctx context.Context, asked, next model.User) error {
+	same := func(a, b model.User) bool {
+		return a.Role == b.Role && a.Left == b.Left && slices.Equal(a.Groups, b.Groups)
 	}
-	if u.Role == p.Role && slices.Equal(u.Groups, p.Groups) && u.Left == 0 {
-		return u, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, ok := c.cfg.Machine.View().User(asked.Tenant, asked.Name)
+	if !ok || !same(now, asked) || same(asked, next) {
+		return nil
 	}
-	u.Role, u.Groups, u.Left = p.Role, p.Groups, 0
-	return u, c.put(ctx, u, &pb.PutUser{Change: []string{"role", "groups", "left"}})
+	if next.Left != 0 {
+		c.cfg.Logger.Info("a directory does not let a user in any more", "directory", next.Method, "tenant", next.Tenant, "user", next.Name)
+	}
+	return c.put(ctx, next, &pb.PutUser{Change: []string{"role", "groups", "left"}})
 }
 
-// free returns the name of a new user: the person's, in small letters and with a dot for what names cannot have, or with the
-// directory's before it if somebody in the tenant or a superadmin has that name. Records must not show two people as one, so a
-// name in another case is taken, too.
-func (c *Controller) free(v *state.View, at Source, name string) (string, error) {
-	taken := map[string]bool{}
-	for _, u := range v.AllUsers() {
-		taken[strings.ToLower(u.Name)] = taken[strings.ToLower(u.Name)] || u.Tenant == at.Tenant || u.Role == model.RoleSuperadmin
-	}
-	for _, t := range v.Tokens("") {
-		taken[strings.ToLower(t.Actor)] = taken[strings.ToLower(t.Actor)] || t.Tenant == at.Tenant || t.Role == model.RoleSuperadmin
-	}
-	name = strings.Map(func(r rune) rune {
+// free returns the name of a new user: the directory's name and the person's, in small letters and with a dot for what names
+// cannot have. Names of a directory never meet those of others, in records, owners or policies, even if these are gone by now.
+// For a second person it ends with a part of the hash of the subject.
+func free(v *state.View, at Source, p Person) (string, error) {
+	clean := strings.Map(func(r rune) rune {
 		if model.CheckName("a"+string(r)) != "" {
 			return '.' // as for the @ of a mail address
 		}
 		return r
-	}, strings.ToLower(name))
-	for _, name := range []string{name, at.Method + "." + name} {
-		if model.CheckName(name) == "" && !model.Reserved(name) && !taken[strings.ToLower(name)] {
+	}, strings.ToLower(p.Name))
+	name := at.Method + "." + clean
+	sum := sha256.Sum256([]byte(p.Subject))
+	for _, name := range []string{name, name + "-" + hex.EncodeToString(sum[:4])} {
+		taken := slices.ContainsFunc(v.AllUsers(), func(u model.User) bool { return u.Tenant == at.Tenant && strings.EqualFold(u.Name, name) }) ||
+			slices.ContainsFunc(v.Tokens(at.Tenant), func(t model.Token) bool { return strings.EqualFold(t.Actor, name) })
+		if model.CheckName(name) == "" && !taken {
 			return name, nil
 		}
 	}
-	return "", problem.New(problem.Conflict, "%q of directory %s cannot be a user here: this name and %[2]s.%[1]s belong to others", name,
-		at.Method)
+	return "", problem.New(problem.Invalid, "%q cannot be the name of a user here", name)
 }
 
 // put writes a user in the name of the mesh.

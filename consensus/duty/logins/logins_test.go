@@ -1,12 +1,14 @@
 package logins_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,9 +25,11 @@ import (
 
 // people are a directory: persons by subject, whose passwords are their subjects.
 type people struct {
-	all   map[string]logins.Person
-	fault error
-	asked int
+	all       map[string]logins.Person
+	fault     error            // of all questions
+	faults    map[string]error // of questions about subjects
+	asked     int
+	meanwhile func() // called before an answer
 }
 
 func (p *people) Login(_ context.Context, name, password string) (logins.Person, error) {
@@ -37,13 +41,17 @@ func (p *people) Login(_ context.Context, name, password string) (logins.Person,
 
 func (p *people) Find(_ context.Context, subject string) (logins.Person, error) {
 	p.asked++
-	if p.fault != nil {
-		return logins.Person{}, p.fault
+	x, ok := p.all[subject]
+	if p.meanwhile != nil {
+		p.meanwhile()
 	}
-	if x, ok := p.all[subject]; ok {
-		return x, nil
+	switch err := cmp.Or(p.fault, p.faults[subject]); {
+	case err != nil:
+		return x, err
+	case !ok:
+		return x, problem.Unauthorized
 	}
-	return logins.Person{}, problem.Unauthorized
+	return x, nil
 }
 
 // mesh has a machine, a directory of tenant acme and the controller over both.
@@ -126,31 +134,37 @@ func TestPersonIsOneUser(t *testing.T) {
 	x := newMesh(t)
 	x.dir.all["1"] = logins.Person{Subject: "1", Name: "ann", Role: model.RoleUser, Groups: []string{"devs"}}
 	x.refuses("ann", "2")
-	x.login("ann", "1", "ann")
-	if u := x.user("ann"); u.Method != "corp" || u.Role != model.RoleUser || !slices.Equal(u.Groups, []string{"devs"}) || u.Left != 0 {
+	x.login("ann", "1", "corp.ann")
+	if u := x.user("corp.ann"); u.Method != "corp" || u.Role != model.RoleUser || !slices.Equal(u.Groups, []string{"devs"}) || u.Left != 0 {
 		t.Errorf("%+v", u)
 	}
 	x.dir.all["1"] = logins.Person{Subject: "1", Name: "anna", Role: model.RoleAdmin, Groups: []string{"ops"}}
-	x.login("anna", "1", "ann")
-	if u := x.user("ann"); u.Role != model.RoleAdmin || !slices.Equal(u.Groups, []string{"ops"}) {
+	x.login("anna", "1", "corp.ann")
+	if u := x.user("corp.ann"); u.Role != model.RoleAdmin || !slices.Equal(u.Groups, []string{"ops"}) {
 		t.Errorf("the directory's change is not in the mesh: %+v", u)
 	}
-	// Another person gets the old name there.
-	x.dir.all["2"] = logins.Person{Subject: "2", Name: "ann", Role: model.RoleRead}
-	x.login("ann", "2", "corp.ann")
-	x.dir.all["3"] = logins.Person{Subject: "3", Name: "ANN", Role: model.RoleRead}
-	if u, err := x.Login(t.Context(), corp, "ANN", "3"); problem.CodeOf(err) != problem.Conflict {
-		t.Errorf("a third ann logs in as %+v, %v", u, err)
+	// Other people get the old name there, or one that differs in case or in what names cannot have.
+	for subject, name := range map[string]string{"2": "ann", "3": "ANN", "4": "a@b", "5": "a b", "6": "анна"} {
+		x.dir.all[subject] = logins.Person{Subject: subject, Name: name, Role: model.RoleRead}
+		if u, err := x.Login(t.Context(), corp, name, subject); err != nil || !strings.HasPrefix(u.Name, "corp.") || u.Subject != subject {
+			t.Errorf("%s logs in as %+v, %v", name, u, err)
+		}
 	}
-	// Names of the mesh, of others in the tenant and of superadmins elsewhere belong to nobody else.
-	x.must(&pb.Command{Change: &pb.Command_PutUser{PutUser: &pb.PutUser{
-		User: &record.User{Name: "bob", Tenant: "acme", Method: model.MethodLocal, Role: "user"}, CreateOnly: true,
-	}}})
-	x.must(&pb.Command{Change: &pb.Command_DeleteUser{DeleteUser: &pb.DeleteUser{Name: "bob"}}})
-	x.token("holder", 0)
-	for name, want := range map[string]string{"bob": "corp.bob", "holder": "corp.holder", "root": "corp.root", "Zed@Example.com": "zed.example.com"} {
-		x.dir.all["of "+name] = logins.Person{Subject: "of " + name, Name: name, Role: model.RoleRead}
-		x.login(name, "of "+name, want)
+	names := map[string]bool{}
+	for _, u := range x.m.View().Users("acme") {
+		names[u.Name] = true
+	}
+	if len(names) != 6 || !names["corp.a.b"] || !names["corp.ann-d4735e3a"] {
+		t.Errorf("the users: %v", names)
+	}
+	for name, person := range map[string]logins.Person{
+		"nobody": {Name: "nobody"}, "much": {Subject: strings.Repeat("x", 600), Name: "much"}, "long": {Subject: "9", Name: strings.Repeat("x", 300)},
+	} {
+		person.Role = model.RoleRead
+		x.dir.all[person.Subject] = person
+		if u, err := x.Login(t.Context(), corp, person.Name, person.Subject); err == nil {
+			t.Errorf("%s logs in as %+v", name, u)
+		}
 	}
 	if u, err := x.Login(t.Context(), logins.Source{Tenant: "other", Method: "corp"}, "ann", "1"); problem.CodeOf(err) != problem.Unauthorized {
 		t.Errorf("a directory of another tenant lets %+v in, %v", u, err)
@@ -162,28 +176,28 @@ func TestLeaving(t *testing.T) {
 	x := newMesh(t)
 	ann := logins.Person{Subject: "1", Name: "ann", Role: model.RoleUser}
 	x.dir.all["1"] = ann
-	x.login("ann", "1", "ann")
-	x.token("ann", 0)
+	x.login("ann", "1", "corp.ann")
+	x.token("corp.ann", 0)
 	access := func() bool {
-		_, ok := x.m.View().Caller(hex.EncodeToString([]byte("ann")), x.now, netip.Addr{})
+		_, ok := x.m.View().Caller(hex.EncodeToString([]byte("corp.ann")), x.now, netip.Addr{})
 		return ok
 	}
-	sweep := func() { x.Sweep(t.Context(), time.UnixMilli(x.now)) }
+	sweep := func() { x.Sweep(t.Context()) }
 	if !access() {
 		t.Error("ann has no access at first")
 	}
-	x.dir.fault = problem.Busy
+	x.dir.fault = errors.New("away")
 	delete(x.dir.all, "1")
 	sweep()
-	if err := x.Refresh(t.Context(), "acme", "ann"); problem.CodeOf(err) != problem.Busy || !access() {
+	if err := x.Refresh(t.Context(), "acme", "corp.ann"); problem.CodeOf(err) != problem.Busy || !access() {
 		t.Errorf("a directory that does not answer changes something: %v", err)
 	}
 	x.dir.fault = nil
 	sweep()
-	if access() || x.user("ann").Left == 0 {
+	if access() || x.user("corp.ann").Left == 0 {
 		t.Error("ann has left and has access")
 	}
-	if err := x.Refresh(t.Context(), "acme", "ann"); problem.CodeOf(err) != problem.Unauthorized {
+	if err := x.Refresh(t.Context(), "acme", "corp.ann"); problem.CodeOf(err) != problem.Unauthorized {
 		t.Errorf("a session of somebody who has left can be renewed: %v", err)
 	}
 	before := x.index
@@ -193,7 +207,7 @@ func TestLeaving(t *testing.T) {
 	}
 	x.dir.all["1"] = ann
 	sweep()
-	if !access() || x.user("ann").Left != 0 {
+	if !access() || x.user("corp.ann").Left != 0 {
 		t.Error("ann is back and has no access")
 	}
 	before = x.index
@@ -202,43 +216,122 @@ func TestLeaving(t *testing.T) {
 		t.Error("a sweep writes without a change")
 	}
 	change := func(u *record.User, fields ...string) {
-		u.Name, u.Tenant = "ann", "acme"
+		u.Name, u.Tenant = "corp.ann", "acme"
 		x.must(&pb.Command{Change: &pb.Command_PutUser{PutUser: &pb.PutUser{User: u, Change: fields}}})
 	}
 	change(&record.User{Disabled: true}, "disabled")
 	x.refuses("ann", "1")
-	if err := x.Refresh(t.Context(), "acme", "ann"); problem.CodeOf(err) != problem.Unauthorized {
+	if err := x.Refresh(t.Context(), "acme", "corp.ann"); problem.CodeOf(err) != problem.Unauthorized {
 		t.Errorf("a session of somebody who is disabled can be renewed: %v", err)
 	}
 	change(&record.User{}, "disabled")
-	x.login("ann", "1", "ann")
-	x.must(&pb.Command{Change: &pb.Command_DeleteUser{DeleteUser: &pb.DeleteUser{Name: "ann"}}})
+	x.login("ann", "1", "corp.ann")
+	x.must(&pb.Command{Change: &pb.Command_DeleteUser{DeleteUser: &pb.DeleteUser{Name: "corp.ann"}}})
 	x.refuses("ann", "1")
 }
 
-// A sweep asks about users with tokens only, and only once about a directory that does not answer.
-func TestSweepAsksLittle(t *testing.T) {
+// A sweep asks about everybody, as rights outlive tokens. It goes on after somebody who cannot be asked about, and leaves a
+// directory alone that does not answer.
+func TestSweep(t *testing.T) {
 	x := newMesh(t)
-	for _, s := range []string{"1", "2", "3"} {
+	for _, s := range []string{"1", "2", "3", "4", "5", "6"} {
 		x.dir.all[s] = logins.Person{Subject: s, Name: "u" + s, Role: model.RoleUser}
-		x.login("u"+s, s, "u"+s)
+		x.login("u"+s, s, "corp.u"+s)
 	}
-	x.token("u1", 0)
-	x.token("u2", x.now+1000)
 	sweep := func() int {
 		x.dir.asked = 0
-		x.Sweep(t.Context(), time.UnixMilli(x.now))
+		x.Sweep(t.Context())
 		return x.dir.asked
 	}
-	if n := sweep(); n != 2 {
+	if n := sweep(); n != 6 {
 		t.Errorf("it asks %d times", n)
 	}
-	x.dir.fault = problem.Busy
-	if n := sweep(); n != 1 {
+	x.dir.faults = map[string]error{"2": errors.New("too many groups"), "4": errors.New("too many groups")}
+	delete(x.dir.all, "6")
+	if n := sweep(); n != 6 || x.user("corp.u6").Left == 0 {
+		t.Errorf("with faults it asks %d times, and has %+v", n, x.user("corp.u6"))
+	}
+	x.dir.fault = errors.New("away")
+	if n := sweep(); n != 3 {
 		t.Errorf("it asks %d times without an answer", n)
 	}
-	x.dir.fault, x.now = nil, x.now+2000
-	if n := sweep(); n != 1 {
-		t.Errorf("it asks %d times after a token's end", n)
+	if x.user("corp.u1").Left != 0 {
+		t.Error("a directory that does not answer locks somebody out")
 	}
+	// A directory that is not configured any more lets nobody in.
+	gone := logins.New(logins.Config{Machine: x.m, Propose: x.propose, Logger: slog.New(slog.DiscardHandler)})
+	gone.Sweep(t.Context())
+	if x.user("corp.u1").Left == 0 {
+		t.Error("a user of a directory that is gone has access")
+	}
+}
+
+// An answer that is older than what is on record changes nothing.
+func TestLateAnswer(t *testing.T) {
+	x := newMesh(t)
+	x.dir.all["1"] = logins.Person{Subject: "1", Name: "ann", Role: model.RoleRead}
+	x.login("ann", "1", "corp.ann")
+	x.dir.meanwhile = func() { // the person is asked about, and logs in with a new role before the answer is there
+		x.dir.meanwhile = nil
+		x.dir.all["1"] = logins.Person{Subject: "1", Name: "ann", Role: model.RoleAdmin}
+		x.login("ann", "1", "corp.ann")
+	}
+	if err := x.Refresh(t.Context(), "acme", "corp.ann"); err != nil || x.user("corp.ann").Role != model.RoleAdmin {
+		t.Errorf("the late answer counts: %+v, %v", x.user("corp.ann"), err)
+	}
+}
+
+// pages is a directory with pages, of which each login is in one state.
+type pages struct{ err error }
+
+func (p *pages) Begin(_ context.Context, redirect string) (logins.Prompt, logins.Pending, error) {
+	return logins.Prompt{URL: "https://example.com/", Ends: time.Now().Add(time.Hour)}, logins.Pending{Redirect: redirect, State: "s"}, nil
+}
+
+func (p *pages) Finish(_ context.Context, l logins.Pending, _, code string) (logins.Person, error) {
+	return logins.Person{Subject: code, Name: l.Redirect, Role: model.RoleUser}, p.err
+}
+
+// A login on pages is finished by its own id, at the leader where it began.
+func TestPages(t *testing.T) {
+	x, p := newMesh(t), &pages{}
+	config := logins.Config{Machine: x.m, Propose: x.propose, Directories: map[logins.Source]logins.Directory{corp: p},
+		Logger: slog.New(slog.DiscardHandler)}
+	c := logins.New(config)
+	prompt, id, err := c.Begin(t.Context(), corp, "ann")
+	if err != nil || prompt.URL == "" || prompt.Ends.After(time.Now().Add(11*time.Minute)) || strings.Contains(id, "ann") {
+		t.Fatalf("%+v, %q, %v", prompt, id, err)
+	}
+	if u, err := c.Finish(t.Context(), id, "s", "1"); err != nil || u.Name != "corp.ann" || u.Subject != "1" {
+		t.Errorf("%+v, %v", u, err)
+	}
+	for _, err := range []error{logins.ErrPending, logins.ErrSlowDown, problem.Unauthorized} {
+		if p.err = err; !errors.Is(errors.Join(finish(c, id)), err) {
+			t.Errorf("%v becomes %v", err, finish(c, id))
+		}
+	}
+	if p.err = errors.New("secret detail"); problem.CodeOf(finish(c, id)) != problem.Busy || strings.Contains(finish(c, id).Error(), "detail") {
+		t.Errorf("%v", finish(c, id))
+	}
+	p.err = nil
+	for what, id := range map[string]string{"another id": id[:len(id)-4] + "AAAA", "no id": "", "junk": "junk"} {
+		if err := finish(c, id); problem.CodeOf(err) != problem.Unauthorized {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := finish(logins.New(config), id); problem.CodeOf(err) != problem.Unauthorized {
+		t.Errorf("another leader: %v", err)
+	}
+	if err := c.Refresh(t.Context(), "acme", "corp.ann"); problem.CodeOf(err) != problem.Forbidden || c.Renews(corp) {
+		t.Errorf("a session is renewed: %v", err)
+	}
+	c.Sweep(t.Context())
+	if x.user("corp.ann").Left != 0 {
+		t.Error("a sweep locks somebody out about whom nobody can be asked")
+	}
+}
+
+func finish(c *logins.Controller, id string) error {
+	_, err := c.Finish(context.Background(), id, "s", "1")
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
@@ -17,8 +18,11 @@ import (
 // loginTime is how long a login on a provider's pages may take.
 const loginTime = 10 * time.Minute
 
-// ErrPending is the error of a login that nobody has finished yet.
-var ErrPending = errors.New("nobody has logged in yet")
+// The errors of a login that nobody has finished yet.
+var (
+	ErrPending  = errors.New("nobody has logged in yet")
+	ErrSlowDown = fmt.Errorf("%w, and the directory is asked too often: wait five seconds longer from now on", ErrPending)
+)
 
 // Pages is a directory that has people log in on pages of its own.
 type Pages interface {
@@ -35,6 +39,8 @@ type Prompt struct {
 	URL, Code string
 	// Interval is the time between two attempts to finish the login.
 	Interval time.Duration
+	// Ends is when the login ends, if that is sooner than loginTime.
+	Ends time.Time
 }
 
 // Pending is a login that has begun. Nobody but the leader reads it.
@@ -86,23 +92,26 @@ func (s sealer) open(text string) (l Pending, err error) {
 }
 
 // Begin starts a login with a directory. A prompt without a URL asks for a name and a password. id is needed to finish the
-// login, until the time in Unix milliseconds.
-func (c *Controller) Begin(ctx context.Context, at Source, redirect string) (p Prompt, id string, ends int64, err error) {
+// login before its end.
+func (c *Controller) Begin(ctx context.Context, at Source, redirect string) (p Prompt, id string, err error) {
 	d := c.cfg.Directories[at]
 	if d == nil {
-		return p, "", 0, refused()
+		return p, "", refused()
 	}
 	pages, ok := d.(Pages)
 	if !ok {
-		return p, "", 0, nil
+		return p, "", nil
 	}
 	p, l, err := pages.Begin(ctx, redirect)
 	if err != nil {
-		return p, "", 0, err
+		return p, "", c.explain(at, err)
 	}
-	l.Source, l.Ends = at, time.Now().Add(loginTime).UnixMilli()
+	if end := time.Now().Add(loginTime); p.Ends.IsZero() || p.Ends.After(end) {
+		p.Ends = end
+	}
+	l.Source, l.Ends = at, p.Ends.UnixMilli()
 	id, err = c.sealer.seal(l)
-	return p, id, l.Ends, err
+	return p, id, err
 }
 
 // Finish returns the user who has logged in, as Login does, or fails with ErrPending.
@@ -116,7 +125,10 @@ func (c *Controller) Finish(ctx context.Context, id, state, code string) (u mode
 		return u, problem.New(problem.Unauthorized, "this login has ended: begin again")
 	}
 	p, err := pages.Finish(ctx, l, state, code)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrPending):
+		return u, err
+	case err != nil:
 		return u, c.explain(l.Source, err)
 	}
 	return c.admit(ctx, l.Source, p)

@@ -20,8 +20,8 @@ func pageRoutes(s *rest.Server, tag string) {
 			ID: "beginLogin", Method: http.MethodPost, Path: "/v1/login/begin", Status: http.StatusCreated, Tag: tag, Rule: rule,
 			Summary: "Begin a login on the pages of an identity provider",
 			Description: "The answer has the page's URL and what finishes the login within ten minutes. With a redirect, the browser comes back " +
-				"there with a code and a state, for the route finishLogin. Without one, the person types the answer's code on the page, which " +
-				"may be on another device. For a method with passwords the answer is empty.",
+				"there with a code and a state, for the route finishLogin. Without one, the person confirms the answer's code on the page, " +
+				"which may be on another device. For a method with passwords the answer is empty.",
 		},
 		func(ctx context.Context, _ *rest.Call, in *struct {
 			Body rest.Raw[api.BeginLogin]
@@ -61,7 +61,8 @@ func pageRoutes(s *rest.Server, tag string) {
 			if err != nil {
 				return out, w, err
 			}
-			secret, w, err := s.Users.FinishLogin(ctx, req.Login, req.State, req.Code)
+			secret, slower, w, err := s.Users.FinishLogin(ctx, req.Login, req.State, req.Code)
+			out.Slower = slower
 			if err != nil || secret == "" {
 				return out, w, err
 			}

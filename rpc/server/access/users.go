@@ -151,7 +151,13 @@ func changeUser(ctx context.Context, s *rest.Server, c *rest.Call, name string, 
 	set(&fields, "groups", &u.Groups, req.Groups)
 	set(&fields, "description", &u.Description, req.Description)
 	set(&fields, "disabled", &u.Disabled, req.Disabled)
-	faults := faultsOf(c, &u)
+	var faults model.Faults
+	switch {
+	case !u.FromDirectory():
+		faults = faultsOf(c, &u)
+	case len(u.Description) > 1000:
+		faults.Add("description", "is longer than 1000 bytes")
+	}
 	secret := ""
 	if req.Password != nil {
 		secret = *req.Password
@@ -163,8 +169,10 @@ func changeUser(ctx context.Context, s *rest.Server, c *rest.Call, name string, 
 	if len(faults) > 0 {
 		return u, w, rest.Invalid(faults)
 	}
-	if err := mayGive(c, &u); err != nil {
-		return u, w, err
+	if req.Role != nil || req.Groups != nil {
+		if err := mayGive(c, &u); err != nil {
+			return u, w, err
+		}
 	}
 	// A caller who sets the password of an equal, or takes the role of one, could act in that name.
 	equal := before.AtLeast(c.Who.Role) && name != c.Who.Actor && c.Who.Role != model.RoleSuperadmin

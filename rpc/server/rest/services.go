@@ -93,8 +93,9 @@ type Users interface {
 	// BeginLogin starts a login on the pages of the identity provider that a method names. A prompt without a URL is that of a
 	// method with passwords. The browser comes back to redirect, unless that is "".
 	BeginLogin(ctx context.Context, tenant, method, redirect string) (api.LoginPrompt, error)
-	// FinishLogin opens the session of such a login. The token is "" as long as nobody has logged in.
-	FinishLogin(ctx context.Context, login, state, code string) (string, api.Written, error)
+	// FinishLogin opens the session of such a login. The token is "" as long as nobody has logged in; slower is set if the
+	// caller asks too often.
+	FinishLogin(ctx context.Context, login, state, code string) (token string, slower bool, w api.Written, err error)
 	PutGrant(ctx context.Context, who model.Caller, g model.Grant) (api.Written, error)
 	DeleteGrant(ctx context.Context, who model.Caller, id string) (api.Written, error)
 	// Verify fails with problem.Unauthorized if the password is not the user's.

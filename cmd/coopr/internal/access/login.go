@@ -50,6 +50,9 @@ func LoginCommand(app cli.App) *cobra.Command {
 		if open := unencrypted(to.Context.Addresses); open != "" {
 			return fmt.Errorf("%s is not encrypted: the password could be read on its way; write https:// and give --ca-cert", open)
 		}
+		if method != "" && method != to.Context.Method {
+			to.Context.User = "" // the other method's name
+		}
 		req := api.Login{
 			Tenant: cmp.Or(to.Context.Tenant, model.FirstTenant), User: cmp.Or(name, to.Context.User), Method: cmp.Or(method, to.Context.Method),
 		}
@@ -69,10 +72,13 @@ func LoginCommand(app cli.App) *cobra.Command {
 			t, err = to.Client.Login(cmd.Context(), req)
 		}
 		if err != nil {
-			if errors.Is(err, client.ErrUnauthorized) {
+			if errors.Is(err, client.ErrUnauthorized) && !done {
 				return fmt.Errorf("not logged in: the tenant, the name%s or the password is wrong, or the user is disabled", orMethod(req.Method))
 			}
 			return err
+		}
+		if done {
+			req.User = t.Actor
 		}
 		to.Context.Tenant, to.Context.Method, to.Context.User, to.Context.Token = req.Tenant, req.Method, req.User, t.Secret
 		to.Context.Opened, to.Context.Expires, to.Context.Renewable = t.Created, t.Expires, t.Renewable
