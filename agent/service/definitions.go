@@ -92,7 +92,8 @@ func vouches(v *state.View, who model.Caller, def model.Definition) bool {
 	if !ok || def.Kind != model.KindService || !hostexec.May(who) || hostexec.May(v.Acting(who.Tenant, last.Author)) {
 		return false
 	}
-	return len(hostexec.Definition(def)) > 0 || slices.ContainsFunc(v.Definitions(who.Tenant, model.KindProvider), func(p model.StoredDefinition) bool {
+	providers := v.Definitions(who.Tenant, model.KindProvider)
+	return len(hostexec.Definition(def)) > 0 || slices.ContainsFunc(providers, func(p model.StoredDefinition) bool {
 		provider, err := model.Restore(p.Kind, p.Body)
 		return err == nil && len(hostexec.Definition(provider)) > 0
 	})
