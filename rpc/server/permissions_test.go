@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,65 +71,89 @@ func TestPermissions(t *testing.T) {
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		t.Fatal(err)
 	}
-	index := w.Store.Index()
+	// People of another tenant have what is theirs there, and nothing of these.
+	w.must(201, apitest.Super, "POST", "/v1/tenants", `{"name":"far"}`)
+	strangers := map[string]model.Caller{}
+	for _, role := range []model.Role{model.RoleRead, model.RoleUser, model.RoleAdmin} {
+		var t api.IssuedToken
+		w.must(201, apitest.Super, "POST", "/v1/tokens?tenant=far", fmt.Sprintf(`{"actor":"far-%s","role":%q}`, role, role)).into(w.t, &t)
+		strangers[t.Secret] = model.Caller{Tenant: "far", Actor: t.Actor, Role: role}
+	}
+	natives := map[string]model.Caller{
+		apitest.Guest: {Tenant: "acme", Actor: "dave", Role: model.RoleRead}, apitest.Other: {Tenant: "acme", Actor: "carol", Role: model.RoleUser},
+		apitest.User: {Tenant: "acme", Actor: "bob", Role: model.RoleUser}, apitest.Admin: {Tenant: "acme", Actor: "alice", Role: model.RoleAdmin},
+	}
 	asked := 0
-	for path, methods := range doc.Paths {
-		for method, op := range methods {
-			right, ok := rest.RightOf(op.OperationID)
-			if !ok || right.Action == "" {
-				continue // public, or for every token
-			}
-			target := regexp.MustCompile(`\{([^}]+)\}`).ReplaceAllStringFunc(path, func(m string) string {
-				if n := names[m[1:len(m)-1]]; n != "" {
-					return n
+	all := func(people map[string]model.Caller, expect func(model.Caller, rest.Right) bool, secrets ...string) {
+		t.Helper()
+		index := w.Store.Index()
+		for path, methods := range doc.Paths {
+			for method, op := range methods {
+				right, ok := rest.RightOf(op.OperationID)
+				if !ok || right.Action == "" || op.OperationID == "watchEvents" {
+					continue // public, or for every token; the stream is of what is listed
 				}
-				return "x"
-			})
-			query := url.Values{}
-			for _, p := range op.Parameters {
-				if p.In == "query" && p.Required {
-					query.Set(p.Name, "profile:p")
+				target := regexp.MustCompile(`\{([^}]+)\}`).ReplaceAllStringFunc(path, func(m string) string {
+					if n := names[m[1:len(m)-1]]; n != "" {
+						return n
+					}
+					return "x"
+				})
+				query := url.Values{}
+				for _, p := range op.Parameters {
+					if p.In == "query" && p.Required {
+						query.Set(p.Name, "profile:p")
+					}
 				}
-			}
-			for token, who := range map[string]model.Caller{
-				apitest.Guest: {Tenant: "acme", Actor: "dave", Role: model.RoleRead}, apitest.Other: {Tenant: "acme", Actor: "carol", Role: model.RoleUser},
-				apitest.User: {Tenant: "acme", Actor: "bob", Role: model.RoleUser}, apitest.Admin: {Tenant: "acme", Actor: "alice", Role: model.RoleAdmin},
-			} {
-				allowed := allows(t, who, right)
-				if allowed && method != "get" || op.OperationID == "watchEvents" {
-					continue
-				}
-				asked++
-				a := w.ask(token, strings.ToUpper(method), target+"?"+query.Encode(), "")
-				said := fmt.Sprintf("%s %s as %s: status %d %s", method, target, who.Actor, a.status, a.body)
-				switch {
-				case allowed && a.status == 403:
-					t.Errorf("%s: allowed", said)
-				case allowed || a.status == 403 || a.status == 404:
-				case right.Action == access.List && a.status == 200 && strings.TrimSpace(a.body) == "[]": // nothing of it is theirs
-				case method != "get" && (a.status == 400 || a.status == 422): // the body is decoded before the cluster is found
-				default:
-					t.Errorf("%s: denied", said)
+				for token, who := range people {
+					allowed := expect(who, right)
+					if allowed && method != "get" {
+						continue
+					}
+					asked++
+					a := w.ask(token, strings.ToUpper(method), target+"?"+query.Encode(), "")
+					said := fmt.Sprintf("%s %s as %s: status %d %s", method, target, who.Actor, a.status, a.body)
+					switch {
+					case slices.ContainsFunc(secrets, func(s string) bool { return a.status < 400 && strings.Contains(a.body, s) }):
+						t.Errorf("%s: it shows what is another tenant's", said)
+					case allowed && a.status == 403 && len(secrets) == 0:
+						t.Errorf("%s: allowed", said)
+					case allowed || a.status == 403 || a.status == 404:
+					case right.Action == access.List && a.status == 200 && strings.TrimSpace(a.body) == "[]": // nothing of it is theirs
+					case method != "get" && (a.status == 400 || a.status == 422): // the body is decoded before the cluster is found
+					default:
+						t.Errorf("%s: denied", said)
+					}
 				}
 			}
 		}
+		if now := w.Store.Index(); now != index {
+			t.Errorf("the state went from index %d to %d", index, now)
+		}
 	}
+	all(natives, func(who model.Caller, r rest.Right) bool { return allows(t, who, r) })
 	if asked < 200 {
 		t.Errorf("only %d requests", asked)
 	}
-	if now := w.Store.Index(); now != index {
-		t.Errorf("the state went from index %d to %d", index, now)
-	}
+	// Strangers see what they have in their own tenant by their role, and nothing of acme.
+	all(strangers, func(who model.Caller, r rest.Right) bool { return allows(t, who, r) },
+		`"`+cluster+`"`, operation, nodes[0].ID, nodes[0].Hostname, "bob", "alice", "acme", "nginx")
+	// Bob shares his cluster with a guest.
+	w.must(201, apitest.User, "POST", "/v1/grants", `{"to":"dave","actions":["read","operate"],"resource":"cluster/web"}`)
+	all(map[string]model.Caller{apitest.Guest: natives[apitest.Guest]}, func(who model.Caller, r rest.Right) bool {
+		shared := r.On == access.TypeCluster || r.On == access.TypeNode
+		return allows(t, who, r) || shared && slices.Contains([]access.Action{access.List, access.Read, access.Operate}, r.Action)
+	})
 }
 
-// allows reports whether the built-in policies allow a caller something with a thing of bob's.
+// allows reports whether the built-in policies allow a caller something with a thing of bob's in the caller's tenant.
 func allows(t *testing.T, who model.Caller, right rest.Right) bool {
 	t.Helper()
 	set, faults := access.NewSet(nil, nil)
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	x := access.Resource{Ref: access.Ref{Type: right.On, ID: "x"}, Tenant: "acme", Row: &access.Attributes{Values: map[string]any{"owner": "bob"}}}
+	x := access.Resource{Ref: access.Ref{Type: right.On, ID: "x"}, Tenant: who.Tenant, Row: &access.Attributes{Values: map[string]any{"owner": "bob"}}}
 	if right.Mesh {
 		x.Tenant = ""
 	}
