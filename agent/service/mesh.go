@@ -34,6 +34,8 @@ type Worker interface {
 	Busy() int
 	// Session returns the id of the session with the leader, or "".
 	Session() string
+	// InTouch reports whether the leader has answered lately.
+	InTouch() bool
 }
 
 // Logs keeps the output of this agent's tasks; *worker.Logs implements it.

@@ -16,6 +16,8 @@ import (
 type Locator interface {
 	AwaitLeader(ctx context.Context) (id, addr string, err error)
 	WhileReached(ctx context.Context, id string, from time.Time) (_ context.Context, answered, cancel func())
+	// Group returns what this agent knows of the Raft group.
+	Group(ctx context.Context) member.GroupStatus
 }
 
 // ErrNotSent is returned by a transport that did not send a request, because it could not

@@ -2,11 +2,6 @@ package api
 
 import "github.com/coopr/coopr/engine/model"
 
-// Health is the answer of an agent that works.
-type Health struct {
-	Status string `json:"status" example:"ok"`
-}
-
 // JoinBody names agents of the mesh to join.
 type JoinBody struct {
 	Addresses []string `json:"addresses" doc:"Gossip addresses, host or host:port"`

@@ -198,7 +198,7 @@ type request struct {
 	single bool
 	// short is true for reads whose answer begins at once.
 	short bool
-	// sdk is true for routes that answer like the scheduler of the DC/OS SDK.
+	// sdk is true for routes whose status alone does not decide: those that answer like the scheduler of the DC/OS SDK, and readyz.
 	sdk bool
 }
 

@@ -15,6 +15,13 @@ func (c *Client) Health(ctx context.Context) error {
 	return err
 }
 
+// Ready returns whether an agent can serve, and why not. It needs no token.
+func (c *Client) Ready(ctx context.Context) (api.Readiness, error) {
+	var out api.Readiness
+	_, err := c.json(ctx, request{method: http.MethodGet, path: "/v1/readyz", short: true, sdk: true}, &out)
+	return out, err
+}
+
 // Status returns the status of the agent that answers.
 func (c *Client) Status(ctx context.Context) (api.AgentStatus, error) {
 	var out api.AgentStatus

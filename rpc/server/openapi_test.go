@@ -181,7 +181,7 @@ func TestDocumentIsValid(t *testing.T) {
 }
 
 // open are the routes that need no token.
-var open = []string{"/v1/healthz", "/v1/login"}
+var open = []string{"/v1/healthz", "/v1/readyz", "/v1/login"}
 
 // TestEveryRouteWantsAToken calls each route of the document without a token.
 func TestEveryRouteWantsAToken(t *testing.T) {

@@ -96,6 +96,17 @@ func (l locator) AwaitLeader(context.Context) (id, addr string, err error) {
 	return "id-leader", l.leader, nil
 }
 
+// Group returns the Raft group of the store. Without an address of the leader, none is known.
+func (l locator) Group(context.Context) member.GroupStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := member.GroupStatus{Servers: l.member.Group.Servers()}
+	if l.leader != "" || l.leads.Load() {
+		out.LeaderID, _ = l.member.Group.Leader()
+	}
+	return out
+}
+
 // WhileReached returns a context that ends with ctx.
 func (locator) WhileReached(ctx context.Context, _ string, _ time.Time) (_ context.Context, answered, cancel func()) {
 	ctx, cancel = context.WithCancel(ctx)
@@ -148,6 +159,9 @@ func (idle) Busy() int { return 0 }
 
 // Session returns the session of the agent.
 func (idle) Session() string { return worker }
+
+// InTouch reports false, so that the agent looks for a leader.
+func (idle) InTouch() bool { return false }
 
 // Last returns the last removal of logs.
 func (idle) Last() model.LogSweep {

@@ -124,10 +124,7 @@ func Write[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (T, 
 		if err != nil {
 			return nil, err
 		}
-		reply := &Reply[T]{Body: body}
-		if st, ok := any(body).(interface{ HTTPStatus() int }); ok {
-			reply.Status = st.HTTPStatus()
-		}
+		reply := &Reply[T]{Body: body, Status: statusOf(body)}
 		if w.Index > 0 {
 			reply.Index = strconv.FormatUint(w.Index, 10)
 		}
@@ -146,8 +143,16 @@ func Ask[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (T, er
 		if err != nil {
 			return nil, err
 		}
-		return &Reply[T]{Body: body}, nil
+		return &Reply[T]{Body: body, Status: statusOf(body)}, nil
 	})
+}
+
+// statusOf returns the HTTP status that an answer asks for, or 0 for that of its route.
+func statusOf(body any) int {
+	if st, ok := body.(interface{ HTTPStatus() int }); ok {
+		return st.HTTPStatus()
+	}
+	return 0
 }
 
 func register[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (*Reply[T], error)) {

@@ -202,6 +202,8 @@ type Runs interface {
 // Mesh is this agent's view of the mesh. It works on every agent.
 type Mesh interface {
 	Members() []api.Member
+	// Ready reports whether this agent can serve requests, and why not.
+	Ready(ctx context.Context) api.Readiness
 	Status() api.AgentStatus
 	// Join contacts the mesh at gossip addresses and returns how many of them answered.
 	Join(ctx context.Context, addrs []string) (int, error)
