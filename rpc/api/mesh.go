@@ -57,6 +57,9 @@ type AgentStatus struct {
 	Slots       int    `json:"slots"`
 	Busy        int    `json:"busy"`
 
+	Quorum  Quorum         `json:"quorum"`
+	Missing []MissingAgent `json:"missing,omitempty" doc:"Agents without a vote that do not answer"`
+
 	Retention Retention  `json:"retention"`
 	Isolation *Isolation `json:"isolation,omitempty" doc:"What keeps this agent's plugins away from it; absent in simulations"`
 }

@@ -2,8 +2,10 @@ package client
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"net/url"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
@@ -27,6 +29,20 @@ func (c *Client) Status(ctx context.Context) (api.AgentStatus, error) {
 	var out api.AgentStatus
 	_, err := c.get(ctx, "/v1/status", Read{}, nil, &out)
 	return out, err
+}
+
+// Attention counts what needs attention: in all tenants if the token may name others and the client acts for none, or
+// else in its own.
+func (c *Client) Attention(ctx context.Context, read Read) (api.Attention, Meta, error) {
+	var out api.Attention
+	if c.tenant == "" {
+		m, err := c.get(ctx, "/v1/attention", read, url.Values{"tenant": {api.AllTenants}}, &out)
+		if !errors.Is(err, ErrForbidden) {
+			return out, m, err
+		}
+	}
+	m, err := c.get(ctx, "/v1/attention", read, nil, &out)
+	return out, m, err
 }
 
 // Members returns the members of the mesh as the agent that answers sees them.

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +73,7 @@ func TestPermissions(t *testing.T) {
 	}
 	index := w.Store.Index()
 	asked := 0
+	nothing := []string{"[]", `{"clusters":0,"ill":0,"failed":0,"waiting":0}`}
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
 			right, ok := rest.RightOf(op.OperationID)
@@ -105,7 +107,7 @@ func TestPermissions(t *testing.T) {
 				case allowed && a.status == 403:
 					t.Errorf("%s: allowed", said)
 				case allowed || a.status == 403 || a.status == 404:
-				case right.Action == access.List && a.status == 200 && strings.TrimSpace(a.body) == "[]": // nothing of it is theirs
+				case right.Action == access.List && a.status == 200 && slices.Contains(nothing, strings.TrimSpace(a.body)): // nothing of it is theirs
 				case method != "get" && (a.status == 400 || a.status == 422): // the body is decoded before the cluster is found
 				default:
 					t.Errorf("%s: denied", said)

@@ -132,8 +132,22 @@ func (g gossip) Members() []mesh.Member {
 	}}
 }
 
-// Member returns the agent if it has this id.
-func (g gossip) Member(is string) (mesh.Member, bool) { return g.Members()[0], is == id(g.name) }
+// Member returns the agent if it has this id. The agent a, which has the store, is dead for others that know no leader.
+func (g gossip) Member(is string) (mesh.Member, bool) {
+	switch is {
+	case id(g.name):
+		return g.Members()[0], true
+	case id("a"):
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		m := mesh.Member{ID: is, Self: mesh.Self{Name: "a"}, Status: mesh.StatusAlive, Gossip: mesh.StatusAlive}
+		if g.leader == "" {
+			m.Status, m.Gossip, m.Since = mesh.StatusFailed, mesh.StatusFailed, time.UnixMilli(Epoch)
+		}
+		return m, true
+	}
+	return mesh.Member{}, false
+}
 
 // Join records the addresses, which Joined returns.
 func (g gossip) Join(_ context.Context, addrs []string) (int, error) {

@@ -53,7 +53,9 @@ func meshRoutes(s *rest.Server) {
 			Rule:    local,
 			Summary: "Get the status of the contacted agent and of its mesh",
 		},
-		func(context.Context, *rest.Call, *rest.None) (api.AgentStatus, error) { return s.Mesh.Status(), nil },
+		func(ctx context.Context, _ *rest.Call, _ *rest.None) (api.AgentStatus, error) {
+			return s.Mesh.Status(ctx), nil
+		},
 	)
 	rest.Ask(
 		s,

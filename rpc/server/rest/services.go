@@ -204,7 +204,9 @@ type Mesh interface {
 	Members() []api.Member
 	// Ready reports whether this agent can serve requests, and why not.
 	Ready(ctx context.Context) api.Readiness
-	Status() api.AgentStatus
+	Status(ctx context.Context) api.AgentStatus
+	// Quorum returns how many voters there are, and which of them are missing.
+	Quorum(ctx context.Context) api.Quorum
 	// Join contacts the mesh at gossip addresses and returns how many of them answered.
 	Join(ctx context.Context, addrs []string) (int, error)
 	// Leave makes this agent leave the mesh, or removes another agent, which must be dead. The token is the caller's.

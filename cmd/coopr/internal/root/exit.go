@@ -22,7 +22,8 @@ const (
 	ExitNotFound    = 3
 	ExitConflict    = 4
 	ExitUnreachable = 5
-	ExitInterrupted = 130 // as in shells
+	ExitUnwell      = cli.ExitUnwell // only of coopr status
+	ExitInterrupted = 130            // as in shells
 )
 
 // exit shows what went wrong and returns the exit code.
