@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
@@ -16,6 +17,18 @@ func (w *world) attention(token, query string) (out api.Attention) {
 	return out
 }
 
+// unhealthy returns the names of the clusters that need attention, with their health.
+func (w *world) unhealthy() string {
+	w.t.Helper()
+	var list []api.ClusterSummary
+	w.must(200, apitest.User, "GET", "/v1/clusters?unhealthy=true", "").into(w.t, &list)
+	var out []string
+	for _, cl := range list {
+		out = append(out, cl.Name+" "+cl.Health)
+	}
+	return strings.Join(out, ", ")
+}
+
 // A cluster needs attention if a node is unhealthy or its latest operation failed. A paused operation waits for a person.
 func TestAttention(t *testing.T) {
 	w := newWorld(t)
@@ -28,6 +41,9 @@ func TestAttention(t *testing.T) {
 	if o.Clusters != 2 || o.Ill != 0 || o.Failed != 0 || o.Waiting != 1 || o.Waits[0].Operation != paused || o.Waits[0].Cluster != "paused" {
 		t.Errorf("%+v", o)
 	}
+	if got := w.unhealthy(); got != "" {
+		t.Errorf("unhealthy: %s", got)
+	}
 	v, err := w.View(t.Context(), api.Stale, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +52,9 @@ func TestAttention(t *testing.T) {
 	w.Must(&pb.Command{Actor: model.Self, Change: &pb.Command_ReportHealth{ReportHealth: &pb.ReportHealth{Changes: []*pb.HealthChange{{
 		Tenant: "acme", Node: node.ID, Service: "nginx", Healthy: false, Message: "no answer", Version: node.Version,
 	}}}}})
+	if got := w.unhealthy(); got != "well unhealthy" {
+		t.Errorf("unhealthy: %s", got)
+	}
 	if o := w.attention(apitest.Super, "?tenant=*"); o.Clusters != 2 || o.Ill != 1 || o.Failed != 0 {
 		t.Errorf("%+v", o)
 	}

@@ -81,6 +81,11 @@ func waitsBecause(v rest.View, op *model.Operation) string {
 	return ""
 }
 
+// needsAttention reports whether a cluster is listed as unhealthy.
+func needsAttention(v rest.View, cl *model.Cluster) bool {
+	return cl.Status != model.ClusterTerminated && (latestFailed(v, cl) || ill(cl, v.Nodes(cl.Tenant, cl.ID)))
+}
+
 // latestFailed reports whether the latest operation of a cluster has failed.
 func latestFailed(v rest.View, cl *model.Cluster) bool {
 	op, ok := v.Operation(cl.Tenant, cl.Operation)
