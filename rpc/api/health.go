@@ -1,6 +1,11 @@
 package api
 
-import "net/http"
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"time"
+)
 
 // Health is the answer of an agent that works.
 type Health struct {
@@ -30,6 +35,19 @@ type Quorum struct {
 	Margin  int            `json:"margin" doc:"How many more voters may be lost"`
 	Lost    bool           `json:"lost" doc:"Fewer voters are alive than are needed"`
 	Missing []MissingAgent `json:"missing,omitempty" doc:"The voters that do not answer"`
+}
+
+// MissingNames returns the missing voters by name, each with how long it has been missing.
+func (q *Quorum) MissingNames(now time.Time) []string {
+	var out []string
+	for _, x := range q.Missing {
+		text := cmp.Or(x.Name, x.ID)
+		if x.Since > 0 {
+			text += fmt.Sprintf(" for %v", max(now.Sub(time.UnixMilli(x.Since)), 0).Round(time.Second))
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 // MissingAgent is an agent that does not answer.

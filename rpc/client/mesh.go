@@ -13,7 +13,7 @@ import (
 
 // Health checks that an agent answers. It needs no token.
 func (c *Client) Health(ctx context.Context) error {
-	_, err := c.get(ctx, "/v1/healthz", Read{}, nil, nil)
+	_, err := c.ask(ctx, "/v1/healthz", nil, nil)
 	return err
 }
 
@@ -27,7 +27,7 @@ func (c *Client) Ready(ctx context.Context) (api.Readiness, error) {
 // Status returns the status of the agent that answers.
 func (c *Client) Status(ctx context.Context) (api.AgentStatus, error) {
 	var out api.AgentStatus
-	_, err := c.get(ctx, "/v1/status", Read{}, nil, &out)
+	_, err := c.ask(ctx, "/v1/status", nil, &out)
 	return out, err
 }
 
@@ -48,7 +48,7 @@ func (c *Client) Attention(ctx context.Context, read Read) (api.Attention, Meta,
 // Members returns the members of the mesh as the agent that answers sees them.
 func (c *Client) Members(ctx context.Context) ([]api.Member, error) {
 	var out []api.Member
-	_, err := c.get(ctx, "/v1/members", Read{}, nil, &out)
+	_, err := c.ask(ctx, "/v1/members", nil, &out)
 	return out, err
 }
 
@@ -82,7 +82,7 @@ func (c *Client) Leave(ctx context.Context, agent string) error {
 // RaftPeers returns the members of the Raft group.
 func (c *Client) RaftPeers(ctx context.Context) ([]api.RaftPeer, error) {
 	var out []api.RaftPeer
-	_, err := c.get(ctx, "/v1/operator/raft/peers", Read{}, nil, &out)
+	_, err := c.ask(ctx, "/v1/operator/raft/peers", nil, &out)
 	return out, err
 }
 

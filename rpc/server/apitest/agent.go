@@ -24,6 +24,7 @@ type Agent struct {
 	leads, voter atomic.Bool
 	mu           sync.Mutex
 	leader       string // address of the leader's API
+	replica      string // address of the API of another agent with a copy of the state
 	transport    http.RoundTripper
 	failures     []error // of the next writes, in order
 	joined, left []string
@@ -47,6 +48,13 @@ func (a *Agent) Follow(url string, voter bool, transport http.RoundTripper) {
 	a.leader, a.transport = strings.TrimPrefix(url, "http://"), transport
 	a.leads.Store(false)
 	a.voter.Store(voter)
+}
+
+// Replica lets the agent find another one with a copy of the state, whose API is at url.
+func (a *Agent) Replica(url string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.replica = strings.TrimPrefix(url, "http://")
 }
 
 // Lead makes the agent the leader.
@@ -101,6 +109,9 @@ func (l locator) Group(context.Context) member.GroupStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := member.GroupStatus{Servers: l.member.Group.Servers()}
+	if l.replica != "" {
+		out.Replicas = []string{l.replica}
+	}
 	if l.leader != "" || l.leads.Load() {
 		out.LeaderID, _ = l.member.Group.Leader()
 	}

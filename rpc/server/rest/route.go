@@ -76,6 +76,7 @@ const ruleKey = "coopr.rule"
 type Reply[T any] struct {
 	Status   int
 	Index    string `header:"Coopr-Index" doc:"The index of the state that the answer is from"`
+	Age      string `header:"Coopr-Age" doc:"Of a stale read: how long ago the answering agent last heard from the leader; absent: not since it started"`
 	Repeated string `header:"Coopr-Repeated" doc:"true if a write with the same request id was carried out before"`
 	Total    string `header:"Coopr-Total" doc:"The length of the whole list, where the answer is a part of it"`
 	Body     T
@@ -93,7 +94,7 @@ func Read[I, T any](s *Server, r Route, h func(context.Context, *Call, View, *I)
 		if err != nil {
 			return nil, err
 		}
-		return &Reply[T]{Body: body, Index: strconv.FormatUint(v.Index(), 10)}, nil
+		return &Reply[T]{Body: body, Index: strconv.FormatUint(v.Index(), 10), Age: ageOf(c, v)}, nil
 	})
 }
 
@@ -112,8 +113,16 @@ func List[I, T any](s *Server, r Route, h func(context.Context, *Call, View, *I)
 		if body == nil {
 			body = []T{}
 		}
-		return &Reply[[]T]{Body: body, Index: strconv.FormatUint(v.Index(), 10), Total: strconv.Itoa(total)}, nil
+		return &Reply[[]T]{Body: body, Index: strconv.FormatUint(v.Index(), 10), Age: ageOf(c, v), Total: strconv.Itoa(total)}, nil
 	})
+}
+
+// ageOf returns the age of the state that a stale read was answered from, or "".
+func ageOf(c *Call, v View) string {
+	if age, ok := v.Age(); ok && c.consistency == api.Stale {
+		return age.Round(time.Millisecond).String()
+	}
+	return ""
 }
 
 // Write registers a route that changes the state.

@@ -43,6 +43,10 @@ type Router interface {
 	// with problem.NoLeader if the request was not sent.
 	RoundTripToLeader(ctx context.Context, until time.Time, method, uri string, header map[string][]string, body io.Reader) (
 		status int, respHeader map[string][]string, respBody io.ReadCloser, err error)
+	// RoundTripToReplica sends a stale read to another agent that has a copy of the state. It fails with
+	// problem.NoLeader if none answers.
+	RoundTripToReplica(ctx context.Context, method, uri string, header map[string][]string) (
+		status int, respHeader map[string][]string, respBody io.ReadCloser, err error)
 }
 
 // State reads the replicated state. It works on every voter.
