@@ -55,6 +55,7 @@ type Locator struct {
 
 	mu     sync.Mutex
 	survey *survey  // under way, or nil
+	last   *survey  // the latest that has ended, or nil
 	voters []string // as the last survey found them
 }
 
@@ -65,6 +66,11 @@ type survey struct {
 	best *pb.StatusResponse
 	// sure is true if a majority of the voters names that leader.
 	sure bool
+	// group is the answer of the highest term from an agent that is a member of the group, or nil.
+	group *pb.StatusResponse
+	// replicas are the peer addresses of the members of the group that have answered.
+	replicas []string
+	ended    time.Time
 }
 
 // NewLocator returns the Locator of the agent that s belongs to.
@@ -100,7 +106,8 @@ func (l *Locator) ask(ctx context.Context) (*survey, error) {
 		go func() {
 			l.run(s)
 			l.mu.Lock()
-			l.survey = nil
+			s.ended = time.Now()
+			l.survey, l.last = nil, s
 			l.mu.Unlock()
 			close(s.done)
 		}()
@@ -120,14 +127,18 @@ func (l *Locator) run(s *survey) {
 	ctx, cancel := context.WithTimeout(context.Background(), surveyTimeout)
 	defer cancel()
 	asked := l.candidates()
-	answers := make(chan *pb.StatusResponse, len(asked))
+	type answer struct {
+		*pb.StatusResponse // nil if there was none
+		addr               string
+	}
+	answers := make(chan answer, len(asked))
 	for _, m := range asked {
 		go func() {
 			st, err := askStatus(ctx, l.peers, m.RPCAddr, "")
 			if err != nil {
 				st = nil
 			}
-			answers <- st
+			answers <- answer{st, m.RPCAddr}
 		}()
 	}
 	type choice struct {
@@ -137,37 +148,52 @@ func (l *Locator) run(s *survey) {
 	named := map[choice]int{}
 	var rest <-chan time.Time
 	for range asked {
-		var st *pb.StatusResponse
+		var st answer
 		select {
 		case st = <-answers: // at the latest when ctx ends
 		case <-rest:
 			return
 		}
-		if st == nil || st.LeaderId == "" || l.supervisor.foreign(st.Mesh) {
+		if st.StatusResponse == nil || l.supervisor.foreign(st.Mesh) {
+			continue
+		}
+		if slices.ContainsFunc(st.Servers, func(x *pb.Server) bool { return x.Id == st.Id }) {
+			s.replicas = append(s.replicas, st.addr)
+			if s.group == nil || st.Term > s.group.Term {
+				s.group = st.StatusResponse
+			}
+			l.remember(st.Servers)
+		}
+		if st.LeaderId == "" {
 			continue
 		}
 		if rest == nil {
 			rest = time.After(surveyRest)
 		}
 		if s.best == nil || st.Term > s.best.Term {
-			s.best = st
+			s.best = st.StatusResponse
 		}
 		c := choice{st.LeaderId, st.Term}
 		named[c]++
-		var voters []string
-		for _, v := range st.Servers {
-			if v.Voter {
-				voters = append(voters, v.Id)
-			}
-		}
-		l.mu.Lock()
-		l.voters = voters
-		l.mu.Unlock()
-		if named[c] > len(voters)/2 {
-			s.best, s.sure = st, true
+		if named[c] > l.remember(st.Servers)/2 {
+			s.best, s.sure = st.StatusResponse, true
 			return
 		}
 	}
+}
+
+// remember records the voters among the members of the group, whom the next survey asks. It returns their number.
+func (l *Locator) remember(servers []*pb.Server) int {
+	var voters []string
+	for _, v := range servers {
+		if v.Voter {
+			voters = append(voters, v.Id)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.voters = voters
+	return len(voters)
 }
 
 // candidates returns the agents that a survey asks: the voters as far as they are known, and others at random.

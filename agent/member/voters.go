@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
@@ -66,4 +67,18 @@ func (m *Member) admit(ctx context.Context, c voters.Candidate) error {
 	}
 	return fmt.Errorf("agent %s is not admitted to the Raft group: %w. Its data is left as it is, and the meshes stay separate. "+
 		"To discard its state, stop it, delete its data_dir and start it with join and without bootstrap_expect", c.ID, voters.ErrForeign)
+}
+
+// Silence returns for how long the leader has not heard from another member of the group, as of a second ago at most.
+// It is 0 for one that the leader has not looked for yet.
+func (m *Member) Silence(id string) time.Duration {
+	if m.voters == nil {
+		return 0
+	}
+	for _, x := range m.voters.Health().Members {
+		if x.ID == id {
+			return x.Silence
+		}
+	}
+	return 0
 }

@@ -48,7 +48,7 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	if err != nil {
 		return api.Written{}, err
 	}
-	if w, ok := (view{m.Machine.View()}).Answered(who); ok && !opts.DryRun {
+	if w, ok := (view{View: m.Machine.View()}).Answered(who); ok && !opts.DryRun {
 		return w, nil // the definitions that the check compares may have changed since
 	}
 	list := make([]model.Definition, len(defs))

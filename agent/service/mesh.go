@@ -35,6 +35,8 @@ type Worker interface {
 	Busy() int
 	// Session returns the id of the session with the leader, or "".
 	Session() string
+	// InTouch reports whether the leader has answered lately.
+	InTouch() bool
 }
 
 // Logs keeps the output of this agent's tasks; *worker.Logs implements it.
@@ -102,8 +104,9 @@ func (m *Mesh) Members() []api.Member {
 	return out
 }
 
-// Status returns the status of this agent.
-func (m *Mesh) Status() api.AgentStatus {
+// Status returns the status of this agent, and what it knows of the mesh. An agent without a copy of the state may ask
+// others for a second.
+func (m *Mesh) Status(ctx context.Context) api.AgentStatus {
 	out := api.AgentStatus{ID: m.ID, Name: m.Name(), Build: m.Build, Slots: m.Slots, Busy: m.Worker.Busy(), Session: m.Worker.Session(),
 		Retention: api.Retention{Retention: m.Retention, LogSweep: m.Logs.Last()}}
 	if m.Plugins != nil {
@@ -115,25 +118,27 @@ func (m *Mesh) Status() api.AgentStatus {
 			out.Alive++
 		}
 	}
+	g := m.Router.Locator.Group(ctx)
+	out.Leader, out.LeaderReady = g.LeaderID, g.LeaderID != "" // other agents do not know about the leader's duties
+	if x, ok := m.Gossip.Member(g.LeaderID); ok {
+		out.Leader = x.Name
+	}
+	out.Quorum = m.quorum(g)
+	out.Missing = m.missing(out.Quorum)
 	r := m.Supervisor.Member()
 	if r == nil {
 		return out
 	}
 	st := r.Group.Stats()
 	out.Mesh = r.Machine.View().Mesh()
-	out.Leader, out.IsLeader, out.Applied, out.Term = st.LeaderID, r.Group.IsLeader(), st.AppliedIndex, st.Term
-	if x, ok := m.Gossip.Member(st.LeaderID); ok {
-		out.Leader = x.Name
-	}
-	_, lead, ready := m.Supervisor.Leader()
-	if out.LeaderReady = ready; ready {
+	out.IsLeader, out.Applied, out.Term = r.Group.IsLeader() && g.LeaderID == m.ID, st.AppliedIndex, st.Term
+	if _, lead, ready := m.Supervisor.Leader(); ready {
 		last := lead.Janitor.Last()
 		out.Retention.StateSweep = &last
+	} else if out.IsLeader {
+		out.LeaderReady = false
 	}
-	if !out.IsLeader {
-		out.LeaderReady = st.LeaderID != "" // a follower does not know about the leader's duties
-	}
-	for _, s := range st.Servers {
+	for _, s := range g.Servers {
 		out.Voter = out.Voter || (s.ID == m.ID && s.Voter)
 	}
 	return out

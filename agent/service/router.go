@@ -10,12 +10,15 @@ import (
 
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/api"
 )
 
 // Locator finds the leader; *member.Locator implements it.
 type Locator interface {
 	AwaitLeader(ctx context.Context) (id, addr string, err error)
 	WhileReached(ctx context.Context, id string, from time.Time) (_ context.Context, answered, cancel func())
+	// Group returns what this agent knows of the Raft group.
+	Group(ctx context.Context) member.GroupStatus
 }
 
 // ErrNotSent is returned by a transport that did not send a request, because it could not
@@ -80,6 +83,28 @@ func (r *Router) RoundTripToLeader(ctx context.Context, until time.Time, method,
 	}
 	answered()
 	return res.StatusCode, res.Header, &forwardedBody{res.Body, cancelRequest}, nil
+}
+
+// RoundTripToReplica sends a stale read to other agents that have a copy of the state, one after the other, until one
+// answers it.
+func (r *Router) RoundTripToReplica(ctx context.Context, method, uri string, header map[string][]string) (
+	int, map[string][]string, io.ReadCloser, error) {
+	for _, addr := range r.Locator.Group(ctx).Replicas {
+		req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+uri, http.NoBody)
+		if err != nil {
+			return 0, nil, nil, err
+		}
+		req.Header = header
+		res, err := r.Transport.RoundTrip(req)
+		if err != nil {
+			continue
+		}
+		if res.Header.Get(api.HeaderNotLeader) == "" { // else it does not trust its copy
+			return res.StatusCode, res.Header, res.Body, nil
+		}
+		_ = res.Body.Close()
+	}
+	return 0, nil, nil, problem.New(problem.NoLeader, "no agent with a copy of the state answers")
 }
 
 // forwardedBody is the body of a leader's answer. Reading it fails once another agent leads.

@@ -51,7 +51,7 @@ func (r *Runs) Start(ctx context.Context, who model.Caller, req api.StartRun) (a
 	}
 	for try := 1; ; try++ {
 		v := m.Machine.View()
-		if w, ok := (view{v}).Answered(who); ok {
+		if w, ok := (view{View: v}).Answered(who); ok {
 			return w, nil
 		}
 		p, err := runs.Prepare(v, who, runs.Start{

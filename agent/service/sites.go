@@ -203,7 +203,7 @@ func (s *Sites) apply(who model.Caller, name string, change func(*sites.Controll
 	if err != nil {
 		return p, false, w, err
 	}
-	w, repeated := (view{m.Machine.View()}).Answered(who)
+	w, repeated := (view{View: m.Machine.View()}).Answered(who)
 	var a sites.Applied
 	if !repeated {
 		a, err = change(l.Sites)
@@ -233,7 +233,7 @@ func (s *Sites) Release(ctx context.Context, who model.Caller, name, object, rea
 	if err != nil {
 		return api.Written{}, err
 	}
-	if w, ok := (view{m.Machine.View()}).Answered(who); ok {
+	if w, ok := (view{View: m.Machine.View()}).Answered(who); ok {
 		return w, nil
 	}
 	a, err := l.Sites.Release(ctx, who, name, object, reason)

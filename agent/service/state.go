@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/duty/recovery"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -34,7 +35,7 @@ func (s *State) View(ctx context.Context, c api.Consistency, after uint64) (rest
 	if after > 0 {
 		m.Machine.WaitNewer(ctx, after)
 	}
-	return view{m.Machine.View()}, nil
+	return view{View: m.Machine.View(), member: m}, nil
 }
 
 // Follow calls fn with the changes after an index until ctx ends or fn fails. It calls fn
@@ -61,7 +62,19 @@ func (s *State) Follow(ctx context.Context, tenant string, after uint64, fn func
 }
 
 // view is a view of the state with the values that the API computes from it.
-type view struct{ *state.View }
+type view struct {
+	*state.View
+	member *member.Member // nil if the age does not matter
+}
+
+// Age returns how long ago this agent last heard from the leader. It is 0 if this agent leads.
+func (v view) Age() (age time.Duration, ok bool) {
+	if v.member.Group.IsLeader() {
+		return 0, true
+	}
+	at := v.member.Group.Stats().LastContact
+	return time.Since(at), !at.IsZero()
+}
 
 // Answered returns the result of a write that was carried out with the caller's request id.
 func (v view) Answered(who model.Caller) (api.Written, bool) {

@@ -261,6 +261,21 @@ func (h *NodeHealth) Status() string {
 	return ""
 }
 
+// HealthOf returns the health of a cluster in a word: "unhealthy" if a node is unhealthy or gone, or else "paused" if a
+// service is paused, "healthy", or "" if nothing was checked.
+func HealthOf(nodes []*Node) string {
+	out := ""
+	for _, n := range nodes {
+		switch s := n.Health.Status(); {
+		case s == MachineGone, s == string(Unhealthy):
+			return string(Unhealthy)
+		case s == "paused", s != "" && out == "":
+			out = s
+		}
+	}
+	return out
+}
+
 // RecoveryPause records that the recovery of a cluster is paused.
 type RecoveryPause struct {
 	By     string `json:"by"`

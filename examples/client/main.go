@@ -45,7 +45,7 @@ func list(ctx context.Context, w io.Writer, cfg client.Config) error {
 		return err
 	}
 	defer c.Close()
-	clusters, _, err := c.Clusters(ctx, nil, client.Read{})
+	clusters, _, err := c.Clusters(ctx, client.ClusterFilter{}, client.Read{})
 	if err != nil {
 		return err
 	}

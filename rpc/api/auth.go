@@ -12,6 +12,9 @@ const (
 	HeaderHold = "Coopr-Hold"
 	// HeaderIndex is the index of the state that an answer is from.
 	HeaderIndex = "Coopr-Index"
+	// HeaderAge is the age of the state that a stale read is from, such as "5m3s": how long ago the answering agent last
+	// heard from the leader. Without it, the agent has not heard from a leader since it started.
+	HeaderAge = "Coopr-Age"
 	// HeaderRepeated is "true" if a write with the same request id was carried out before.
 	HeaderRepeated = "Coopr-Repeated"
 	// HeaderTotal is the length of the whole list, where the answer is a part of it.

@@ -20,6 +20,7 @@ type ClusterSummary struct {
 	Provider        Labelled            `json:"provider"`
 	Labels          map[string]string   `json:"labels,omitempty"`
 	NumNodes        int                 `json:"numNodes"`
+	Health          string              `json:"health,omitempty" enum:"healthy,unhealthy,paused" doc:"The worst of its nodes; absent: nothing was checked, or the answer is that of a write"`
 	Services        []string            `json:"services"`
 	Operation       string              `json:"operation,omitempty" doc:"The latest operation"`
 	Progress        ClusterProgress     `json:"progress"`

@@ -2,11 +2,6 @@ package api
 
 import "github.com/coopr/coopr/engine/model"
 
-// Health is the answer of an agent that works.
-type Health struct {
-	Status string `json:"status" example:"ok"`
-}
-
 // JoinBody names agents of the mesh to join.
 type JoinBody struct {
 	Addresses []string `json:"addresses" doc:"Gossip addresses, host or host:port"`
@@ -61,6 +56,9 @@ type AgentStatus struct {
 	Session     string `json:"session,omitempty"`
 	Slots       int    `json:"slots"`
 	Busy        int    `json:"busy"`
+
+	Quorum  Quorum         `json:"quorum"`
+	Missing []MissingAgent `json:"missing,omitempty" doc:"Agents without a vote that do not answer"`
 
 	Retention Retention  `json:"retention"`
 	Isolation *Isolation `json:"isolation,omitempty" doc:"What keeps this agent's plugins away from it; absent in simulations"`

@@ -49,6 +49,8 @@ type Problem struct {
 	Status int          `json:"status" doc:"The HTTP status"`
 	Detail string       `json:"detail,omitempty" doc:"What happened, to what, and what to do about it"`
 	Errors model.Faults `json:"errors,omitempty" doc:"All faults of the input, each with its path"`
+	// Quorum is set if no leader was found because too few voters are there. Callers without a token do not see who is missing.
+	Quorum *Quorum `json:"quorum,omitempty" doc:"If too few voters are there to have a leader: how many, and which are missing"`
 	// RetryAfter is the number of seconds in the header Retry-After; 0: the status decides.
 	RetryAfter int `json:"-"`
 

@@ -39,8 +39,14 @@ type Config struct {
 	// TLS replaces the configuration that CACert results in.
 	TLS *tls.Config
 	// Patience is how long the client repeats a request while the mesh cannot answer it. 0 means
-	// 15 seconds; a negative value means that it does not repeat requests.
+	// 15 seconds, but only 3 seconds while the mesh says that too few voters are there to have a leader; a negative
+	// value means that it does not repeat requests.
 	Patience time.Duration
+	// Stale makes reads without a Consistency stale. Writes fail.
+	Stale bool
+	// OnStale is called with each answer from a stale read: how long ago the answering agent last heard from the leader.
+	// known is false if it has not since it started. It may be nil.
+	OnStale func(age time.Duration, known bool)
 	// Transport replaces the network, for tests.
 	Transport http.RoundTripper
 }
@@ -52,15 +58,19 @@ type Client struct {
 	token    string
 	tenant   string
 	patience time.Duration
+	lost     time.Duration // the patience while too few voters are there
+	stale    bool
+	onStale  func(age time.Duration, known bool)
 	http     *http.Client
 	close    func()
 }
 
 // New returns a client. The client connects with the first request.
 func New(cfg Config) (*Client, error) {
-	c := &Client{token: cfg.Token, tenant: cfg.Tenant, patience: cfg.Patience, close: func() {}}
+	c := &Client{token: cfg.Token, tenant: cfg.Tenant, patience: cfg.Patience, lost: cfg.Patience, stale: cfg.Stale, onStale: cfg.OnStale,
+		close: func() {}}
 	if c.patience == 0 {
-		c.patience = 15 * time.Second
+		c.patience, c.lost = 15*time.Second, 3*time.Second
 	}
 	secure := cfg.TLS
 	if secure == nil && cfg.CACert != "" {
@@ -155,6 +165,9 @@ type Meta struct {
 	Repeated bool
 	// Total is the length of the whole list, where the answer is a part of it.
 	Total int
+	// Age is the age of the state that a stale read is from, if AgeKnown is true.
+	Age      time.Duration
+	AgeKnown bool
 }
 
 // Read has the options of a read. The zero value reads the leader's state at once.
@@ -198,7 +211,7 @@ type request struct {
 	single bool
 	// short is true for reads whose answer begins at once.
 	short bool
-	// sdk is true for routes that answer like the scheduler of the DC/OS SDK.
+	// sdk is true for routes whose status alone does not decide: those that answer like the scheduler of the DC/OS SDK, and readyz.
 	sdk bool
 }
 
@@ -215,7 +228,19 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 func NewRequestID() string { return rand.Text() }
 
 func (c *Client) get(ctx context.Context, path string, read Read, query url.Values, into any) (Meta, error) {
-	return c.json(ctx, request{method: http.MethodGet, path: path, query: read.query(query), short: true}, into)
+	if c.stale && read.Consistency == "" {
+		read.Consistency = api.Stale
+	}
+	m, err := c.ask(ctx, path, read.query(query), into)
+	if err == nil && read.Consistency == api.Stale && c.onStale != nil {
+		c.onStale(m.Age, m.AgeKnown)
+	}
+	return m, err
+}
+
+// ask is like get, for routes that do not read the replicated state, or only that of the leader.
+func (c *Client) ask(ctx context.Context, path string, query url.Values, into any) (Meta, error) {
+	return c.json(ctx, request{method: http.MethodGet, path: path, query: query, short: true}, into)
 }
 
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body, into any) (Meta, error) {
@@ -260,7 +285,8 @@ func (c *Client) json(ctx context.Context, r request, into any) (Meta, error) {
 func metaOf(resp *http.Response) Meta {
 	index, _ := strconv.ParseUint(resp.Header.Get(api.HeaderIndex), 10, 64)
 	total, _ := strconv.Atoi(resp.Header.Get(api.HeaderTotal))
-	return Meta{Index: index, Total: total, Repeated: resp.Header.Get(api.HeaderRepeated) == "true"}
+	age, err := time.ParseDuration(resp.Header.Get(api.HeaderAge))
+	return Meta{Index: index, Total: total, Repeated: resp.Header.Get(api.HeaderRepeated) == "true", Age: age, AgeKnown: err == nil}
 }
 
 // once sends a request to one agent. An error that the agent answered is an answerError.
@@ -377,7 +403,7 @@ func errorOf(resp *http.Response) error {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
 	var p api.Problem
 	if err == nil && json.Unmarshal(data, &p) == nil && p.Title != "" {
-		e.Type, e.Title, e.Detail, e.Faults, e.Hints = p.Type, p.Title, p.Detail, p.Errors, p.Hints
+		e.Type, e.Title, e.Detail, e.Faults, e.Hints, e.Quorum = p.Type, p.Title, p.Detail, p.Errors, p.Hints, p.Quorum
 		return e
 	}
 	e.Title = http.StatusText(resp.StatusCode)

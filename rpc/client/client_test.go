@@ -150,7 +150,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 	for name, err := range map[string]error{
-		"clusters":   second(user.Clusters(ctx, []string{"active"}, client.Read{})),
+		"clusters":   second(user.Clusters(ctx, client.ClusterFilter{Statuses: []string{"active"}}, client.Read{})),
 		"cluster":    second(user.Cluster(ctx, "one", client.Read{})),
 		"operations": second(user.Operations(ctx, "one", nil, client.Page{}, client.Read{})),
 		"operation":  second(user.Operation(ctx, op, client.Read{Consistency: api.Consistent})),
@@ -312,13 +312,13 @@ func TestBlockingRead(t *testing.T) {
 	ctx := context.Background()
 	m := newMesh(t)
 	c := newClient(t, apitest.Admin, m.URL)
-	_, meta, err := c.Clusters(ctx, nil, client.Read{})
+	_, meta, err := c.Clusters(ctx, client.ClusterFilter{}, client.Read{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan client.Meta)
 	go func() {
-		_, m, _ := c.Clusters(ctx, nil, client.Read{After: meta.Index, Wait: time.Minute})
+		_, m, _ := c.Clusters(ctx, client.ClusterFilter{}, client.Read{After: meta.Index, Wait: time.Minute})
 		got <- m
 	}()
 	if _, _, err := c.PutDefinition(ctx, model.KindService, "s", json.RawMessage(`{"name":"s"}`)); err != nil {

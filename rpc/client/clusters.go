@@ -11,10 +11,22 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Clusters returns the clusters with one of the given statuses, or all clusters if none is given.
-func (c *Client) Clusters(ctx context.Context, statuses []string, read Read) ([]api.ClusterSummary, Meta, error) {
+// ClusterFilter selects clusters of a list. The zero value selects all.
+type ClusterFilter struct {
+	// Statuses selects the clusters with one of these statuses.
+	Statuses []string
+	// Unhealthy selects the clusters that need attention.
+	Unhealthy bool
+}
+
+// Clusters returns the clusters that a filter selects.
+func (c *Client) Clusters(ctx context.Context, f ClusterFilter, read Read) ([]api.ClusterSummary, Meta, error) {
 	var out []api.ClusterSummary
-	m, err := c.get(ctx, "/v1/clusters", read, values("status", strings.Join(statuses, ",")), &out)
+	q := values("status", strings.Join(f.Statuses, ","))
+	if f.Unhealthy {
+		q.Set("unhealthy", "true")
+	}
+	m, err := c.get(ctx, "/v1/clusters", read, q, &out)
 	return out, m, err
 }
 

@@ -118,7 +118,7 @@ func (c *Client) Tokens(ctx context.Context, read Read) ([]model.Token, Meta, er
 // Self returns the caller that the client's token belongs to, with the tenant in which its requests act.
 func (c *Client) Self(ctx context.Context) (api.Self, error) {
 	var out api.Self
-	_, err := c.get(ctx, "/v1/self", Read{}, nil, &out)
+	_, err := c.ask(ctx, "/v1/self", nil, &out)
 	return out, err
 }
 
@@ -129,7 +129,7 @@ func (c *Client) CanI(ctx context.Context, action, resource, as string) (api.Per
 		q.Set("as", as)
 	}
 	var out api.Permission
-	_, err := c.get(ctx, "/v1/can-i", Read{}, q, &out)
+	_, err := c.ask(ctx, "/v1/can-i", q, &out)
 	return out, err
 }
 

@@ -20,6 +20,8 @@ type Error struct {
 	Faults model.Faults
 	// Hints say what would help if no layout exists.
 	Hints []string
+	// Quorum is set if there is no leader because too few voters are there.
+	Quorum *api.Quorum
 }
 
 // Error returns what happened, with every fault and hint on a line of its own.

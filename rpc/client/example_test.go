@@ -125,12 +125,12 @@ func ExampleRead() {
 	defer c.Close()
 
 	ctx := context.Background()
-	clusters, meta, err := c.Clusters(ctx, nil, client.Read{Consistency: api.Consistent})
+	clusters, meta, err := c.Clusters(ctx, client.ClusterFilter{}, client.Read{Consistency: api.Consistent})
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(len(clusters), "clusters")
-	_, later, err := c.Clusters(ctx, nil, client.Read{After: meta.Index, Wait: 10 * time.Millisecond})
+	_, later, err := c.Clusters(ctx, client.ClusterFilter{}, client.Read{After: meta.Index, Wait: 10 * time.Millisecond})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -2,8 +2,10 @@ package client
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"net/url"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
@@ -11,21 +13,42 @@ import (
 
 // Health checks that an agent answers. It needs no token.
 func (c *Client) Health(ctx context.Context) error {
-	_, err := c.get(ctx, "/v1/healthz", Read{}, nil, nil)
+	_, err := c.ask(ctx, "/v1/healthz", nil, nil)
 	return err
+}
+
+// Ready returns whether an agent can serve, and why not. It needs no token.
+func (c *Client) Ready(ctx context.Context) (api.Readiness, error) {
+	var out api.Readiness
+	_, err := c.json(ctx, request{method: http.MethodGet, path: "/v1/readyz", short: true, sdk: true}, &out)
+	return out, err
 }
 
 // Status returns the status of the agent that answers.
 func (c *Client) Status(ctx context.Context) (api.AgentStatus, error) {
 	var out api.AgentStatus
-	_, err := c.get(ctx, "/v1/status", Read{}, nil, &out)
+	_, err := c.ask(ctx, "/v1/status", nil, &out)
 	return out, err
+}
+
+// Attention counts what needs attention: in all tenants if the token may name others and the client acts for none, or
+// else in its own.
+func (c *Client) Attention(ctx context.Context, read Read) (api.Attention, Meta, error) {
+	var out api.Attention
+	if c.tenant == "" {
+		m, err := c.get(ctx, "/v1/attention", read, url.Values{"tenant": {api.AllTenants}}, &out)
+		if !errors.Is(err, ErrForbidden) {
+			return out, m, err
+		}
+	}
+	m, err := c.get(ctx, "/v1/attention", read, nil, &out)
+	return out, m, err
 }
 
 // Members returns the members of the mesh as the agent that answers sees them.
 func (c *Client) Members(ctx context.Context) ([]api.Member, error) {
 	var out []api.Member
-	_, err := c.get(ctx, "/v1/members", Read{}, nil, &out)
+	_, err := c.ask(ctx, "/v1/members", nil, &out)
 	return out, err
 }
 
@@ -59,7 +82,7 @@ func (c *Client) Leave(ctx context.Context, agent string) error {
 // RaftPeers returns the members of the Raft group.
 func (c *Client) RaftPeers(ctx context.Context) ([]api.RaftPeer, error) {
 	var out []api.RaftPeer
-	_, err := c.get(ctx, "/v1/operator/raft/peers", Read{}, nil, &out)
+	_, err := c.ask(ctx, "/v1/operator/raft/peers", nil, &out)
 	return out, err
 }
 

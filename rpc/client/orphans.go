@@ -16,7 +16,7 @@ func (c *Client) Orphans(ctx context.Context, search bool) (model.OrphanReport, 
 		_, err := c.sendSingle(ctx, http.MethodPost, "/v1/orphans/search", nil, &out)
 		return out, err
 	}
-	_, err := c.get(ctx, "/v1/orphans", Read{}, nil, &out)
+	_, err := c.ask(ctx, "/v1/orphans", nil, &out)
 	return out, err
 }
 

@@ -74,12 +74,40 @@ func (r result) harmless() bool {
 // carried it out.
 var errDoubtful = errors.New("the request may or may not have been carried out")
 
+// errStaleWrite is the error of a write by a client for stale reads.
+var errStaleWrite = errors.New("only reads can be stale: a change needs the leader")
+
+// noLeader reports whether the agent has answered that it reaches no leader.
+func (r result) noLeader() bool { return errors.Is(r.err, problem.NoLeader) }
+
+// lostQuorum reports whether the agent has answered that too few voters are there to have a leader.
+func (r result) lostQuorum() bool {
+	var e *Error
+	return errors.As(r.err, &e) && e.Quorum != nil && e.Quorum.Lost
+}
+
+// harmlessWithout reports whether the answers to these attempts need not be waited for: they read, or were not sent.
+func (r request) harmlessWithout(under map[int]*attempt) bool {
+	if r.method == http.MethodGet {
+		return true
+	}
+	for _, a := range under {
+		if !a.unsent() {
+			return false
+		}
+	}
+	return true
+}
+
 // maxDoubtful is how often a request is sent again at once, even if patience has ended, because of errDoubtful.
 const maxDoubtful = 3
 
 // do sends a request until there is a final answer or patience ends. The caller closes the body of
 // the answer.
 func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
+	if c.stale && r.method != http.MethodGet {
+		return nil, errStaleWrite
+	}
 	if r.method != http.MethodGet && r.id == "" {
 		r.id, _ = ctx.Value(requestIDKey{}).(string)
 		if r.id == "" {
@@ -109,7 +137,8 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 // first may yet carry it out. So race waits for the other agents that may have received the request, and
 // asks again if one of them does not report the outcome.
 func (c *Client) race(ctx context.Context, r request) (last result) {
-	deadline := time.Now().Add(c.patience)
+	begun := time.Now()
+	deadline := begun.Add(c.patience)
 	pause := 50 * time.Millisecond
 	results := make(chan result, len(c.bases))
 	under := map[int]*attempt{} // by agent
@@ -122,16 +151,18 @@ func (c *Client) race(ctx context.Context, r request) (last result) {
 	var (
 		newest   *attempt
 		asked    int
-		at       = time.Now() // when the next agent is asked
-		refusal  *result      // of a write
-		doubt    bool         // an attempt that ran at the same time as another one may have been carried out
-		doubtful int          // number of refusals that were doubtful
-		again    bool         // a doubtful refusal has the request sent again, even if patience has ended
+		at       = time.Now()     // when the next agent is asked
+		refusal  *result          // of a write
+		doubt    bool             // an attempt that ran at the same time as another one may have been carried out
+		doubtful int              // number of refusals that were doubtful
+		again    bool             // a doubtful refusal has the request sent again, even if patience has ended
+		giveUp   <-chan time.Time // when patience ends, once an agent has answered that it reaches no leader
+		over     bool             // patience has ended so
 	)
 	for next := int(c.next.Load()) % len(c.bases); ; {
 		more := asked == 0 || refusal == nil && r.stream == nil && c.patience >= 0 && len(under) < len(c.bases) &&
 			(r.raced() || len(under) == 0) && (asked < len(c.bases) || at.Before(deadline) || again && len(under) == 0)
-		if !more && len(under) == 0 {
+		if !more && len(under) == 0 || over && last.noLeader() && r.harmlessWithout(under) {
 			c.next.Store(uint32(next))
 			return last
 		}
@@ -153,6 +184,19 @@ func (c *Client) race(ctx context.Context, r request) (last result) {
 			next = (next + 1) % len(c.bases)
 			asked++
 			at = newest.due(r)
+		case <-giveUp:
+			timer.Stop()
+			switch {
+			case asked < len(c.bases):
+				giveUp = time.After(connectTime)
+			case !over:
+				over, giveUp = true, time.After(c.lost) // an agent that may carry out a write has as long again
+			case last.noLeader():
+				last.err = fmt.Errorf("%w: %s; another agent has not answered", errDoubtful, last.err.Error())
+				return last
+			default:
+				giveUp = nil
+			}
 		case end := <-results:
 			timer.Stop()
 			delete(under, end.agent)
@@ -168,7 +212,16 @@ func (c *Client) race(ctx context.Context, r request) (last result) {
 					}
 				}
 			default:
-				last = end
+				lost := end.lostQuorum()
+				if early := begun.Add(c.lost); lost && early.Before(deadline) {
+					deadline, giveUp = early, nil // another agent may reach a leader, or the voters may be back soon
+				}
+				if giveUp == nil && !over && end.noLeader() {
+					giveUp = time.After(time.Until(deadline))
+				}
+				if !last.noLeader() || lost || !end.harmless() {
+					last = end
+				}
 				doubt = (doubt || !end.harmless()) && (len(under) > 0 || refusal != nil)
 				at = time.Now()
 				if asked >= len(c.bases) {

@@ -27,6 +27,8 @@ type fate struct {
 	work, pause time.Duration
 	// leaderless: the agent answers after work that it knows no leader.
 	leaderless bool
+	// lost: the agent answers after work that too few voters are there to have a leader.
+	lost bool
 	// breaks: the connection breaks after pause, instead of an answer.
 	breaks bool
 	// dies: the connection breaks after work, and the request is not carried out.
@@ -71,6 +73,8 @@ func (m *replies) RoundTrip(r *http.Request) (*http.Response, error) {
 		switch {
 		case f.leaderless:
 			answer = reply(503, api.ProblemNoLeader)
+		case f.lost:
+			answer = reply(503, api.ProblemNoLeader, api.Quorum{Voters: 3, Alive: 1, Needed: 2, Lost: true})
 		case !f.dies:
 			answer = m.carryOut()
 		}
@@ -106,8 +110,12 @@ func (m *replies) carryOut() *http.Response {
 	return reply(200, "")
 }
 
-func reply(status int, problem string) *http.Response {
-	body, _ := json.Marshal(api.Problem{Type: problem, Title: "refused", Status: status})
+func reply(status int, problem string, quorum ...api.Quorum) *http.Response {
+	p := api.Problem{Type: problem, Title: "refused", Status: status}
+	if len(quorum) > 0 {
+		p.Quorum = &quorum[0]
+	}
+	body, _ := json.Marshal(p)
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(string(body)))}
 }
 
@@ -171,6 +179,45 @@ func TestWritesGoToTheNextAgent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLostQuorum: a client does not wait long for a leader once an agent has answered that there can be none, unless
+// another agent may yet carry a write out.
+func TestLostQuorum(t *testing.T) {
+	const ms = time.Millisecond
+	for name, tt := range map[string]struct {
+		a, b []fate
+		took time.Duration
+		done bool
+	}{
+		"it is back in time":            {a: []fate{{lost: true}, {lost: true}, {}}, b: []fate{{hangs: true}}, done: true},
+		"the other agent has a leader":  {a: []fate{{lost: true}}, b: []fate{{work: 100 * ms}}, took: 100 * ms, done: true},
+		"it stays lost":                 {a: []fate{{work: 600 * ms, lost: true}}, b: []fate{{work: 600 * ms, lost: true}}},
+		"the other agent does not hear": {a: []fate{{work: 600 * ms, lost: true}}, b: []fate{{hangs: true}}},
+		"the other agent does it late":  {a: []fate{{work: 600 * ms, lost: true}}, b: []fate{{work: 5000 * ms}}, took: 5000 * ms, done: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &replies{fates: map[string][]fate{"a": tt.a, "b": tt.b}, there: since(0)}
+				took, err := play(t, m, "a", "b")
+				m.work.Wait()
+				var e *client.Error
+				if lost := errors.As(err, &e) && e.Quorum != nil && e.Quorum.Lost && errors.Is(err, client.ErrUnreachable); lost == tt.done ||
+					(m.done > 0) != tt.done || took > max(5000*ms, tt.took+2000*ms) {
+					t.Errorf("after %v: %v; done %d times, asked %v at %v", took, err, m.done, m.asked, m.times)
+				}
+			})
+		})
+	}
+	// An agent that is frozen may go on with the write later.
+	synctest.Test(t, func(t *testing.T) {
+		m := &replies{fates: map[string][]fate{"a": {{lost: true}}, "b": {{work: time.Minute}}}, there: since(0)}
+		took, err := play(t, m, "a", "b")
+		m.work.Wait()
+		if !errors.Is(err, client.ErrUnreachable) || !strings.Contains(err.Error(), "may or may not") || took > 10*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }
 
 // TestAnswersAreTrue lets agents be slow, lose answers, die and have no leader at random, while the object

@@ -31,7 +31,7 @@ func (c *Client) Resources(ctx context.Context, status model.ResourceStatus) ([]
 		q.Set("status", string(status))
 	}
 	var out []model.ResourceVersion
-	_, err := c.get(ctx, "/v1/plugins/resources", Read{}, q, &out)
+	_, err := c.ask(ctx, "/v1/plugins/resources", q, &out)
 	return out, err
 }
 
@@ -88,7 +88,7 @@ func (c *Client) DeleteResource(ctx context.Context, k model.ResourceKey, versio
 // Resource returns the record of a version.
 func (c *Client) Resource(ctx context.Context, k model.ResourceKey, version int) (model.ResourceVersion, error) {
 	var out model.ResourceVersion
-	_, err := c.get(ctx, versionPath(k, version), Read{}, nil, &out)
+	_, err := c.ask(ctx, versionPath(k, version), nil, &out)
 	return out, err
 }
 

@@ -15,7 +15,7 @@ func sitePath(name string) string { return "/v1/sites/" + seg(name) }
 // Sites returns the sites of change objects.
 func (c *Client) Sites(ctx context.Context) ([]site.Overview, error) {
 	var out []site.Overview
-	_, err := c.get(ctx, "/v1/sites", Read{}, nil, &out)
+	_, err := c.ask(ctx, "/v1/sites", nil, &out)
 	return out, err
 }
 
@@ -27,7 +27,7 @@ func (c *Client) SiteStatus(ctx context.Context, name string, after uint64) (sit
 	if after != 0 {
 		q.Set("after", strconv.FormatUint(after, 10))
 	}
-	_, err := c.get(ctx, sitePath(name)+"/status", Read{}, q, &out)
+	_, err := c.ask(ctx, sitePath(name)+"/status", q, &out)
 	return out, err
 }
 
@@ -38,28 +38,28 @@ func (c *Client) Site(ctx context.Context, name string, generation uint64) (*sit
 		q.Set("generation", strconv.FormatUint(generation, 10))
 	}
 	out := &site.Document{}
-	_, err := c.get(ctx, sitePath(name), Read{}, q, out)
+	_, err := c.ask(ctx, sitePath(name), q, out)
 	return out, err
 }
 
 // SiteHistory returns the generations that are kept, the newest first.
 func (c *Client) SiteHistory(ctx context.Context, name string) ([]site.PastGeneration, error) {
 	var out []site.PastGeneration
-	_, err := c.get(ctx, sitePath(name)+"/history", Read{}, nil, &out)
+	_, err := c.ask(ctx, sitePath(name)+"/history", nil, &out)
 	return out, err
 }
 
 // SiteGraph returns a site's objects and their dependencies.
 func (c *Client) SiteGraph(ctx context.Context, name string) (*site.Graph, error) {
 	out := &site.Graph{}
-	_, err := c.get(ctx, sitePath(name)+"/graph", Read{}, nil, out)
+	_, err := c.ask(ctx, sitePath(name)+"/graph", nil, out)
 	return out, err
 }
 
 // ExplainObject returns what an object waits for, up to the root cause.
 func (c *Client) ExplainObject(ctx context.Context, name, object string) ([]site.Reason, error) {
 	var out []site.Reason
-	_, err := c.get(ctx, sitePath(name)+"/explain", Read{}, url.Values{"object": {object}}, &out)
+	_, err := c.ask(ctx, sitePath(name)+"/explain", url.Values{"object": {object}}, &out)
 	return out, err
 }
 

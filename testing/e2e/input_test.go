@@ -154,7 +154,7 @@ func TestBadInput(t *testing.T) {
 			})
 		}
 	}
-	clusters, _, err := m.api().Clusters(m.context(), nil, client.Read{})
+	clusters, _, err := m.api().Clusters(m.context(), client.ClusterFilter{}, client.Read{})
 	if err != nil || len(clusters) != 0 {
 		t.Errorf("bad requests made clusters: %v %v", clusters, err)
 	}
@@ -230,7 +230,7 @@ func TestRequestOnce(t *testing.T) {
 		}
 	}
 	m.succeeds(first)
-	clusters, _, err := m.api().Clusters(m.context(), nil, client.Read{})
+	clusters, _, err := m.api().Clusters(m.context(), client.ClusterFilter{}, client.Read{})
 	if err != nil || len(clusters) != 1 {
 		t.Errorf("%d clusters: %v", len(clusters), err)
 	}

@@ -395,7 +395,7 @@ func (m *mesh) follower() *agent {
 
 // status asks this agent, for a moment only: it may be stopped.
 func (a *agent) status() (s api.AgentStatus, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	return a.mesh.api(a).Status(ctx)
 }

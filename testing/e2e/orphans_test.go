@@ -56,7 +56,7 @@ func (m *mesh) agree() {
 		return nil
 	})
 	have := m.machines()
-	clusters, _, err := m.api().Clusters(m.context(), nil, client.Read{})
+	clusters, _, err := m.api().Clusters(m.context(), client.ClusterFilter{}, client.Read{})
 	if err != nil {
 		m.t.Fatal(err)
 	}

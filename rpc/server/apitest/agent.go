@@ -24,6 +24,7 @@ type Agent struct {
 	leads, voter atomic.Bool
 	mu           sync.Mutex
 	leader       string // address of the leader's API
+	replica      string // address of the API of another agent with a copy of the state
 	transport    http.RoundTripper
 	failures     []error // of the next writes, in order
 	joined, left []string
@@ -47,6 +48,13 @@ func (a *Agent) Follow(url string, voter bool, transport http.RoundTripper) {
 	a.leader, a.transport = strings.TrimPrefix(url, "http://"), transport
 	a.leads.Store(false)
 	a.voter.Store(voter)
+}
+
+// Replica lets the agent find another one with a copy of the state, whose API is at url.
+func (a *Agent) Replica(url string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.replica = strings.TrimPrefix(url, "http://")
 }
 
 // Lead makes the agent the leader.
@@ -96,6 +104,20 @@ func (l locator) AwaitLeader(context.Context) (id, addr string, err error) {
 	return "id-leader", l.leader, nil
 }
 
+// Group returns the Raft group of the store. Without an address of the leader, none is known.
+func (l locator) Group(context.Context) member.GroupStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := member.GroupStatus{Servers: l.member.Group.Servers()}
+	if l.replica != "" {
+		out.Replicas = []string{l.replica}
+	}
+	if l.leader != "" || l.leads.Load() {
+		out.LeaderID, _ = l.member.Group.Leader()
+	}
+	return out
+}
+
 // WhileReached returns a context that ends with ctx.
 func (locator) WhileReached(ctx context.Context, _ string, _ time.Time) (_ context.Context, answered, cancel func()) {
 	ctx, cancel = context.WithCancel(ctx)
@@ -121,8 +143,22 @@ func (g gossip) Members() []mesh.Member {
 	}}
 }
 
-// Member returns the agent if it has this id.
-func (g gossip) Member(is string) (mesh.Member, bool) { return g.Members()[0], is == id(g.name) }
+// Member returns the agent if it has this id. The agent a, which has the store, is dead for others that know no leader.
+func (g gossip) Member(is string) (mesh.Member, bool) {
+	switch is {
+	case id(g.name):
+		return g.Members()[0], true
+	case id("a"):
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		m := mesh.Member{ID: is, Self: mesh.Self{Name: "a"}, Status: mesh.StatusAlive, Gossip: mesh.StatusAlive}
+		if g.leader == "" {
+			m.Status, m.Gossip, m.Since = mesh.StatusFailed, mesh.StatusFailed, time.UnixMilli(Epoch)
+		}
+		return m, true
+	}
+	return mesh.Member{}, false
+}
 
 // Join records the addresses, which Joined returns.
 func (g gossip) Join(_ context.Context, addrs []string) (int, error) {
@@ -148,6 +184,9 @@ func (idle) Busy() int { return 0 }
 
 // Session returns the session of the agent.
 func (idle) Session() string { return worker }
+
+// InTouch reports false, so that the agent looks for a leader.
+func (idle) InTouch() bool { return false }
 
 // Last returns the last removal of logs.
 func (idle) Last() model.LogSweep {

@@ -25,7 +25,8 @@ func clusterRoutes(s *rest.Server) {
 
 	rest.Read(s, rest.Route{ID: "listClusters", Path: path, Tag: tag, Summary: "List clusters"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
-			Status string `query:"status" doc:"Only these statuses, separated by commas"`
+			Status    string `query:"status" doc:"Only these statuses, separated by commas"`
+			Unhealthy bool   `query:"unhealthy" doc:"Only clusters that need attention: with unhealthy nodes, a failed latest operation, or the status incomplete, inconsistent or failed"`
 		}) ([]api.ClusterSummary, error) {
 			wanted, err := statuses("query.status", in.Status, rest.ClusterStatuses)
 			if err != nil {
@@ -33,9 +34,10 @@ func clusterRoutes(s *rest.Server) {
 			}
 			out := []api.ClusterSummary{}
 			for _, cl := range c.Clusters(v) {
-				if len(wanted) == 0 || slices.Contains(wanted, string(cl.Status)) {
-					out = append(out, summary(v, c.Who.Tenant, cl))
+				if len(wanted) > 0 && !slices.Contains(wanted, string(cl.Status)) || in.Unhealthy && !needsAttention(v, cl) {
+					continue
 				}
+				out = append(out, summary(v, c.Who.Tenant, cl))
 			}
 			return out, nil
 		})
@@ -278,7 +280,10 @@ func statuses(path, text string, known []string) ([]string, error) {
 }
 
 func summary(v rest.View, tenant string, cl *model.Cluster) api.ClusterSummary {
-	return summaryOf(cl, len(v.Nodes(tenant, cl.ID)), progress(v, tenant, cl))
+	nodes := v.Nodes(tenant, cl.ID)
+	out := summaryOf(cl, len(nodes), progress(v, tenant, cl))
+	out.Health = model.HealthOf(nodes)
+	return out
 }
 
 func summaryOf(cl *model.Cluster, nodes int, p api.ClusterProgress) api.ClusterSummary {

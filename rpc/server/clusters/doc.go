@@ -8,6 +8,7 @@ import (
 // Register adds the routes.
 func Register(s *rest.Server) {
 	clusterRoutes(s)
+	attentionRoute(s)
 	operationRoutes(s)
 	changeRoutes(s)
 	historyRoutes(s)

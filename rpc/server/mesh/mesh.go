@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/rest"
@@ -26,6 +28,21 @@ func meshRoutes(s *rest.Server) {
 		},
 		always(api.Health{Status: "ok"}),
 	)
+	ready := rest.Route{
+		ID:      "readyz",
+		Method:  http.MethodGet,
+		Path:    "/v1/readyz",
+		Tag:     tag,
+		Rule:    rest.Rule{Public: true, Local: true},
+		Summary: "Check that the agent can serve requests; needs no token",
+		Description: "A voter is ready while it knows a leader and its copy of the state has caught up; a leader also needs its duties to run. " +
+			"Any other agent is ready while it can reach a leader.",
+	}
+	rest.Ask(s, ready, func(ctx context.Context, _ *rest.Call, _ *rest.None) (api.Readiness, error) {
+		return s.Mesh.Ready(ctx), nil
+	})
+	responses := s.OpenAPI().Paths[ready.Path].Get.Responses
+	responses["503"] = &huma.Response{Description: "The agent cannot serve", Content: responses["200"].Content}
 	rest.Ask(
 		s,
 		rest.Route{
@@ -36,7 +53,9 @@ func meshRoutes(s *rest.Server) {
 			Rule:    local,
 			Summary: "Get the status of the contacted agent and of its mesh",
 		},
-		func(context.Context, *rest.Call, *rest.None) (api.AgentStatus, error) { return s.Mesh.Status(), nil },
+		func(ctx context.Context, _ *rest.Call, _ *rest.None) (api.AgentStatus, error) {
+			return s.Mesh.Status(ctx), nil
+		},
 	)
 	rest.Ask(
 		s,

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -102,13 +101,29 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 				timer.Stop()
 			}
 		}
+		if stale && s.forwardStale(w, r, header) {
+			return true
+		}
 		if unsure || errors.Is(err, problem.UnknownOutcome) {
 			writeProblem(w, NewProblem(problem.UnknownOutcome, "the connection to the leader broke: "+unknownOutcomeAdvice))
 		} else {
-			writeProblem(w, NewProblem(problem.NoLeader, fmt.Sprintf(noLeaderFound, s.name)))
+			writeProblem(w, s.noLeader(ctx, true))
 		}
 		return true
 	}
+}
+
+// forwardStale has another agent's copy of the state answer a stale read, as this agent has none. It returns false, and has
+// answered nothing, if there is no such agent.
+func (s *Server) forwardStale(w http.ResponseWriter, r *http.Request, header http.Header) (answered bool) {
+	status, answer, stream, err := s.Router.RoundTripToReplica(r.Context(), r.Method, r.URL.RequestURI(), header)
+	if err != nil {
+		return false
+	}
+	n := noteOf(r.Context())
+	n.answered, n.err = status, nil
+	s.copyAnswer(w, status, answer, stream)
+	return true
 }
 
 func (s *Server) copyAnswer(w http.ResponseWriter, status int, header http.Header, body io.ReadCloser) {

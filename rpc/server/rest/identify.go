@@ -45,7 +45,7 @@ func (s *Server) identify(ctx context.Context, until time.Time, b Bearer) (model
 		if time.Until(until) < pause || ctx.Err() != nil {
 			// The cause names addresses, which are not for everybody.
 			s.log.Debug("no leader has checked a token", "error", err)
-			return model.Caller{}, NewProblem(problem.NoLeader, fmt.Sprintf(noLeaderFound, s.name))
+			return model.Caller{}, s.noLeader(ctx, false)
 		}
 		timer := time.NewTimer(pause)
 		select {

@@ -14,6 +14,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/solver"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -23,6 +24,8 @@ const (
 	noLeaderAdvice       = "the mesh has no leader at the moment: try again shortly, or ask another agent"
 	noLeaderFound        = "agent %s reaches no leader of the mesh: try again shortly, or ask another agent; " +
 		"a request with the header Coopr-Hold, such as 5s, waits longer"
+	tooFewVoters = "agent %s reaches no leader: %d of %d voters are missing%s, and %d more must be back before there can be one: " +
+		"start them, or ask another agent; reads work with consistency=stale"
 	maxFaultsInOneDocument = 1000
 )
 
@@ -63,6 +66,25 @@ var kinds = map[problem.Code]kind{
 func NewProblem(code problem.Code, detail string) *api.Problem {
 	k := kinds[code]
 	return &api.Problem{Type: k.typ, Title: k.title, Status: k.status, Detail: detail}
+}
+
+// noLeader returns the problem document of a request for which no leader was found. If too few voters are there, it says
+// so, because trying again does not help then. Callers who are known are told which voters are missing.
+func (s *Server) noLeader(ctx context.Context, known bool) *api.Problem {
+	q := s.Mesh.Quorum(ctx)
+	if !q.Lost {
+		return NewProblem(problem.NoLeader, fmt.Sprintf(noLeaderFound, s.name))
+	}
+	names := ""
+	missing := len(q.Missing)
+	if known {
+		names = " (" + words.And(q.MissingNames(s.clock())) + ")"
+	} else {
+		q.Missing = nil
+	}
+	p := NewProblem(problem.NoLeader, fmt.Sprintf(tooFewVoters, s.name, missing, q.Voters, names, q.Needed-q.Alive))
+	p.Quorum = &q
+	return p
 }
 
 // NotFound returns a problem document of the code problem.NotFound.

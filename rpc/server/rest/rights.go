@@ -57,7 +57,7 @@ read ImageType         | getImageType getImageTypeVersion listImageTypeVersions
 create ImageType       | createImageType
 update ImageType       | putImageType
 delete ImageType       | deleteImageType deleteImageTypeVersion
-list Cluster           | listClusters listOperations watchEvents
+list Cluster           | listClusters listOperations watchEvents getAttention
 read Cluster           | getCluster getClusterConfig diffCluster getClusterHealth listClusterHistory getClusterSnapshot
 read Cluster           | listClusterServices debugPlans listPlans getPlan getOperation explainOperation listOperationTasks
 create Cluster         | createCluster

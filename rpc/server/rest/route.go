@@ -76,6 +76,7 @@ const ruleKey = "coopr.rule"
 type Reply[T any] struct {
 	Status   int
 	Index    string `header:"Coopr-Index" doc:"The index of the state that the answer is from"`
+	Age      string `header:"Coopr-Age" doc:"Of a stale read: how long ago the answering agent last heard from the leader; absent: not since it started"`
 	Repeated string `header:"Coopr-Repeated" doc:"true if a write with the same request id was carried out before"`
 	Total    string `header:"Coopr-Total" doc:"The length of the whole list, where the answer is a part of it"`
 	Body     T
@@ -93,7 +94,7 @@ func Read[I, T any](s *Server, r Route, h func(context.Context, *Call, View, *I)
 		if err != nil {
 			return nil, err
 		}
-		return &Reply[T]{Body: body, Index: strconv.FormatUint(v.Index(), 10)}, nil
+		return &Reply[T]{Body: body, Index: strconv.FormatUint(v.Index(), 10), Age: ageOf(c, v)}, nil
 	})
 }
 
@@ -112,8 +113,16 @@ func List[I, T any](s *Server, r Route, h func(context.Context, *Call, View, *I)
 		if body == nil {
 			body = []T{}
 		}
-		return &Reply[[]T]{Body: body, Index: strconv.FormatUint(v.Index(), 10), Total: strconv.Itoa(total)}, nil
+		return &Reply[[]T]{Body: body, Index: strconv.FormatUint(v.Index(), 10), Age: ageOf(c, v), Total: strconv.Itoa(total)}, nil
 	})
+}
+
+// ageOf returns the age of the state that a stale read was answered from, or "".
+func ageOf(c *Call, v View) string {
+	if age, ok := v.Age(); ok && c.consistency == api.Stale {
+		return age.Round(time.Millisecond).String()
+	}
+	return ""
 }
 
 // Write registers a route that changes the state.
@@ -124,10 +133,7 @@ func Write[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (T, 
 		if err != nil {
 			return nil, err
 		}
-		reply := &Reply[T]{Body: body}
-		if st, ok := any(body).(interface{ HTTPStatus() int }); ok {
-			reply.Status = st.HTTPStatus()
-		}
+		reply := &Reply[T]{Body: body, Status: statusOf(body)}
 		if w.Index > 0 {
 			reply.Index = strconv.FormatUint(w.Index, 10)
 		}
@@ -146,8 +152,16 @@ func Ask[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (T, er
 		if err != nil {
 			return nil, err
 		}
-		return &Reply[T]{Body: body}, nil
+		return &Reply[T]{Body: body, Status: statusOf(body)}, nil
 	})
+}
+
+// statusOf returns the HTTP status that an answer asks for, or 0 for that of its route.
+func statusOf(body any) int {
+	if st, ok := body.(interface{ HTTPStatus() int }); ok {
+		return st.HTTPStatus()
+	}
+	return 0
 }
 
 func register[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (*Reply[T], error)) {

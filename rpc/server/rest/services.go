@@ -43,6 +43,10 @@ type Router interface {
 	// with problem.NoLeader if the request was not sent.
 	RoundTripToLeader(ctx context.Context, until time.Time, method, uri string, header map[string][]string, body io.Reader) (
 		status int, respHeader map[string][]string, respBody io.ReadCloser, err error)
+	// RoundTripToReplica sends a stale read to another agent that has a copy of the state. It fails with
+	// problem.NoLeader if none answers.
+	RoundTripToReplica(ctx context.Context, method, uri string, header map[string][]string) (
+		status int, respHeader map[string][]string, respBody io.ReadCloser, err error)
 }
 
 // State reads the replicated state. It works on every voter.
@@ -210,7 +214,11 @@ type Runs interface {
 // Mesh is this agent's view of the mesh. It works on every agent.
 type Mesh interface {
 	Members() []api.Member
-	Status() api.AgentStatus
+	// Ready reports whether this agent can serve requests, and why not.
+	Ready(ctx context.Context) api.Readiness
+	Status(ctx context.Context) api.AgentStatus
+	// Quorum returns how many voters there are, and which of them are missing.
+	Quorum(ctx context.Context) api.Quorum
 	// Join contacts the mesh at gossip addresses and returns how many of them answered.
 	Join(ctx context.Context, addrs []string) (int, error)
 	// Leave makes this agent leave the mesh, or removes another agent, which must be dead. b is the caller's.

@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"time"
+
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
@@ -12,6 +14,8 @@ import (
 // The second result is false if the object does not exist. Callers must not change the results.
 type View interface {
 	Index() uint64
+	// Age returns how long ago this agent last heard from the leader; ok is false if it has not since it started.
+	Age() (age time.Duration, ok bool)
 	TenantView
 	DefinitionView
 	ClusterView

@@ -6,6 +6,7 @@ import (
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
 )
 
 // Cluster returns a cluster that the caller may read and that it may do the route's action with.
@@ -86,11 +87,19 @@ func (c *Call) Run(v View, id string) (*profile.Run, error) {
 	return r, c.use(c.ofRun(r), hidden)
 }
 
+// Tenants returns the tenant that a call is about, or "" for all of them.
+func (c *Call) Tenants() string {
+	if c.Who.Tenant == api.AllTenants {
+		return ""
+	}
+	return c.Who.Tenant
+}
+
 // Clusters returns the clusters that the caller may list.
 func (c *Call) Clusters(v View) []*model.Cluster {
 	f := c.filter(access.TypeCluster)
 	var out []*model.Cluster
-	for _, cl := range v.Clusters(c.Who.Tenant) {
+	for _, cl := range v.Clusters(c.Tenants()) {
 		if x := ofCluster(v, cl); f.Allows(&x) {
 			out = append(out, cl)
 		}

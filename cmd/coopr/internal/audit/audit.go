@@ -258,7 +258,6 @@ them.`,
 func verifyCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var known []string
-	var stale bool
 	cmd := &cobra.Command{
 		Use: "verify [FILE]", Short: "Verify that no record was changed or removed, in the mesh or in an exported file", Args: cli.Args("[FILE]"),
 		Long: `Verify that no record was changed or removed, in the mesh or in an exported
@@ -266,12 +265,13 @@ file. A file is verified without a mesh. The command names the first bad record.
 
 An attacker who can replace the whole log can also compute a valid chain of
 hashes. Therefore keep the head that this command shows in a safe place, and
-give it later with --known: the log must still contain it.`,
+give it later with --known: the log must still contain it.
+
+With --stale, the agent at --addr verifies its own copy instead of the leader's.`,
 		Example: "  coopr audit verify\n  coopr audit verify audit.jsonl\n" +
 			"  coopr audit verify --known 120:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 	}
 	cmd.Flags().StringSliceVar(&known, "known", nil, "head from an earlier verification, as NUMBER:HASH; may be repeated")
-	cmd.Flags().BoolVar(&stale, "stale", false, "verify the copy of the agent at --addr instead of the leader's")
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := cli.ReadForm(out, cmd); err != nil {
@@ -302,11 +302,7 @@ give it later with --known: the log must still contain it.`,
 				defer r.Close()
 				return verified(out, "The audit log", r, places)
 			}
-			read := client.Read{}
-			if stale {
-				read.Consistency = "stale"
-			}
-			rep, err := c.AuditVerify(ctx, read)
+			rep, err := c.AuditVerify(ctx, client.Read{})
 			if err != nil {
 				return err
 			}

@@ -99,7 +99,7 @@ func CompleteDefinitions(app App, kind model.Kind) Completion {
 // CompleteClusters completes the names of clusters.
 func CompleteClusters(app App) Completion {
 	return Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
-		all, _, err := c.Clusters(ctx, nil, client.Read{})
+		all, _, err := c.Clusters(ctx, client.ClusterFilter{}, client.Read{})
 		var out []string
 		for _, cl := range all {
 			if cl.Status != model.ClusterTerminated {

@@ -19,6 +19,9 @@ var (
 	ErrLeft = errors.New("left")
 )
 
+// ExitUnwell is the exit code of "coopr status" if something is wrong.
+const ExitUnwell = 6
+
 // ExitError ends the command with this exit code and shows nothing.
 type ExitError struct{ Code int }
 

@@ -32,25 +32,29 @@ func Command(app cli.App) *cobra.Command {
 
 func listCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	var status []string
+	var filter client.ClusterFilter
 	cmd := cli.List(app, cli.Listing[api.ClusterSummary]{
-		Use: "list", Short: "List clusters", Example: "  coopr cluster list\n  coopr cluster list --status active,pending --watch",
-		Narrow: []string{"status"}, Empty: "There are no clusters. To create one: coopr cluster create NAME --template TEMPLATE --nodes N",
+		Use: "list", Short: "List clusters", Example: "  coopr cluster list\n  coopr cluster list --status active,pending --watch\n" +
+			"  coopr cluster list --unhealthy",
+		Narrow: []string{"status", "unhealthy"},
+		Empty:  "There are no clusters. To create one: coopr cluster create NAME --template TEMPLATE --nodes N",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]api.ClusterSummary, client.Meta, error) {
-			return c.Clusters(ctx, status, read)
+			return c.Clusters(ctx, filter, read)
 		},
 		Rows: func(items []api.ClusterSummary) output.Table {
-			t := output.Table{Head: []string{"NAME", "ID", "STATUS", "NODES", "TEMPLATE", "LATEST", "AGE", "PROVIDER", "OWNER", "SERVICES",
-				"MESSAGE"}, Wide: 4}
+			t := output.Table{Head: []string{"NAME", "ID", "STATUS", "HEALTH", "NODES", "TEMPLATE", "LATEST", "AGE", "PROVIDER", "OWNER",
+				"SERVICES", "MESSAGE"}, Wide: 4}
 			for _, cl := range items {
-				t.Row(cl.Name, cl.ID, string(cl.Status), strconv.Itoa(cl.NumNodes), cl.ClusterTemplate.Name, latest(cl.Progress), out.Ago(cl.CreatedAt),
-					cl.Provider.Name, cl.OwnerID, output.Clip(strings.Join(cl.Services, ","), 60), output.Clip(cl.Message, 60))
+				t.Row(cl.Name, cl.ID, string(cl.Status), cl.Health, strconv.Itoa(cl.NumNodes), cl.ClusterTemplate.Name, latest(cl.Progress),
+					out.Ago(cl.CreatedAt), cl.Provider.Name, cl.OwnerID, output.Clip(strings.Join(cl.Services, ","), 60), output.Clip(cl.Message, 60))
 			}
 			return t
 		},
 	})
-	cmd.Flags().StringSliceVar(&status, "status", nil,
+	cmd.Flags().StringSliceVar(&filter.Statuses, "status", nil,
 		"only clusters with these statuses: pending, active, incomplete, inconsistent, failed, terminated")
+	cmd.Flags().BoolVar(&filter.Unhealthy, "unhealthy", false,
+		"only clusters that need attention: unhealthy nodes, a failed latest operation, or status incomplete, inconsistent or failed")
 	return cmd
 }
 

@@ -67,6 +67,10 @@ func TestFailureStory(t *testing.T) {
 	s.Run(0, "operation", "log", "00000001-001", "--status", "failed")
 	s.Run(0, "task", "list", "00000001-001", "--status", "failed", "-o", "wide")
 	s.Run(1, "cluster", "watch", "web")
+	s.Run(0, "cluster", "list", "--unhealthy")
+	if code, out, errs := s.Exec("status"); code != root.ExitUnwell || !strings.Contains(out, "1, 1 ill; see coopr cluster list --unhealthy") {
+		t.Errorf("%d\n%s\n%s", code, out, errs)
+	}
 	s.Golden("failure")
 }
 

@@ -10,7 +10,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -102,83 +101,6 @@ func MembersCommand(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-}
-
-// StatusCommand returns the command "status".
-func StatusCommand(app cli.App) *cobra.Command {
-	out := app.Printer()
-	cmd := &cobra.Command{Use: "status", Short: "Show the status of the agent at --addr and of its mesh", Args: cli.Args(),
-		Example: "  coopr status\n  coopr --addr 10.0.0.2 status -o json"}
-	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
-	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, _ []string) (api.AgentStatus, error) {
-		return c.Status(ctx)
-	}, func(s api.AgentStatus) {
-		leader := s.Leader
-		switch {
-		case s.IsLeader:
-			leader = "this agent"
-		case leader == "":
-			leader = out.Paint(output.Red, "none")
-		}
-		if s.Leader != "" && !s.LeaderReady {
-			leader += " (not ready yet)"
-		}
-		out.Field("Agent", fmt.Sprintf("%s (%s), build %s", s.Name, s.ID, s.Build))
-		out.Field("Mesh", s.Mesh)
-		out.Field("Leader", leader)
-		out.Field("Members", fmt.Sprintf("%d alive of %d", s.Alive, s.Members))
-		out.Field("Voter", output.YesNo(s.Voter))
-		out.Field("Workers", fmt.Sprintf("%d of %d busy", s.Busy, s.Slots))
-		out.Field("Index", fmt.Sprintf("%d", s.Applied))
-		isolation(out, s.Isolation)
-		retention(out, s.Retention)
-	})
-	return cmd
-}
-
-// isolation prints what keeps plugins away from an agent, and which of them were killed.
-func isolation(out *output.Printer, x *api.Isolation) {
-	if x == nil {
-		return
-	}
-	text := x.Grade
-	if x.User != "" {
-		text += " (user " + x.User + ")"
-	}
-	out.Field("Isolation", text)
-	for _, w := range x.Warnings {
-		out.Field("Warning", out.Paint(output.Red, w))
-	}
-	for _, k := range x.Killed {
-		out.Field("Killed", out.Paint(output.Red, fmt.Sprintf("plugin %s: %s (%s, last at %s)", k.Plugin, k.Reason, words.Count(k.Count, "time"),
-			output.Moment(k.At))))
-	}
-}
-
-// retention prints how long an agent keeps what has ended, and what it removed last.
-func retention(out *output.Printer, r api.Retention) {
-	span := func(d model.Millis) string { return output.Span(time.Duration(d) * time.Millisecond) }
-	out.Field("Kept", fmt.Sprintf("terminated clusters %s (at most %d), operations %s, request ids %s, task logs %s (at most %s)",
-		span(r.Clusters), r.ClusterCount, span(r.Operations), span(r.Requests), span(r.Logs), output.Bytes(r.LogSize)))
-	fault := func(f string) string {
-		if f == "" {
-			return ""
-		}
-		return "; " + out.Paint(output.Red, f)
-	}
-	switch x := r.StateSweep; {
-	case x == nil:
-		out.Field("Removed", "the leader knows what was removed from the state")
-	case x.At == 0:
-		out.Field("Removed", "nothing yet")
-	default:
-		out.Field("Removed", fmt.Sprintf("%s, %s and %s at %s%s", words.Count(x.Clusters, "cluster"), words.Count(x.Operations, "operation"),
-			words.Count(x.Requests, "request id"), output.Moment(x.At), fault(x.Fault)))
-	}
-	if x := r.LogSweep; x.At != 0 {
-		out.Field("Task logs", fmt.Sprintf("%s left of %s, %d removed at %s%s", output.Bytes(x.Bytes), words.Count(x.Files+x.Removed, "log"),
-			x.Removed, output.Moment(x.At), fault(x.Fault)))
-	}
 }
 
 // PluginCommand returns the command "plugin".

@@ -19,7 +19,7 @@ func ColourOf(word string) Colour {
 	switch word {
 	case "active", "succeeded", "alive", "healthy", "yes", "COMPLETE":
 		return Green
-	case "failed", "inconsistent", "incomplete", "uncertain", "dead", "ERROR", "DELAYED":
+	case "failed", "inconsistent", "incomplete", "uncertain", "dead", "unhealthy", "gone", "ERROR", "DELAYED":
 		return Red
 	case "pending", "running", "paused", "aborting", "rolling-back", "leased", "suspect", "STARTING", "STARTED", "PREPARED",
 		"IN_PROGRESS", "WAITING":

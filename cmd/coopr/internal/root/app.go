@@ -49,6 +49,8 @@ type app struct {
 	token, tenant, caCert string
 	context               string
 	yes                   bool
+	stale                 bool
+	aged                  bool // the age of a stale read was shown
 }
 
 var _ cli.App = (*app)(nil)
@@ -87,7 +89,7 @@ func (a *app) connect(patience time.Duration) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Patience = patience
+	cfg.Patience, cfg.Stale, cfg.OnStale = patience, a.stale, a.showAge
 	if len(cfg.Addresses) > 0 && cfg.Token != "" {
 		return client.New(cfg)
 	}
@@ -120,6 +122,19 @@ func (a *app) connect(patience time.Duration) (*client.Client, error) {
 		cfg.Token = dev.Token
 	}
 	return client.New(cfg)
+}
+
+// showAge shows once how old the state is that a stale read was answered from.
+func (a *app) showAge(age time.Duration, known bool) {
+	switch {
+	case a.aged:
+		return
+	case !known:
+		a.printer.Notef("This is a copy of the state, of unknown age: the agent has heard from no leader since it started.\n")
+	default:
+		a.printer.Notef("This is a copy of the state, as it was %s ago.\n", output.Span(age))
+	}
+	a.aged = true
 }
 
 // config returns what flags and environment variables say.

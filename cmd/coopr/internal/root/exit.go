@@ -22,7 +22,8 @@ const (
 	ExitNotFound    = 3
 	ExitConflict    = 4
 	ExitUnreachable = 5
-	ExitInterrupted = 130 // as in shells
+	ExitUnwell      = cli.ExitUnwell // only of coopr status
+	ExitInterrupted = 130            // as in shells
 )
 
 // exit shows what went wrong and returns the exit code.
@@ -55,10 +56,16 @@ func (a *app) exit(err error) int {
 	case errors.Is(err, client.ErrUnreachable):
 		out.Error(err)
 		var unknown x509.UnknownAuthorityError
-		if errors.As(err, &unknown) {
+		var answer *client.Error
+		switch {
+		case errors.As(err, &answer) && a.stale:
+			out.Noteln("To see what is wrong: coopr status")
+		case errors.As(err, &answer):
+			out.Noteln("What the agent knows can be read meanwhile: repeat a read with --stale. To see what is wrong: coopr status")
+		case errors.As(err, &unknown):
 			out.Noteln("Give the CA certificate of the mesh with --ca-cert or COOPR_CACERT. To show it, run on a control host: coopr-agent ca " +
 				"--data-dir DIR")
-		} else {
+		default:
 			out.Noteln("Check that an agent runs at this address, or name another one with --addr.")
 		}
 		return ExitUnreachable

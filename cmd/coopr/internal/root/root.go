@@ -54,6 +54,7 @@ func (a *app) command() *cobra.Command {
 	f.StringVar(&a.tenant, "tenant", "", "tenant to act for, if not the one of the token; superadmins only (env COOPR_TENANT)")
 	f.StringVar(&a.caCert, "ca-cert", "", "file with the CA certificates that the agents' certificates are checked against (env COOPR_CACERT)")
 	f.StringVar(&a.context, "context", "", "context whose mesh and session are used; see coopr context (env COOPR_CONTEXT)")
+	f.BoolVar(&a.stale, "stale", false, "read the contacted agent's copy of the state, which works without a leader; it may be old")
 	f.BoolVarP(&a.yes, "yes", "y", false, "answer yes to all questions")
 	root.SetFlagErrorFunc(flagError)
 
