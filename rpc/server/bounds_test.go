@@ -86,53 +86,51 @@ func TestStreamsOfATenant(t *testing.T) {
 // A tenant has a share of the bytes of bodies that an agent reads at a time.
 func TestBodiesInFlight(t *testing.T) {
 	w := serveWithin(t, newAgent(t), rest.Bounds{Bodies: 4 * rest.MaxBody}, nil)
-	// Two bodies of the tenant arrive slowly, and each has more than half of its share.
-	half := rest.MaxBody/2 + 65<<10
-	slow := func(token string) (arrived chan bool, end func() answer) {
-		r, pipe := io.Pipe()
-		done := make(chan answer, 1)
-		go func() { done <- w.send(context.Background(), token, "POST", "/v1/clusters", r) }()
-		arrived = make(chan bool)
-		go func() {
-			_, err := io.CopyN(pipe, zeros{}, int64(half))
-			arrived <- err == nil
-		}()
-		return arrived, func() answer {
-			_ = pipe.Close()
-			return <-done
-		}
+	// Two bodies of the tenant arrive slowly, and each has more than half of its share. So the agent refuses at least the one of which
+	// it reads the excess.
+	first, second := w.slowBody(apitest.User), w.slowBody(apitest.Admin)
+	kept, refused := first, answer{}
+	select {
+	case refused = <-second.done:
+		close(second.rest)
+	case refused = <-first.done:
+		close(first.rest)
+		kept = second
 	}
-	first, endFirst := slow(apitest.User)
-	if !<-first {
-		t.Fatal("the first body was not read")
-	}
-	second, endSecond := slow(apitest.Admin)
-	answerOf(second, endSecond).throttled(t, "tenant acme", "send it again")
+	refused.throttled(t, "tenant acme", "send it again")
 	w.must(422, apitest.Admin, "POST", "/v1/clusters", `{"nome":"x"}`) // a small one has room
-	other, endOther := slow(apitest.Super)
-	if !<-other {
-		t.Error("the body of another tenant was not read")
+	other := w.slowBody(apitest.Super)
+	if a := other.end(); a.status != http.StatusBadRequest && a.status != http.StatusUnprocessableEntity {
+		t.Errorf("the body of another tenant: %d %s", a.status, a.body)
 	}
-	for _, end := range []func() answer{endFirst, endOther} {
-		if a := end(); a.status != http.StatusBadRequest && a.status != http.StatusUnprocessableEntity {
-			t.Errorf("%d %s", a.status, a.body)
-		}
-	}
-	third, endThird := slow(apitest.Admin)
-	if !<-third {
-		t.Error("nothing was released")
-	}
-	endThird()
+	kept.end() // it may be refused, too: the room of the first is released after the answer
+	eventually(t, "the room of a body is released after its answer", func() bool {
+		return w.slowBody(apitest.Admin).end().status != http.StatusTooManyRequests
+	})
 }
 
-// answerOf waits until a body was sent or refused, and returns the answer.
-func answerOf(arrived chan bool, end func() answer) answer {
-	done := make(chan answer, 1)
+// slowBody is a request of whose body more than half of a tenant's share is sent, and the rest at the end.
+type slowBody struct {
+	done chan answer
+	rest chan bool
+}
+
+func (w *world) slowBody(token string) slowBody {
+	r, pipe := io.Pipe()
+	b := slowBody{make(chan answer, 1), make(chan bool)}
+	go func() { b.done <- w.send(context.Background(), token, "POST", "/v1/clusters", r) }()
 	go func() {
-		<-arrived
-		done <- end()
+		_, _ = io.CopyN(pipe, zeros{}, int64(rest.MaxBody/2+1<<20)) // it fails for a request that is refused
+		<-b.rest
+		_ = pipe.Close()
 	}()
-	return <-done
+	return b
+}
+
+// end ends the body and returns the answer.
+func (b slowBody) end() answer {
+	close(b.rest)
+	return <-b.done
 }
 
 // zeros is a body without an end.
