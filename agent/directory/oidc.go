@@ -33,8 +33,8 @@ type OIDC struct {
 	cfg            config.IdentityProvider
 	codes, devices slots // for logins of each flow, so that strangers who begin one kind do not stop the other
 
-	mu    sync.Mutex
-	known *known // what the provider says of itself, until it is asked again
+	mu    sync.Mutex // also while the provider is asked about itself, once for all who wait
+	known *known
 }
 
 // known is what a provider says of itself.
@@ -42,15 +42,22 @@ type known struct {
 	*oidc.Provider
 	style oauth2.AuthStyle
 	http  *http.Client
+	err   error // why it could not be asked
 	until time.Time
 }
 
 // remember is how long a provider is not asked again about itself. So a login by the code flow begins without a request.
-const remember = 10 * time.Minute
+// That it did not answer is remembered for a few seconds only.
+const (
+	remember = 10 * time.Minute
+	silent   = 5 * time.Second
+)
 
 // Begin starts a login. With a URL to which the browser comes back, it uses the authorization code flow with PKCE; without one
 // the device flow.
 func (o *OIDC) Begin(ctx context.Context, redirect string) (p logins.Prompt, l logins.Pending, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if redirect == "" {
 		return o.beginDevice(ctx)
 	}
@@ -106,6 +113,8 @@ func (o *OIDC) Finish(ctx context.Context, l logins.Pending, state, code string)
 		return p, err
 	}
 	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	provider, c, err := o.client(&ctx)
 	if err != nil {
 		return p, err
@@ -156,11 +165,19 @@ func (o *OIDC) client(ctx *context.Context) (*known, *oauth2.Config, error) {
 // ask returns what the provider says of itself.
 func (o *OIDC) ask(ctx context.Context) (*known, error) {
 	o.mu.Lock()
-	k := o.known
-	o.mu.Unlock()
-	if k != nil && time.Now().Before(k.until) {
-		return k, nil
+	defer o.mu.Unlock()
+	if k := o.known; k != nil && time.Now().Before(k.until) {
+		return k, k.err
 	}
+	k, err := o.describe(context.WithoutCancel(ctx)) // a caller who gives up ends it for nobody else
+	if err != nil {
+		k = &known{err: err, until: time.Now().Add(silent)}
+	}
+	o.known = k
+	return k, err
+}
+
+func (o *OIDC) describe(ctx context.Context) (*known, error) {
 	roots, err := authorities(o.cfg.CACert)
 	if err != nil {
 		return nil, err
@@ -168,7 +185,7 @@ func (o *OIDC) ask(ctx context.Context) (*known, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	transport.DisableKeepAlives = true
-	k = &known{style: oauth2.AuthStyleInParams, until: time.Now().Add(remember), http: &http.Client{
+	k := &known{style: oauth2.AuthStyleInParams, until: time.Now().Add(remember), http: &http.Client{
 		Transport: careful{transport, strings.HasPrefix(o.cfg.Issuer, "http:")}, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -185,9 +202,6 @@ func (o *OIDC) ask(ctx context.Context) (*known, error) {
 	if len(says.Methods) == 0 || slices.Contains(says.Methods, "client_secret_basic") {
 		k.style = oauth2.AuthStyleInHeader
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.known = k
 	return k, nil
 }
 

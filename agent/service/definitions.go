@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
-	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/macro"
 	"github.com/coopr/coopr/engine/model"
@@ -61,7 +59,7 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 			return api.Written{}, fmt.Errorf("%s: %w", list[i].ID(), err)
 		}
 		put.Definitions = append(put.Definitions, &pb.Definition{
-			Kind: string(def.Kind), Name: def.Name, Body: def.Body, Anew: vouches(m.Machine.View(), who, list[i]),
+			Kind: string(def.Kind), Name: def.Name, Body: def.Body, HostExec: def.Kind == model.KindService && hostexec.May(who),
 		})
 	}
 	faults, warnings := lint.Lint(list, orchestrate.Lookup(m.Machine.View(), who.Tenant), macro.Check)
@@ -83,20 +81,6 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	}
 	w.Warnings = warnings
 	return w, err
-}
-
-// vouches reports whether a caller who may request work on control hosts writes a service that may run there, and whose author may
-// not request that, or not any more. The caller becomes the author then, even if the service is the same.
-func vouches(v *state.View, who model.Caller, def model.Definition) bool {
-	last, ok := v.Definition(who.Tenant, def.Kind, def.Name, 0)
-	if !ok || def.Kind != model.KindService || !hostexec.May(who) || hostexec.May(v.Acting(who.Tenant, last.Author)) {
-		return false
-	}
-	providers := v.Definitions(who.Tenant, model.KindProvider)
-	return len(hostexec.Definition(def)) > 0 || slices.ContainsFunc(providers, func(p model.StoredDefinition) bool {
-		provider, err := model.Restore(p.Kind, p.Body)
-		return err == nil && len(hostexec.Definition(provider)) > 0
-	})
 }
 
 // Delete deletes one version of a definition; version 0 means all. Without force it refuses to

@@ -11,6 +11,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
@@ -66,6 +67,9 @@ func (r *Resources) Upload(ctx context.Context, who model.Caller, n api.NewResou
 func (r *Resources) upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (v model.ResourceVersion,
 	w api.Written, err error) {
 	m, _, err := leader(r.Supervisor)
+	if err == nil && n.Order != "" {
+		err = permitResource(m.Machine.View(), who)
+	}
 	if err != nil {
 		return v, w, err
 	}
@@ -96,6 +100,13 @@ func (r *Resources) upload(ctx context.Context, who model.Caller, n api.NewResou
 
 // Order carries out an order about a version of a resource.
 func (r *Resources) Order(ctx context.Context, who model.Caller, order string, k model.ResourceKey, version int) (api.Written, error) {
+	m, _, err := leader(r.Supervisor)
+	if err == nil {
+		err = permitResource(m.Machine.View(), who)
+	}
+	if err != nil {
+		return api.Written{}, err
+	}
 	change, err := logformat.OrderResource(order, k, version)
 	if err != nil {
 		return api.Written{}, err
@@ -105,6 +116,31 @@ func (r *Resources) Order(ctx context.Context, who model.Caller, order string, k
 		return api.Written{}, err
 	}
 	return written(a), nil
+}
+
+// permitResource returns problem.Forbidden if a caller without the right host:exec changes which plugin resources are used, and
+// tasks that use them may run on control hosts.
+func permitResource(v *state.View, who model.Caller) error {
+	if where := controlHosts(v, who.Tenant); where != "" && !hostexec.May(who) {
+		return problem.New(problem.Forbidden, "%s has nodes on a control host, where plugin resources may be used: %s lacks the right host:exec",
+			where, who.Actor)
+	}
+	return nil
+}
+
+// controlHosts names a provider or a cluster of a tenant whose nodes are on control hosts, or returns "".
+func controlHosts(v *state.View, tenant string) string {
+	for _, d := range v.Definitions(tenant, model.KindProvider) {
+		if p, err := model.Restore(d.Kind, d.Body); err == nil && len(hostexec.Definition(p)) > 0 {
+			return "provider " + d.Name
+		}
+	}
+	for _, cl := range v.Clusters(tenant) {
+		if cl.Status != model.ClusterTerminated && len(hostexec.Provider(cl.Provider.ProviderType, cl.Provider.Provisioner)) > 0 {
+			return "cluster " + cl.Name
+		}
+	}
+	return ""
 }
 
 func (r *Resources) change(ctx context.Context, who model.Caller, c *pb.ChangeResource) (state.Answer, error) {

@@ -62,7 +62,12 @@ func (r *Runs) Start(ctx context.Context, who model.Caller, req api.StartRun) (a
 			return api.Written{}, err
 		}
 		if pr, plain := profile.Plain(p.Run.Provisioner, profile.Values(p.Run.Properties)); plain {
-			if err := r.HostExec.Ask(who, hostexec.Provider(pr.ProviderType, pr.Provisioner)); err != nil {
+			uses := hostexec.Provider(pr.ProviderType, pr.Provisioner)
+			err := r.HostExec.Ask(who, uses)
+			if err == nil {
+				err = r.HostExec.Ask(v.Acting(who.Tenant, p.Run.Program.Author), uses)
+			}
+			if err != nil {
 				return api.Written{}, err
 			}
 		}

@@ -109,7 +109,7 @@ func (s *Sites) permit(who model.Caller, doc *site.Document) error {
 		if err := s.HostExec.Ask(who, hostexec.Host(o.Host, automator)); err != nil {
 			return fmt.Errorf("object %s: %w", o.Name, err)
 		}
-		if err := permitNode(v, who, o.Host); err != nil {
+		if err := s.permitNode(v, who, o.Host); err != nil {
 			return fmt.Errorf("object %s: %w", o.Name, err)
 		}
 	}
@@ -117,16 +117,24 @@ func (s *Sites) permit(who model.Caller, doc *site.Document) error {
 }
 
 // permitNode returns an error unless the caller may operate the cluster of a host
-// "node:CLUSTER/NODE". All but administrators operate their own clusters, and see no others. They name a cluster by
-// its id, because its name may belong to another user's cluster later.
-func permitNode(v *state.View, who model.Caller, host string) error {
+// "node:CLUSTER/NODE", and may have its work done where its nodes are. All but administrators operate their own clusters, and see no
+// others. They name a cluster by its id, because its name may belong to another user's cluster later; so do administrators
+// where that may be one on control hosts.
+func (s *Sites) permitNode(v *state.View, who model.Caller, host string) error {
 	cluster, isNode := sites.ClusterOf(host)
-	if !isNode || who.Role == model.RoleAdmin || who.Role == model.RoleSuperadmin {
+	if !isNode || hostexec.May(who) {
 		return nil
 	}
 	cl, ok := v.Cluster(who.Tenant, cluster)
+	if ok {
+		if err := s.HostExec.Ask(who, hostexec.Provider(cl.Provider.ProviderType, cl.Provider.Provisioner)); err != nil {
+			return err
+		}
+	}
+	all := who.Role == model.RoleAdmin
 	switch {
-	case !ok || cl.Owner != who.Actor:
+	case all && controlHosts(v, who.Tenant) == "":
+	case !ok || cl.Owner != who.Actor && !all:
 		return problem.New(problem.Forbidden, "%s: there is no cluster %q that %s may operate", host, cluster, who.Actor)
 	case cl.ID != cluster:
 		return problem.New(problem.Forbidden, "%s: name the cluster by its id, %s, because its name may belong to another user's cluster later",

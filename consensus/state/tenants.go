@@ -17,9 +17,10 @@ import (
 // tenants changes tenants, with their definitions.
 type tenants struct{ *writer }
 
-// isSame reports whether a definition needs no new version after its latest, which may be nil.
+// isSame reports whether a definition needs no new version after its latest, which may be nil. It needs one if its author has a
+// right that the author of the latest had not.
 func isSame(last *table.DefinitionRow, d *pb.Definition) bool {
-	return last != nil && !d.Anew && bytes.Equal(last.Body, d.Body)
+	return last != nil && bytes.Equal(last.Body, d.Body) && (last.HostExec || !d.HostExec)
 }
 
 func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
@@ -66,7 +67,7 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		}
 		surplus := a.surplus(c.Tenant, d.Kind, d.Name)
 		a.put(table.Definitions, &table.DefinitionRow{Tenant: c.Tenant, StoredDefinition: model.StoredDefinition{
-			Kind: model.Kind(d.Kind), Name: d.Name, Version: version, Body: d.Body, Index: a.index, Author: c.Actor,
+			Kind: model.Kind(d.Kind), Name: d.Name, Version: version, Body: d.Body, Index: a.index, Author: c.Actor, HostExec: d.HostExec,
 		}})
 		for _, old := range surplus {
 			a.remove(table.Definitions, old)

@@ -22,8 +22,8 @@ const (
 var Kinds = []Kind{KindProviderType, KindAutomatorType, KindProvider, KindHardwareType, KindImageType, KindService,
 	KindPartialTemplate, KindClusterTemplate, KindPolicies}
 
-// Base has the fields of every definition (docs/spec/coopr.md 3). The state sets Version and
-// Author on every write; on input they are ignored.
+// Base has the fields of every definition (docs/spec/coopr.md 3). The state sets Version, Author and
+// HostExec on every write; on input they are ignored.
 type Base struct {
 	Name        string `json:"name"`
 	Label       string `json:"label,omitempty"`
@@ -31,6 +31,7 @@ type Base struct {
 	Icon        string `json:"icon,omitempty"`
 	Version     int    `json:"version,omitempty"`
 	Author      string `json:"author,omitempty" doc:"Who wrote this version"`
+	HostExec    bool   `json:"host_exec,omitempty" doc:"Whether the author had the right host:exec then"`
 }
 
 // Provider defines how machines are made: a plugin (ProviderType) and the administrator's

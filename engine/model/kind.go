@@ -96,7 +96,7 @@ func NewValue(kind Kind) any {
 }
 
 // Encode encodes a definition's value as canonical JSON: fixed order of keys, no empty values,
-// and neither version nor author, which the state sets. Decoding the result returns the same definition, and
+// and neither version nor author nor the author's right, which the state sets. Decoding the result returns the same definition, and
 // encoding that returns the same bytes.
 func Encode(d Definition) ([]byte, error) {
 	if d.Value == nil {
@@ -107,7 +107,7 @@ func Encode(d Definition) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.base().Version, c.base().Author = 0, ""
+	c.base().Version, c.base().Author, c.base().HostExec = 0, "", false
 	tidy(reflect.ValueOf(c.Value))
 	return marshal(c.Value)
 }

@@ -101,17 +101,18 @@ type StoredDefinition struct {
 	Body    json.RawMessage `json:"body"`
 	// Index is the index of the log entry that wrote it.
 	Index uint64 `json:"index"`
-	// Author is who wrote it.
-	Author string `json:"author,omitempty"`
+	// Author is who wrote it. HostExec is set if the author had the right host:exec then.
+	Author   string `json:"author,omitempty"`
+	HostExec bool   `json:"host_exec,omitempty"`
 }
 
 // Key returns the name under which agents offer a plugin type: "provider/local" or
 // "automator/shell".
 func (t PluginType) Key() string { return t.Class + "/" + t.Name }
 
-// SetOrigin sets the version and the author inside a definition's value, in place.
-func (d Definition) SetOrigin(version int, author string) {
+// SetOrigin sets the version, the author and the author's right inside a definition's value, in place.
+func (d Definition) SetOrigin(s StoredDefinition) {
 	if b := d.base(); b != nil {
-		b.Version, b.Author = version, author
+		b.Version, b.Author, b.HostExec = s.Version, s.Author, s.HostExec
 	}
 }

@@ -1140,8 +1140,8 @@ type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`  // JSON, as the user sent it
-	Anew          bool                   `protobuf:"varint,4,opt,name=anew,proto3" json:"anew,omitempty"` // make a new version even if it is the same, as the author of the latest may lack a right
+	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`                          // JSON, as the user sent it
+	HostExec      bool                   `protobuf:"varint,4,opt,name=host_exec,json=hostExec,proto3" json:"host_exec,omitempty"` // the author has the right host:exec
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1197,9 +1197,9 @@ func (x *Definition) GetBody() []byte {
 	return nil
 }
 
-func (x *Definition) GetAnew() bool {
+func (x *Definition) GetHostExec() bool {
 	if x != nil {
-		return x.Anew
+		return x.HostExec
 	}
 	return false
 }
@@ -4357,13 +4357,13 @@ const file_log_proto_rawDesc = "" +
 	"\tput_grant\x18] \x01(\v2\x16.coopr.log.v1.PutGrantH\x00R\bputGrant\x12>\n" +
 	"\fdelete_grant\x18^ \x01(\v2\x19.coopr.log.v1.DeleteGrantH\x00R\vdeleteGrant\x12>\n" +
 	"\ftouch_tokens\x18_ \x01(\v2\x19.coopr.log.v1.TouchTokensH\x00R\vtouchTokensB\b\n" +
-	"\x06change\"\\\n" +
+	"\x06change\"e\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04body\x12\x12\n" +
-	"\x04anew\x18\x04 \x01(\bR\x04anew\"U\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\x12\x1b\n" +
+	"\thost_exec\x18\x04 \x01(\bR\bhostExec\"U\n" +
 	"\x11DefinitionVersion\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +

@@ -775,10 +775,11 @@ type DefinitionRow struct {
 	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Version       int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
-	Body          []byte                 `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"`        // JSON, as the user sent it
-	Index         uint64                 `protobuf:"varint,6,opt,name=index,proto3" json:"index,omitempty"`     // of the entry that wrote it
-	Deleted       bool                   `protobuf:"varint,7,opt,name=deleted,proto3" json:"deleted,omitempty"` // this version was the latest and was deleted; the next one has a greater number
-	Author        string                 `protobuf:"bytes,8,opt,name=author,proto3" json:"author,omitempty"`    // who wrote this version
+	Body          []byte                 `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"`                          // JSON, as the user sent it
+	Index         uint64                 `protobuf:"varint,6,opt,name=index,proto3" json:"index,omitempty"`                       // of the entry that wrote it
+	Deleted       bool                   `protobuf:"varint,7,opt,name=deleted,proto3" json:"deleted,omitempty"`                   // this version was the latest and was deleted; the next one has a greater number
+	Author        string                 `protobuf:"bytes,8,opt,name=author,proto3" json:"author,omitempty"`                      // who wrote this version
+	HostExec      bool                   `protobuf:"varint,9,opt,name=host_exec,json=hostExec,proto3" json:"host_exec,omitempty"` // the author had the right host:exec
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -867,6 +868,13 @@ func (x *DefinitionRow) GetAuthor() string {
 		return x.Author
 	}
 	return ""
+}
+
+func (x *DefinitionRow) GetHostExec() bool {
+	if x != nil {
+		return x.HostExec
+	}
+	return false
 }
 
 type SessionRow struct {
@@ -1968,7 +1976,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\tR\x04hash\"P\n" +
 	"\aUserRow\x12)\n" +
 	"\x04user\x18\x01 \x01(\v2\x15.coopr.record.v1.UserR\x04user\x12\x1a\n" +
-	"\bpassword\x18\x02 \x01(\tR\bpassword\"\xc5\x01\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword\"\xe2\x01\n" +
 	"\rDefinitionRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -1977,7 +1985,8 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x04body\x18\x05 \x01(\fR\x04body\x12\x14\n" +
 	"\x05index\x18\x06 \x01(\x04R\x05index\x12\x18\n" +
 	"\adeleted\x18\a \x01(\bR\adeleted\x12\x16\n" +
-	"\x06author\x18\b \x01(\tR\x06author\"H\n" +
+	"\x06author\x18\b \x01(\tR\x06author\x12\x1b\n" +
+	"\thost_exec\x18\t \x01(\bR\bhostExec\"H\n" +
 	"\n" +
 	"SessionRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +

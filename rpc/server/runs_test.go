@@ -380,6 +380,8 @@ func TestProfileRoutes(t *testing.T) {
 		{guest, "GET", "/v1/audit?type=run", "", 403, nil},
 		// No setting names another profile. The native one is on a control host.
 		{user, "POST", "/v1/programs/job/start", "", 403, []string{`bob lacks the right host:exec`}},
+		{super, "POST", "/v1/programs/job/start?tenant=acme", "", 403, []string{`bob lacks the right host:exec`}}, // its author
+		{super, "PUT", "/v1/programs/job?tenant=acme", `{"description":"checked",` + job[1:], 200, nil},
 		{super, "POST", "/v1/programs/job/start?tenant=acme", "", 202, []string{`"profile":"SYSTEM:native"`}},
 		{user, "DELETE", "/v1/schedules/nobody", "", 404, nil},
 		{user, "DELETE", "/v1/schedules/s", "", 200, nil},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -57,13 +58,14 @@ type Config struct {
 type Controller struct {
 	cfg    Config
 	sealer sealer
-	mu     sync.Mutex // of changes of users
+	mu     sync.Mutex        // also of changes of users
+	last   map[Source]string // the user about whom a sweep has asked last
 }
 
 // New returns the controller of one term.
 func New(cfg Config) *Controller {
 	cfg.Every = cmp.Or(cfg.Every, 15*time.Minute)
-	return &Controller{cfg: cfg, sealer: newSealer()}
+	return &Controller{cfg: cfg, sealer: newSealer(), last: map[Source]string{}}
 }
 
 // Name returns the name of the duty in logs.
@@ -77,28 +79,48 @@ func (c *Controller) Run(ctx context.Context) error {
 	return loop.Repeat(ctx, c.cfg.Every, func(ctx context.Context, _ time.Time) { c.Sweep(ctx) })
 }
 
-// silence is the number of questions without an answer after which a sweep asks a directory no more.
+// silence is the number of questions in a row without an answer after which a sweep asks a directory no more.
 const silence = 3
 
-// Sweep asks about all users of directories. Those without tokens have rights, too: by schedules, queued operations and grants.
+// Sweep asks about all users of the directories that are configured. Those without tokens have rights, too: by schedules, queued
+// operations and grants. A directory that answers slowly delays no other.
 func (c *Controller) Sweep(ctx context.Context) {
-	failed := map[Source]int{}
+	users := map[Source][]string{}
 	for _, u := range c.cfg.Machine.View().Users("") {
 		at := Source{u.Tenant, u.Method}
-		if !u.FromDirectory() || !c.Renews(at) || failed[at] >= silence || ctx.Err() != nil {
-			continue
+		if _, ok := c.cfg.Directories[at].(Passwords); ok && u.FromDirectory() {
+			users[at] = append(users[at], u.Name)
 		}
-		if err := c.Refresh(ctx, u.Tenant, u.Name); err != nil && problem.CodeOf(err) != problem.Unauthorized {
-			failed[at]++
-			continue
+	}
+	var all sync.WaitGroup
+	for at, names := range users {
+		all.Go(func() { c.sweep(ctx, at, names) })
+	}
+	all.Wait()
+}
+
+// sweep asks a directory about users, beginning after the last one about whom it was asked before: some of them may be the reason
+// why it was given up.
+func (c *Controller) sweep(ctx context.Context, at Source, names []string) {
+	slices.Sort(names)
+	c.mu.Lock()
+	first, _ := slices.BinarySearch(names, c.last[at]+"\x00")
+	c.mu.Unlock()
+	for i, failed := 0, 0; i < len(names) && failed < silence && ctx.Err() == nil; i++ {
+		name := names[(first+i)%len(names)]
+		failed++
+		if err := c.Refresh(ctx, at.Tenant, name); err == nil || problem.CodeOf(err) == problem.Unauthorized {
+			failed = 0
 		}
-		failed[at] = 0
+		c.mu.Lock()
+		c.last[at] = name
+		c.mu.Unlock()
 	}
 }
 
 // refused is the answer to everybody who is not let in. It does not say why.
 func refused() error {
-	return problem.New(problem.Unauthorized, "the tenant, the user's name or the password is wrong, or the user is disabled")
+	return problem.New(problem.Unauthorized, "you are not let in: a name or the password is wrong, or an operator can say why")
 }
 
 // Login returns the user of a directory who has a name and a password. It creates the user at the first login. It fails with
@@ -108,12 +130,20 @@ func (c *Controller) Login(ctx context.Context, at Source, name, password string
 	if !ok {
 		return model.User{}, refused()
 	}
-	p, err := d.Login(ctx, name, password)
-	if err != nil {
-		return model.User{}, c.explain(at, err)
+	for try := 1; ; try++ {
+		before := c.cfg.Machine.View()
+		p, err := d.Login(ctx, name, password)
+		if err != nil {
+			return model.User{}, c.explain(at, err)
+		}
+		if u, err := c.admit(ctx, at, p, before); !errors.Is(err, problem.Stale) || try == tries {
+			return u, err
+		}
 	}
-	return c.admit(ctx, at, p)
 }
+
+// tries is how often a directory is asked if the user is changed while it answers.
+const tries = 3
 
 // explain returns the error of a login for the person, and logs what only operators may know.
 func (c *Controller) explain(at Source, err error) error {
@@ -135,29 +165,36 @@ func (c *Controller) Renews(at Source) bool {
 }
 
 // Refresh asks the directory of a user and writes what has changed. It fails with problem.Unauthorized if the directory does
-// not let the user in, and for a user whose directory is not configured any more.
+// not let the user in, and for a user whose directory is not configured.
 func (c *Controller) Refresh(ctx context.Context, tenant, name string) error {
-	u, ok := c.cfg.Machine.View().User(tenant, name)
-	if !ok || !u.FromDirectory() {
-		return nil
-	}
-	at := Source{tenant, u.Method}
-	err := error(problem.New(problem.Unauthorized, "%s is not configured", u.Method))
-	next := u
-	switch d := c.cfg.Directories[at].(type) {
-	case Pages:
-		return problem.New(problem.Forbidden, "sessions of the method %s are not renewed: log in again", u.Method)
-	case Passwords:
-		var p Person
-		if p, err = d.Find(ctx, u.Subject); err == nil {
-			next.Role, next.Groups, next.Left = p.Role, p.Groups, 0
+	for try := 1; ; try++ {
+		u, ok := c.cfg.Machine.View().User(tenant, name)
+		if !ok || !u.FromDirectory() {
+			return nil
+		}
+		if err := c.refresh(ctx, u); !errors.Is(err, problem.Stale) || try == tries {
+			return err
 		}
 	}
+}
+
+func (c *Controller) refresh(ctx context.Context, u model.User) error {
+	at, next := Source{u.Tenant, u.Method}, u
+	d, ok := c.cfg.Directories[at].(Passwords)
 	switch {
-	case problem.CodeOf(err) == problem.Unauthorized && u.Left == 0:
-		next.Left = time.Now().UnixMilli()
-	case err != nil && problem.CodeOf(err) != problem.Unauthorized:
+	case !c.Renews(at):
+		return problem.New(problem.Forbidden, "sessions of the method %s are not renewed: log in again", u.Method)
+	case !ok:
+		return refused()
+	}
+	p, err := d.Find(ctx, u.Subject)
+	switch {
+	case err == nil:
+		next.Role, next.Groups, next.Left = p.Role, p.Groups, 0
+	case problem.CodeOf(err) != problem.Unauthorized:
 		return c.explain(at, err)
+	case u.Left == 0:
+		next.Left = time.Now().UnixMilli()
 	}
 	if werr := c.update(ctx, u, next); werr != nil {
 		return werr
@@ -168,8 +205,8 @@ func (c *Controller) Refresh(ctx context.Context, tenant, name string) error {
 	return nil
 }
 
-// admit returns the user that a person is, whom it creates if there is none.
-func (c *Controller) admit(ctx context.Context, at Source, p Person) (model.User, error) {
+// admit returns the user that a person is, whom it creates if there is none. before is the state when the directory was asked.
+func (c *Controller) admit(ctx context.Context, at Source, p Person, before *state.View) (model.User, error) {
 	if p.Subject == "" || len(p.Subject) > maxSubject {
 		return model.User{}, c.explain(at, fmt.Errorf("the id of %q has %d bytes, and not 1 to %d", p.Name, len(p.Subject), maxSubject))
 	}
@@ -190,6 +227,9 @@ func (c *Controller) admit(ctx context.Context, at Source, p Person) (model.User
 		next := u
 		next.Role, next.Groups, next.Left = p.Role, p.Groups, 0
 		if u.Deleted == 0 {
+			if asked, ok := before.UserOf(at.Tenant, at.Method, p.Subject); ok {
+				u = asked
+			}
 			if err := c.update(ctx, u, next); err != nil {
 				return u, err
 			}
@@ -204,8 +244,8 @@ func (c *Controller) admit(ctx context.Context, at Source, p Person) (model.User
 // maxSubject bounds the id of a person in a directory, in bytes.
 const maxSubject = 512
 
-// update writes a user as the directory has it. It writes nothing if the user was changed after the directory was asked: what the
-// answer says may be older than what is on record.
+// update writes a user as the directory has it. It fails with problem.Stale if the user was changed after the directory was asked:
+// what the answer says may be older than what is on record.
 func (c *Controller) update(ctx context.Context, asked, next model.User) error {
 	same := func(a, b model.User) bool {
 		return a.Role == b.Role && a.Left == b.Left && slices.Equal(a.Groups, b.Groups)
@@ -213,10 +253,12 @@ func (c *Controller) update(ctx context.Context, asked, next model.User) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, ok := c.cfg.Machine.View().User(asked.Tenant, asked.Name)
-	if !ok || !same(now, asked) || same(asked, next) {
+	switch {
+	case !ok || same(now, next):
 		return nil
-	}
-	if next.Left != 0 {
+	case !same(now, asked):
+		return problem.New(problem.Stale, "user %s was changed meanwhile: try again", next.Name)
+	case next.Left != 0:
 		c.cfg.Logger.Info("a directory does not let a user in any more", "directory", next.Method, "tenant", next.Tenant, "user", next.Name)
 	}
 	return c.put(ctx, next, &pb.PutUser{Change: []string{"role", "groups", "left"}})
@@ -235,8 +277,11 @@ func free(v *state.View, at Source, p Person) (string, error) {
 	name := at.Method + "." + clean
 	sum := sha256.Sum256([]byte(p.Subject))
 	for _, name := range []string{name, name + "-" + hex.EncodeToString(sum[:4])} {
-		taken := slices.ContainsFunc(v.AllUsers(), func(u model.User) bool { return u.Tenant == at.Tenant && strings.EqualFold(u.Name, name) }) ||
-			slices.ContainsFunc(v.Tokens(at.Tenant), func(t model.Token) bool { return strings.EqualFold(t.Actor, name) })
+		taken := slices.ContainsFunc(v.AllUsers(), func(u model.User) bool {
+			return strings.EqualFold(u.Name, name) && (u.Tenant == at.Tenant || u.Role == model.RoleSuperadmin)
+		}) || slices.ContainsFunc(v.Tokens(""), func(t model.Token) bool {
+			return strings.EqualFold(t.Actor, name) && (t.Tenant == at.Tenant || t.Role == model.RoleSuperadmin)
+		})
 		if model.CheckName(name) == "" && !taken {
 			return name, nil
 		}

@@ -29,11 +29,16 @@ type people struct {
 	fault     error            // of all questions
 	faults    map[string]error // of questions about subjects
 	asked     int
+	subjects  []string
 	meanwhile func() // called before an answer
 }
 
 func (p *people) Login(_ context.Context, name, password string) (logins.Person, error) {
-	if x, ok := p.all[password]; ok && x.Name == name && p.fault == nil {
+	x, ok := p.all[password]
+	if p.meanwhile != nil {
+		p.meanwhile()
+	}
+	if ok && x.Name == name && p.fault == nil {
 		return x, nil
 	}
 	return logins.Person{}, errors.Join(p.fault, problem.Unauthorized)
@@ -41,6 +46,7 @@ func (p *people) Login(_ context.Context, name, password string) (logins.Person,
 
 func (p *people) Find(_ context.Context, subject string) (logins.Person, error) {
 	p.asked++
+	p.subjects = append(p.subjects, subject)
 	x, ok := p.all[subject]
 	if p.meanwhile != nil {
 		p.meanwhile()
@@ -258,11 +264,17 @@ func TestSweep(t *testing.T) {
 	if x.user("corp.u1").Left != 0 {
 		t.Error("a directory that does not answer locks somebody out")
 	}
-	// A directory that is not configured any more lets nobody in.
+	// The next sweep begins after the last question.
+	x.dir.fault, x.dir.faults = nil, nil
+	x.dir.subjects = nil
+	if sweep(); x.dir.subjects[0] != "4" {
+		t.Errorf("it asks about %v", x.dir.subjects)
+	}
+	// A directory that is not configured lets nobody in. What its users have stays: the leader's settings may be older.
 	gone := logins.New(logins.Config{Machine: x.m, Propose: x.propose, Logger: slog.New(slog.DiscardHandler)})
 	gone.Sweep(t.Context())
-	if x.user("corp.u1").Left == 0 {
-		t.Error("a user of a directory that is gone has access")
+	if err := gone.Refresh(t.Context(), "acme", "corp.u1"); problem.CodeOf(err) != problem.Unauthorized || x.user("corp.u1").Left != 0 {
+		t.Errorf("a user of a directory that is gone: %v, %+v", err, x.user("corp.u1"))
 	}
 }
 
@@ -278,6 +290,14 @@ func TestLateAnswer(t *testing.T) {
 	}
 	if err := x.Refresh(t.Context(), "acme", "corp.ann"); err != nil || x.user("corp.ann").Role != model.RoleAdmin {
 		t.Errorf("the late answer counts: %+v, %v", x.user("corp.ann"), err)
+	}
+	x.dir.meanwhile = func() { // the person logs in, and a sweep hears of a new role before that
+		x.dir.meanwhile = nil
+		x.dir.all["1"] = logins.Person{Subject: "1", Name: "ann", Role: model.RoleUser}
+		x.Sweep(t.Context())
+	}
+	if u, err := x.Login(t.Context(), corp, "ann", "1"); err != nil || u.Role != model.RoleUser || x.user("corp.ann").Role != model.RoleUser {
+		t.Errorf("the late login counts: %+v, %v", u, err)
 	}
 }
 

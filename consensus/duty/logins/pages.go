@@ -131,5 +131,5 @@ func (c *Controller) Finish(ctx context.Context, id, state, code string) (u mode
 	case err != nil:
 		return u, c.explain(l.Source, err)
 	}
-	return c.admit(ctx, l.Source, p)
+	return c.admit(ctx, l.Source, p, c.cfg.Machine.View())
 }

@@ -196,7 +196,7 @@ func (l lookup) Definition(kind model.Kind, name string) (model.Definition, bool
 	if err != nil {
 		return model.Definition{}, false // it was decoded before it was stored: this does not happen
 	}
-	d.SetOrigin(row.Version, row.Author)
+	d.SetOrigin(row)
 	return d, true
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
@@ -32,11 +31,11 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 		return problem.New(problem.Forbidden, "no token of %s belongs to %q any more", p.Cluster.Tenant, who.Actor)
 	}
 	v := o.cfg.Machine.View()
-	if err := o.permitAuthors(v, &p.Cluster); err != nil {
-		return err
-	}
 	size := func() int { return len(v.Nodes(p.Cluster.Tenant, p.Cluster.ID)) }
 	have, _ := v.Cluster(p.Cluster.Tenant, p.Cluster.ID)
+	if err := o.permitAuthors(have, &p.Cluster); err != nil {
+		return err
+	}
 	action := actions[p.Operation.Type]
 	switch {
 	case p.Operation.Type == model.OpConfigure && have != nil && !reflect.DeepEqual(have.Config, p.Cluster.Config):
@@ -72,18 +71,22 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 	return nil
 }
 
-// permitAuthors returns problem.Forbidden if somebody wrote code of a cluster's services that runs on a control host, and may not
-// request that now. Otherwise whoever starts the cluster would lend a stranger the right.
-func (o *Orchestrator) permitAuthors(v *state.View, cl *model.Cluster) error {
-	for _, name := range slices.Sorted(maps.Keys(cl.Definitions)) {
-		s := cl.Definitions[name]
-		uses := hostexec.Code(cl, name)
-		if len(uses) == 0 || s.Author == "" { // an older build has kept no author
-			continue
+// permitAuthors returns problem.Forbidden if an operation brings code into a cluster that runs on a control host, and whose author
+// may not request that. Otherwise whoever starts it would lend a stranger the right. What the cluster has was accepted before.
+func (o *Orchestrator) permitAuthors(have, next *model.Cluster) error {
+	for _, name := range slices.Sorted(maps.Keys(next.Definitions)) {
+		s := next.Definitions[name]
+		if have != nil {
+			if now, ok := have.Definitions[name]; ok && now.Version == s.Version && now.Author == s.Author {
+				continue
+			}
 		}
-		if err := o.cfg.HostExec.Ask(v.Acting(cl.Tenant, s.Author), uses); err != nil {
-			return problem.New(problem.Forbidden, "service %s, version %d, was written by %s: %w; have somebody with that right write it anew, and "+
-				"upgrade the cluster", name, s.Version, s.Author, err)
+		author := model.Caller{Tenant: next.Tenant, Actor: s.Author}
+		if s.HostExec {
+			author.Role = model.RoleSuperadmin
+		}
+		if err := o.cfg.HostExec.Ask(author, hostexec.Code(next, name)); err != nil {
+			return problem.New(problem.Forbidden, "service %s, version %d: %w; have somebody with that right write it", name, s.Version, err)
 		}
 	}
 	return nil

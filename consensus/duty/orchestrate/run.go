@@ -3,7 +3,9 @@ package orchestrate
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
@@ -39,6 +41,12 @@ func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run stri
 		// The run may have waited, or be a schedule's: its user has the rights that count now.
 		if err := o.permit(v.Acting(who.Tenant, who.Actor), p); err != nil {
 			return nil, err
+		}
+		if r, ok := v.Run(who.Tenant, run); ok {
+			// Its program runs on the nodes.
+			if err := o.cfg.HostExec.Ask(v.Acting(who.Tenant, r.Program.Author), hostexec.Cluster(&p.Cluster)); err != nil {
+				return nil, fmt.Errorf("the author of program %s: %w", r.Program.Name, err)
+			}
 		}
 		p.Named(ProvisionPlan(run))
 		ans, err := o.start(ctx, who, p, madeFrom(v, p, own)...)

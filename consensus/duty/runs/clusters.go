@@ -158,7 +158,7 @@ func plainSet(provider model.Provider, p map[string]string) model.Set {
 		model.Define(model.KindProvider, &provider),
 		model.Define(model.KindHardwareType, &model.HardwareType{Base: base, ProviderMap: entry("flavor")}),
 		model.Define(model.KindImageType, &model.ImageType{Base: base, ProviderMap: entry("image", "sshuser")}),
-		model.Define(model.KindService, &model.Service{Base: base}),
+		model.Define(model.KindService, &model.Service{Base: model.Base{Name: plain, HostExec: true}}), // it has no code
 		model.Define(model.KindClusterTemplate, &model.ClusterTemplate{
 			Base:          base,
 			Defaults:      model.Defaults{Services: []model.DefaultService{{Name: plain}}, Provider: plain, HardwareType: plain, ImageType: plain},

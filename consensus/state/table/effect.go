@@ -18,7 +18,7 @@ func encodeEffect(e *effect.Rows) (*pb.Effect, error) {
 	m := &pb.Effect{}
 	for _, d := range e.Definitions {
 		m.Definitions = append(m.Definitions, &pb.DefinitionRow{
-			Kind: string(d.Kind), Name: d.Name, Version: int64(d.Version), Index: d.Index, Author: d.Author,
+			Kind: string(d.Kind), Name: d.Name, Version: int64(d.Version), Index: d.Index, Author: d.Author, HostExec: d.HostExec,
 		})
 	}
 	m.Tasks, m.TasksDone, m.Nodes = int64(e.Progress.Total), int64(e.Progress.Done), int64(e.Nodes)
@@ -55,7 +55,7 @@ func decodeEffect(m *pb.Effect) (*effect.Rows, error) {
 	e := &effect.Rows{}
 	for _, d := range m.Definitions {
 		e.Definitions = append(e.Definitions, model.StoredDefinition{
-			Kind: model.Kind(d.Kind), Name: d.Name, Version: int(d.Version), Index: d.Index, Author: d.Author,
+			Kind: model.Kind(d.Kind), Name: d.Name, Version: int(d.Version), Index: d.Index, Author: d.Author, HostExec: d.HostExec,
 		})
 	}
 	e.Progress.Total, e.Progress.Done, e.Nodes = int(m.Tasks), int(m.TasksDone), int(m.Nodes)

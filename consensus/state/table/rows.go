@@ -39,7 +39,8 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		rec.Row = x
 	case *DefinitionRow:
 		rec.Row = &pb.SnapshotRecord_Definition{Definition: &pb.DefinitionRow{
-			Tenant: r.Tenant, Kind: string(r.Kind), Name: r.Name, Version: int64(r.Version), Body: r.Body, Index: r.Index, Author: r.Author,
+			Tenant: r.Tenant, Kind: string(r.Kind), Name: r.Name, Version: int64(r.Version), Body: r.Body, Index: r.Index,
+			Author: r.Author, HostExec: r.HostExec,
 		}}
 	case *RetiredRow:
 		rec.Row = &pb.SnapshotRecord_Definition{Definition: &pb.DefinitionRow{
@@ -185,7 +186,7 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 			return Retired, &RetiredRow{Tenant: d.Tenant, Kind: d.Kind, Name: d.Name, Version: int(d.Version)}, nil
 		}
 		return Definitions, &DefinitionRow{Tenant: d.Tenant, StoredDefinition: model.StoredDefinition{
-			Kind: model.Kind(d.Kind), Name: d.Name, Version: int(d.Version), Body: d.Body, Index: d.Index, Author: d.Author,
+			Kind: model.Kind(d.Kind), Name: d.Name, Version: int(d.Version), Body: d.Body, Index: d.Index, Author: d.Author, HostExec: d.HostExec,
 		}}, nil
 	case *pb.SnapshotRecord_PluginType:
 		t, err := logformat.DecodePluginType(x.PluginType)

@@ -16,7 +16,7 @@ import (
 // Definition reads one definition of the given kind from JSON or YAML, strictly. An unknown key, a
 // value of the wrong type, a missing name and a broken rule of the definition itself are
 // faults. The error, of type Faults, has all of them, each with its path, its line and what to
-// change. A "version" and an "author" are accepted and ignored, because the state sets them. Shapes of Coopr
+// change. A "version", an "author" and "host_exec" are accepted and ignored, because the state sets them. Shapes of Coopr
 // 0.9.6 and later are accepted and converted (docs/spec/coopr.md 9.3). Package lint checks references
 // to other definitions.
 func Definition(kind model.Kind, data []byte) (model.Definition, error) {
@@ -267,8 +267,8 @@ func (d *decoder) object(n *node, v reflect.Value, path string) {
 		at := join(path, f.key)
 		index, ok := known[f.key]
 		switch {
-		case ok && (f.key == "version" || f.key == "author") && v.FieldByIndex(index[:1]).Type() == baseType:
-			// The state assigns both, but files contain numbers and texts here.
+		case ok && (f.key == "version" || f.key == "author" || f.key == "host_exec") && v.FieldByIndex(index[:1]).Type() == baseType:
+			// The state assigns them, but files contain numbers and texts here.
 		case ok:
 			to := v.FieldByIndex(index)
 			d.value(f.value, to, at)

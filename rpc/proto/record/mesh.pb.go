@@ -794,7 +794,8 @@ type PluginType struct {
 	Comparators   []string                 `protobuf:"bytes,12,rep,name=comparators,proto3" json:"comparators,omitempty"`
 	PerMachine    bool                     `protobuf:"varint,13,opt,name=per_machine,json=perMachine,proto3" json:"per_machine,omitempty"`
 	Classname     string                   `protobuf:"bytes,14,opt,name=classname,proto3" json:"classname,omitempty"`
-	Author        string                   `protobuf:"bytes,15,opt,name=author,proto3" json:"author,omitempty"` // who wrote the definition
+	Author        string                   `protobuf:"bytes,15,opt,name=author,proto3" json:"author,omitempty"`                      // who wrote the definition
+	HostExec      bool                     `protobuf:"varint,16,opt,name=host_exec,json=hostExec,proto3" json:"host_exec,omitempty"` // the author had the right host:exec
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -932,6 +933,13 @@ func (x *PluginType) GetAuthor() string {
 		return x.Author
 	}
 	return ""
+}
+
+func (x *PluginType) GetHostExec() bool {
+	if x != nil {
+		return x.HostExec
+	}
+	return false
 }
 
 // PluginParameters are the fields that a plugin type takes.
@@ -1654,7 +1662,7 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\x05since\x18\x12 \x01(\x03R\x05since\x1a:\n" +
 	"\fPluginsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe1\x05\n" +
 	"\n" +
 	"PluginType\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -1675,7 +1683,8 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\vper_machine\x18\r \x01(\bR\n" +
 	"perMachine\x12\x1c\n" +
 	"\tclassname\x18\x0e \x01(\tR\tclassname\x12\x16\n" +
-	"\x06author\x18\x0f \x01(\tR\x06author\x1a_\n" +
+	"\x06author\x18\x0f \x01(\tR\x06author\x12\x1b\n" +
+	"\thost_exec\x18\x10 \x01(\bR\bhostExec\x1a_\n" +
 	"\x12ResourceTypesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.coopr.record.v1.ResourceTypeR\x05value:\x028\x01\x1a:\n" +

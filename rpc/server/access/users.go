@@ -115,6 +115,9 @@ func createUser(ctx context.Context, s *rest.Server, c *rest.Call, body rest.Raw
 	if err := mayGive(c, &u); err != nil {
 		return u, w, err
 	}
+	if err := maySetPassword(c, req.Password); err != nil {
+		return u, w, err
+	}
 	if err := mayName(v, c.Who, u.Name, u.Role); err != nil {
 		return u, w, err
 	}
@@ -174,6 +177,9 @@ func changeUser(ctx context.Context, s *rest.Server, c *rest.Call, name string, 
 			return u, w, err
 		}
 	}
+	if err := maySetPassword(c, secret); err != nil {
+		return u, w, err
+	}
 	// A caller who sets the password of an equal, or takes the role of one, could act in that name.
 	equal := before.AtLeast(c.Who.Role) && name != c.Who.Actor && c.Who.Role != model.RoleSuperadmin
 	if equal && (secret != "" || u.Role != before) {
@@ -218,6 +224,14 @@ func mayGive(c *rest.Call, u *model.User) error {
 	}
 	if slices.Contains(u.Groups, "operator") && c.Who.Role != model.RoleSuperadmin {
 		return rest.Forbidden("operators run the mesh: only a superadmin can put a user into the group operator")
+	}
+	return nil
+}
+
+// maySetPassword returns why a caller cannot set a password, or nil: somebody else could log in with it from anywhere.
+func maySetPassword(c *rest.Call, password string) error {
+	if password != "" && len(c.Who.Sources) > 0 {
+		return rest.Forbidden("the token of %s is bound to networks, and a login with this password would not be: use another token", c.Who.Actor)
 	}
 	return nil
 }

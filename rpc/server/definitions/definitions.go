@@ -168,7 +168,7 @@ func restore(d model.StoredDefinition) (model.Definition, error) {
 	if err != nil {
 		return def, fmt.Errorf("%s/%s version %d: %w", d.Kind, d.Name, d.Version, err)
 	}
-	def.SetOrigin(d.Version, d.Author)
+	def.SetOrigin(d)
 	return def, nil
 }
 
