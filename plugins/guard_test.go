@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -13,13 +14,20 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/plugins/provider/digitalocean"
+	"github.com/coopr/coopr/plugins/provider/docker"
 	"github.com/coopr/coopr/plugins/provider/gcp"
 	"github.com/coopr/coopr/plugins/provider/instance"
 	"github.com/coopr/coopr/plugins/provider/joyent"
+	"github.com/coopr/coopr/plugins/provider/libvirt"
 	"github.com/coopr/coopr/plugins/provider/openstack"
+	"github.com/coopr/coopr/plugins/provider/vsphere"
 	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
 )
+
+type lister interface {
+	List(context.Context, sdk.ListRequest, func(sdk.Resource) error) error
+}
 
 // TestGuard checks that no provider of rented machines sends a request to an address that its guard
 // refuses, and that none quotes the answer of something that is no cloud.
@@ -45,6 +53,7 @@ func TestGuard(t *testing.T) {
 		open   func(ssh.Keys) *instance.Provider
 		fields map[string]any
 	}{
+		"vsphere":      {vsphere.New, map[string]any{"url": s.URL + "/sdk", "username": "u", "password": "p"}},
 		"digitalocean": {digitalocean.New, map[string]any{"token": "t", "region": "r", "endpoint": s.URL}},
 		"gcp":          {gcp.New, map[string]any{"json_key": string(account), "zone": "z", "endpoint": s.URL}},
 		"joyent":       {joyent.New, map[string]any{"joyent_username": "u", "joyent_key": private, "joyent_api_url": s.URL}},
@@ -66,6 +75,22 @@ func TestGuard(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2") || (sent.Load() > 0) != (allow != "") {
 				t.Errorf("%s, allowed %q: %v, %d requests were answered", name, allow, err, sent.Load())
 			}
+		}
+	}
+	sent.Store(0)
+	address := strings.TrimPrefix(s.URL, "http://")
+	guard := instance.NewGuard(nil)
+	daemon, engine := libvirt.New(nil), docker.New(nil, guard)
+	daemon.Protect(guard)
+	defer daemon.Close()
+	defer engine.Close()
+	for name, x := range map[string]struct {
+		lister
+		field, value string
+	}{"libvirt": {daemon, "host", address}, "docker": {engine, "engine", "tcp://" + address}} {
+		err := x.List(t.Context(), sdk.ListRequest{Tenant: "t", Fields: map[string]any{x.field: x.value}}, func(sdk.Resource) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), "providers.endpoints") || sent.Load() > 0 {
+			t.Errorf("%s: %v, %d requests were answered", name, err, sent.Load())
 		}
 	}
 }

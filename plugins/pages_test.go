@@ -40,7 +40,7 @@ func TestPages(t *testing.T) {
 		"docker-automator": {plugin: dockerautomator.New(keys)},
 		"puppet":           {plugin: puppet.New(keys)},
 		"shell":            {plugin: shell.New(shell.Config{})},
-		"docker":           {plugin: docker.New(keys)},
+		"docker":           {plugin: docker.New(keys, nil)},
 		"hosts":            {plugin: hosts.New(keys)},
 		"local":            {plugin: local.New("", "")},
 		"digitalocean":     {digitalocean.New(keys), rented},

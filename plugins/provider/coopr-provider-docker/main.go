@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/coopr/coopr/plugins/provider/docker"
+	"github.com/coopr/coopr/plugins/provider/instance"
 	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
 )
@@ -17,7 +18,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "coopr-provider-docker: settings:", err)
 		os.Exit(2)
 	}
-	p := docker.New(keys)
+	guard, err := instance.EnvGuard()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "coopr-provider-docker:", err)
+		os.Exit(2)
+	}
+	p := docker.New(keys, guard)
 	defer p.Close()
 	sdk.Serve(sdk.Plugin{Provider: p})
 }

@@ -49,7 +49,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	s := &site{t: t, fields: map[string]any{"engine": e.Host}, keys: t.TempDir()}
-	s.Provider = New(ssh.Keys{s.keys})
+	s.Provider = New(ssh.Keys{s.keys}, nil)
 	t.Cleanup(s.Close)
 	var err error
 	if _, s.engine, err = s.Provider.engine(s.fields); err != nil {

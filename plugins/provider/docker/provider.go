@@ -17,6 +17,7 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/provider/instance"
 	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
 )
@@ -35,17 +36,18 @@ const (
 
 // Provider creates nodes that are containers.
 type Provider struct {
-	keys ssh.Keys
-	pool *ssh.Pool
+	keys  ssh.Keys
+	guard *instance.Guard
+	pool  *ssh.Pool
 
 	mu      sync.Mutex
 	engines map[string]*client.Client // by address
 }
 
 // New returns a provider, which the caller closes. keys are the folders of private keys for the
-// field ssh_identityfile.
-func New(keys ssh.Keys) *Provider {
-	return &Provider{keys: keys, pool: ssh.New(ssh.Config{}), engines: map[string]*client.Client{}}
+// field ssh_identityfile. guard decides which engines may be reached over TCP; nil: any.
+func New(keys ssh.Keys, guard *instance.Guard) *Provider {
+	return &Provider{keys: keys, guard: guard, pool: ssh.New(ssh.Config{}), engines: map[string]*client.Client{}}
 }
 
 // Close closes all connections.
@@ -100,6 +102,9 @@ func (p *Provider) engine(fields map[string]any) (*settings, *client.Client, err
 		opts := []client.Opt{}
 		if s.host != "" {
 			opts = append(opts, client.WithHost(s.host))
+		}
+		if strings.HasPrefix(s.host, "tcp:") {
+			opts = append(opts, client.WithDialContext(p.guard.DialContext))
 		}
 		var err error
 		if c, err = client.New(opts...); err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -35,7 +36,17 @@ func NewGuard(allow []netip.Prefix) *Guard {
 	return g
 }
 
-// ParseGuard returns the Guard of a plugin's environment: allow has networks, separated by commas.
+// EnvGuard returns the Guard of a plugin's environment: COOPR_ENDPOINTS has the networks that the agent allows beyond those of
+// NewGuard.
+func EnvGuard() (*Guard, error) {
+	g, err := ParseGuard(os.Getenv("COOPR_ENDPOINTS"))
+	if err != nil {
+		return nil, fmt.Errorf("COOPR_ENDPOINTS: %w", err)
+	}
+	return g, nil
+}
+
+// ParseGuard returns the Guard that allows networks, which are separated by commas.
 func ParseGuard(allow string) (*Guard, error) {
 	var networks []netip.Prefix
 	for text := range strings.SplitSeq(allow, ",") {
@@ -57,6 +68,14 @@ func (g *Guard) Transport() http.RoundTripper {
 		return http.DefaultTransport
 	}
 	return g.transport
+}
+
+// DialContext connects to an address over TCP. That of a nil Guard reaches any address.
+func (g *Guard) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if g == nil {
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	return g.dialer.DialContext(ctx, network, address)
 }
 
 // close closes the idle connections.

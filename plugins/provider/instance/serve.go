@@ -9,17 +9,16 @@ import (
 )
 
 // Serve is the main function of a provider of rented machines. The plugin's settings are keys, the
-// folders with private keys for the field ssh_identityfile. COOPR_ENDPOINTS has the networks that the
-// agent allows beyond those of NewGuard.
+// folders with private keys for the field ssh_identityfile.
 func Serve(provider func(ssh.Keys) *Provider) {
 	keys, err := sdk.Settings(ssh.KeysFromSettings)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: settings: %v\n", os.Args[0], err)
 		os.Exit(2)
 	}
-	guard, err := ParseGuard(os.Getenv("COOPR_ENDPOINTS"))
+	guard, err := EnvGuard()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: COOPR_ENDPOINTS: %v\n", os.Args[0], err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[0], err)
 		os.Exit(2)
 	}
 	p := provider(keys)

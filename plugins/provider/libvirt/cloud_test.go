@@ -209,7 +209,7 @@ func TestHosts(t *testing.T) {
 		t.Fatalf("%+v %v", ms, err)
 	}
 	half := *c
-	half.daemons = []daemon{c.daemons[0], {"b", "/no/such/socket"}}
+	half.daemons = []daemon{c.daemons[0], {zone: "b", address: "/no/such/socket"}}
 	if ms, err := half.List(t.Context(), tags); err == nil {
 		t.Errorf("one daemon is away: %+v", ms)
 	}

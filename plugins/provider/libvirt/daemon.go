@@ -16,7 +16,10 @@ import (
 
 // daemon is the address of a libvirt daemon, HOST:PORT or the path of a socket, and the zone of its
 // machines, which is "" for a single daemon.
-type daemon struct{ zone, address string }
+type daemon struct {
+	zone, address string
+	guard         *instance.Guard
+}
 
 // daemonsOf parses the fields daemons, host and socket.
 func daemonsOf(f *instance.Fields) []daemon {
@@ -29,7 +32,7 @@ func daemonsOf(f *instance.Fields) []daemon {
 		return []daemon{{address: socket}}
 	case len(hosts) == 0:
 		checkAddress(f, "host", host)
-		return []daemon{{address: host}}
+		return []daemon{{address: host, guard: f.Guard}}
 	case host != "":
 		f.Faults.Add("host", "cannot be combined with daemons")
 	}
@@ -43,7 +46,7 @@ func daemonsOf(f *instance.Fields) []daemon {
 			f.Faults.Add("daemons", fmt.Sprintf("%q needs a zone of its own: ZONE=HOST:PORT", h))
 		}
 		checkAddress(f, "daemons", address)
-		out = append(out, daemon{zone, address})
+		out = append(out, daemon{zone, address, f.Guard})
 	}
 	return out
 }
@@ -95,11 +98,13 @@ type line struct {
 
 // Dial implements the library's dialer.
 func (l *line) Dial() (net.Conn, error) {
-	network := "tcp"
+	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
+	defer cancel()
+	network, dial := "tcp", l.guard.DialContext
 	if strings.HasPrefix(l.address, "/") {
-		network = "unix"
+		network, dial = "unix", new(net.Dialer).DialContext
 	}
-	conn, err := (&net.Dialer{Timeout: 20 * time.Second}).DialContext(l.ctx, network, l.address)
+	conn, err := dial(ctx, network, l.address)
 	if err == nil {
 		l.stop = context.AfterFunc(l.ctx, func() { _ = conn.Close() })
 	}

@@ -16,7 +16,9 @@ import (
 	vfault "github.com/vmware/govmomi/fault"
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/session"
 	"github.com/vmware/govmomi/view"
+	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
@@ -59,12 +61,14 @@ type cloud struct {
 	url                                         *url.URL
 	insecure, linked                            bool
 	datacenter, folder, resourcePool, dataStore string
+	guard                                       *instance.Guard
 }
 
 func open(f *instance.Fields) instance.Cloud {
 	c := &cloud{
 		insecure: f.Bool("insecure"), linked: f.Bool("linked"), datacenter: f.Text("datacenter", ""), folder: f.Text("folder", ""),
 		resourcePool: f.Text("resource_pool", ""), dataStore: f.Text("datastore", ""),
+		guard: f.Guard,
 	}
 	f.Need("url")
 	c.url, _ = url.Parse(f.URL("url", ""))
@@ -123,7 +127,7 @@ const logOut = 5 * time.Second
 
 // with logs in while fn runs, so that no session can expire.
 func (c *cloud) with(ctx context.Context, fn func(*govmomi.Client, *find.Finder) error) error {
-	client, err := govmomi.NewClient(ctx, c.url, c.insecure)
+	client, err := c.logIn(ctx)
 	if err != nil {
 		return fault(fmt.Errorf("log in to %s: %w", c.url.Host, err))
 	}
@@ -139,6 +143,19 @@ func (c *cloud) with(ctx context.Context, fn func(*govmomi.Client, *find.Finder)
 		return fault(err)
 	}
 	return fault(fn(client, f.SetDatacenter(dc)))
+}
+
+// logIn returns a client, whose connections are the guard's.
+func (c *cloud) logIn(ctx context.Context) (*govmomi.Client, error) {
+	s := soap.NewClient(c.url, c.insecure)
+	t := s.DefaultTransport()
+	t.DialContext, t.Proxy = c.guard.DialContext, nil
+	v, err := vim25.NewClient(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	client := &govmomi.Client{Client: v, SessionManager: session.NewManager(v)}
+	return client, client.Login(ctx, c.url.User)
 }
 
 // guestUser and guestMeta are the names under which cloud-init finds its data.
