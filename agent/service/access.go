@@ -6,9 +6,11 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -66,7 +68,8 @@ func (t *Tokens) Authenticate(_ context.Context, b rest.Bearer) (model.Caller, e
 	if m := t.Supervisor.Member(); m != nil && token != "" {
 		sum := sha256.Sum256([]byte(token))
 		now := clock(t.Now).UnixMilli()
-		if who, ok := m.Machine.View().Caller(hex.EncodeToString(sum[:]), now, b.From); ok {
+		who, ok := m.Machine.View().Caller(hex.EncodeToString(sum[:]), now, b.From)
+		if ok && (operates(who) || !outdated(m)) {
 			if hour := model.Hour(now); hour > who.Used {
 				t.use(who.Token, hour)
 			}
@@ -74,6 +77,19 @@ func (t *Tokens) Authenticate(_ context.Context, b rest.Bearer) (model.Caller, e
 		}
 	}
 	return model.Caller{}, problem.Unauthorized
+}
+
+// contactTime is how long after its last contact with a leader an agent takes everybody's tokens. Later, only operators' count: it would
+// not hear of somebody who was locked out.
+const contactTime = 15 * time.Minute
+
+func outdated(m *member.Member) bool {
+	return m.Group != nil && !m.Group.IsLeader() && time.Since(m.Group.Library().LastContact()) > contactTime
+}
+
+// operates reports whether a caller operates the mesh.
+func operates(who model.Caller) bool {
+	return who.Role == model.RoleSuperadmin || slices.Contains(who.Groups, "operator")
 }
 
 // maxReported bounds the uses that an agent remembers to have reported.

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"time"
 
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/rpc/api"
@@ -10,6 +11,9 @@ import (
 // readyLag is the number of committed entries that the state of a ready voter may lack. A voter that is busy always
 // lacks a few.
 const readyLag = 1024
+
+// electionTime is how long after the last contact a voter is ready without a leader: requests wait for the next one.
+const electionTime = time.Second
 
 // Ready reports whether this agent can serve requests. Everybody may read the reasons why not, so they name nothing.
 func (m *Mesh) Ready(ctx context.Context) api.Readiness {
@@ -26,6 +30,7 @@ func (m *Mesh) unready(ctx context.Context) (reasons []string) {
 	switch {
 	case !member && m.Worker.InTouch():
 		return reasons // nobody need be asked
+	case member && time.Since(r.Group.Stats().LastContact) < electionTime: // a new leader is being elected, or is there
 	case m.Router.Locator.Group(ctx).LeaderID == "":
 		reasons = append(reasons, "no leader can be reached")
 	}

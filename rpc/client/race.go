@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	mrand "math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -88,8 +90,8 @@ func (r result) lostQuorum() bool {
 
 // harmlessWithout reports whether the answers to these attempts need not be waited for: they read, or were not sent.
 func (r request) harmlessWithout(under map[int]*attempt) bool {
-	if r.method == http.MethodGet {
-		return true
+	if r.method == http.MethodGet { // an agent at which a read waits for a change has its time
+		return !slices.ContainsFunc(slices.Collect(maps.Values(under)), func(a *attempt) bool { return !a.overdue(r) })
 	}
 	for _, a := range under {
 		if !a.unsent() {

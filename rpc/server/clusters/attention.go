@@ -46,9 +46,9 @@ func attentionRoute(s *rest.Server) {
 				}
 			}
 		}
-		for _, op := range v.Operations(c.Tenants(), "") {
+		for _, op := range v.ActiveOperations() {
 			cl := visible[op.Cluster]
-			if cl == nil || op.Status.Ended() {
+			if cl == nil {
 				continue
 			}
 			if why := waitsBecause(v, op); why != "" {
@@ -86,10 +86,10 @@ func needsAttention(v rest.View, cl *model.Cluster) bool {
 	return cl.Status != model.ClusterTerminated && (latestFailed(v, cl) || ill(cl, v.Nodes(cl.Tenant, cl.ID)))
 }
 
-// latestFailed reports whether the latest operation of a cluster has failed.
+// latestFailed reports whether the latest operation of a cluster has failed, and nobody has resolved that since.
 func latestFailed(v rest.View, cl *model.Cluster) bool {
 	op, ok := v.Operation(cl.Tenant, cl.Operation)
-	return ok && op.Status == model.OpFailed
+	return ok && op.Status == model.OpFailed && cl.Status != model.ClusterActive
 }
 
 // ill reports whether a cluster is not as it should be, whatever its latest operation did.

@@ -34,7 +34,7 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		writeProblem(w, ProblemOf(err))
 	}
 	if ru.Public {
-		if err := s.sources.request(r); err != nil {
+		if err := s.sources.open(r); err != nil {
 			refuse(err)
 			return
 		}

@@ -107,7 +107,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 		if unsure || errors.Is(err, problem.UnknownOutcome) {
 			writeProblem(w, NewProblem(problem.UnknownOutcome, "the connection to the leader broke: "+unknownOutcomeAdvice))
 		} else {
-			writeProblem(w, s.noLeader(ctx, true))
+			writeProblem(w, s.noLeader(ctx, note.actor != ""))
 		}
 		return true
 	}

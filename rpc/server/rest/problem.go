@@ -24,7 +24,8 @@ const (
 	noLeaderAdvice       = "the mesh has no leader at the moment: try again shortly, or ask another agent"
 	noLeaderFound        = "agent %s reaches no leader of the mesh: try again shortly, or ask another agent; " +
 		"a request with the header Coopr-Hold, such as 5s, waits longer"
-	tooFewVoters = "agent %s reaches no leader: %d of %d voters are missing%s, and %d more must be back before there can be one: " +
+	tooFewAnswer = "agent %s reaches no leader, and too few voters answer to have one: ask another agent"
+	tooFewVoters = "agent %s reaches no leader: %d of %d voters are missing (%s), and %d more must be back before there can be one: " +
 		"start them, or ask another agent; reads work with consistency=stale"
 	maxFaultsInOneDocument = 1000
 )
@@ -75,14 +76,13 @@ func (s *Server) noLeader(ctx context.Context, known bool) *api.Problem {
 	if !q.Lost {
 		return NewProblem(problem.NoLeader, fmt.Sprintf(noLeaderFound, s.name))
 	}
-	names := ""
-	missing := len(q.Missing)
-	if known {
-		names = " (" + words.And(q.MissingNames(s.clock())) + ")"
-	} else {
-		q.Missing = nil
+	if !known {
+		p := NewProblem(problem.NoLeader, fmt.Sprintf(tooFewAnswer, s.name))
+		p.Quorum = &api.Quorum{Lost: true}
+		return p
 	}
-	p := NewProblem(problem.NoLeader, fmt.Sprintf(tooFewVoters, s.name, missing, q.Voters, names, q.Needed-q.Alive))
+	p := NewProblem(problem.NoLeader, fmt.Sprintf(tooFewVoters, s.name, len(q.Missing), q.Voters,
+		words.And(q.MissingNames(s.clock())), q.Needed-q.Alive))
 	p.Quorum = &q
 	return p
 }

@@ -29,8 +29,9 @@ const (
 // source is what an agent knows of an address from which requests without a valid token come.
 type source struct {
 	requests bounds.Bucket
-	unknown  int       // tokens from there that nobody knew
-	last     time.Time // when the last of them came
+	public   bounds.Bucket // of requests for routes that need no token, so that others take nothing from health checks
+	unknown  int           // tokens from there that nobody knew
+	last     time.Time     // when the last of them came
 }
 
 // sources bounds the requests without a valid token.
@@ -45,20 +46,29 @@ type sources struct {
 func newSources(rate int) *sources {
 	s := &sources{rate: float64(rate)}
 	s.all = bounds.NewTable[netip.Prefix](mostSources, func(x *source, now time.Time) bool {
-		return x.requests.Idle(now, s.rate) && (x.unknown == 0 || now.Sub(x.last) > forgetGuess)
+		return x.requests.Idle(now, s.rate) && x.public.Idle(now, s.rate) && (x.unknown == 0 || now.Sub(x.last) > forgetGuess)
 	})
 	return s
 }
 
 // request counts a request without a valid token.
 func (s *sources) request(r *http.Request) error {
+	return s.count(r, func(x *source) *bounds.Bucket { return &x.requests })
+}
+
+// open counts a request for a route that needs no token.
+func (s *sources) open(r *http.Request) error {
+	return s.count(r, func(x *source) *bounds.Bucket { return &x.public })
+}
+
+func (s *sources) count(r *http.Request, bucket func(*source) *bounds.Bucket) error {
 	if s.rate == 0 || ofAgent(r.Context()) {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from, now := bounds.Source(r.RemoteAddr), time.Now()
-	if wait := s.all.Of(from, now).requests.Take(now, s.rate, burst*s.rate); wait > 0 {
+	if wait := bucket(s.all.Of(from, now)).Take(now, s.rate, burst*s.rate); wait > 0 {
 		return throttled(wait, "more than %.0f requests a second without a valid token come from %s: send fewer", s.rate, from)
 	}
 	return nil

@@ -69,6 +69,8 @@ type ClusterView interface {
 	// Operations returns the operations of a cluster, or of all if cluster is "", the
 	// newest first.
 	Operations(tenant, cluster string) []*model.Operation
+	// ActiveOperations returns the operations of all tenants that have not ended.
+	ActiveOperations() []*model.Operation
 	Operation(tenant, id string) (*model.Operation, bool)
 	Progress(tenant, operation string) model.Progress
 	// History returns a cluster's snapshots, the oldest first.

@@ -148,14 +148,14 @@ func attention(out *output.Printer, r report) {
 	}
 	text := fmt.Sprintf("%d, %d ill", o.Clusters, o.Ill)
 	if o.Ill > 0 {
-		text = out.Paint(output.Red, text) + "; see coopr cluster list --unhealthy"
+		text = out.Paint(output.Red, text) + "; see coopr cluster list --unhealthy, with --tenant for another tenant"
 	}
 	out.Field("Clusters", text)
 	if o.Failed > 0 {
 		out.Field("Failed", out.Paint(output.Red, words.Count(o.Failed, "latest operation")))
 	}
 	for _, w := range o.Waits {
-		what := "cluster " + w.Cluster
+		what := fmt.Sprintf("cluster %s of tenant %s", w.Cluster, w.Tenant)
 		switch {
 		case w.Operation != "":
 			what += ", operation " + w.Operation

@@ -132,7 +132,7 @@ func (a *app) showAge(age time.Duration, known bool) {
 	case !known:
 		a.printer.Notef("This is a copy of the state, of unknown age: the agent has heard from no leader since it started.\n")
 	default:
-		a.printer.Notef("This is a copy of the state, as it was %s ago.\n", output.Span(age))
+		a.printer.Notef("This is a copy of the state: its agent last heard from a leader %s ago.\n", output.Span(age))
 	}
 	a.aged = true
 }
