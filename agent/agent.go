@@ -239,7 +239,7 @@ func (a *Agent) openMember() error {
 	})
 	a.locator = member.NewLocator(a.supervisor)
 	a.departure = service.NewDeparture(a.supervisor, func() error { return a.mesh.SetSelf(a.self()) })
-	return member.RegisterMetrics(a.metrics, a.supervisor)
+	return nil
 }
 
 // peerAddr returns the peer address at which an agent is known to be now.
@@ -268,8 +268,7 @@ func (a *Agent) Addr() string { return a.net.apiAddr() }
 // Handler returns the handler of the API, which needs no port.
 func (a *Agent) Handler() http.Handler { return a.handler }
 
-// Replica returns the agent's copy of the replicated state, or nil while it has
-// none. Simulations compare the copies of all voters.
+// Replica returns the agent's copy of the replicated state, or nil while it has none. Simulations compare the copies of all voters.
 func (a *Agent) Replica() *replica.Replica {
 	if m := a.supervisor.Member(); m != nil {
 		return m.Replica

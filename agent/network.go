@@ -68,8 +68,7 @@ func (a *Agent) listen() (err error) {
 	return nil
 }
 
-// meshTLS returns the TLS configuration of the API for an operator who has given no
-// certificate.
+// meshTLS returns the TLS configuration of the API for an operator who has given no certificate.
 func (a *Agent) meshTLS() *tls.Config {
 	names := append([]string{"localhost", "127.0.0.1", a.cfg.Name}, a.cfg.HTTP.Names...)
 	if h, _, err := net.SplitHostPort(a.net.mux.Addr().String()); err == nil {

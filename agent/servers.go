@@ -4,6 +4,7 @@ import (
 	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/agent/executor"
 	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/agent/metrics"
 	"github.com/coopr/coopr/agent/objects"
 	"github.com/coopr/coopr/agent/session"
 	"github.com/coopr/coopr/agent/worker"
@@ -15,7 +16,8 @@ import (
 
 // openServers creates the servers of the API and of other agents.
 func (a *Agent) openServers() (err error) {
-	a.handler, err = server.New(server.Config{Services: a.services(), Logger: a.log, Registry: a.metrics, Name: a.cfg.Name,
+	services := a.services()
+	a.handler, err = server.New(server.Config{Services: services, Logger: a.log, Registry: a.metrics, Name: a.cfg.Name,
 		MaxBody: int64(a.cfg.Limits.Body), MaxWatches: a.cfg.Limits.Watches,
 		Bounds: rest.Bounds{Tenants: true, Bodies: int64(a.cfg.Limits.Bodies), Strangers: a.cfg.Limits.Strangers}})
 	if err != nil {
@@ -29,7 +31,8 @@ func (a *Agent) openServers() (err error) {
 		logServer:     worker.Server{Worker: a.worker, Logs: a.logs},
 		objectServer:  objects.Server{Runtime: a.objects},
 	})
-	return nil
+	return metrics.Register(a.metrics, metrics.Sources{Build: a.cfg.Build, Slots: a.cfg.Worker.Slots, Supervisor: a.supervisor,
+		Quorum: services.Mesh, Worker: a.worker, Plugins: a.host, Settings: a.settings.Load})
 }
 
 // peerServer serves other agents. Each of its parts serves one concern and lives

@@ -11,8 +11,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// openWorker creates the worker, the runtime of change objects, and what executes
-// for both.
+// openWorker creates the worker, the runtime of change objects, and what executes for both.
 func (a *Agent) openWorker() (err error) {
 	logs := worker.LogsConfig{Age: a.cfg.Retention.Logs, Size: int64(a.cfg.Retention.LogSize), Logger: a.log}
 	if a.cfg.DataDir != "" {

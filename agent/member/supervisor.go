@@ -79,10 +79,11 @@ type Config struct {
 type Supervisor struct {
 	cfg    Config
 	member atomic.Pointer[Member] // nil while there is none
+	tally  *tally
 }
 
 // New returns a Supervisor that Run starts.
-func New(cfg Config) *Supervisor { return &Supervisor{cfg: cfg} }
+func New(cfg Config) *Supervisor { return &Supervisor{cfg: cfg, tally: newTally()} }
 
 // Member returns the Raft member, or nil while this agent has none.
 func (s *Supervisor) Member() *Member { return s.member.Load() }
@@ -209,6 +210,9 @@ func (s *Supervisor) runMember(ctx context.Context) (err error) {
 // watch returns the function that follows the changes of a member's state.
 func (s *Supervisor) watch(m *Member) func(state.Batch) {
 	return func(b state.Batch) {
+		if _, leads := m.Leadership(); leads {
+			s.tally.add(b.Tally)
+		}
 		if b.Restored { // by the leader's snapshot
 			m.distrusted.Store(false)
 		}

@@ -181,6 +181,8 @@ func (t *batchTracker) ApplyBatch(logs []*raft.Log) []any {
 // watchedSnapshots is a snapshot store that records which snapshots are open for reading.
 type watchedSnapshots struct {
 	raft.SnapshotStore
+	latest atomic.Int64 // when the newest snapshot was made, in Unix milliseconds; 0: unknown
+
 	mu   sync.Mutex
 	open map[*watchedReader]*raft.SnapshotMeta
 }

@@ -83,6 +83,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	g.reads.g = g
 	snapshots := &watchedSnapshots{SnapshotStore: cfg.Stores.Snapshots}
+	snapshots.recall()
 	g.state = newTracker(cfg.FSM, snapshots, cfg.Stores.Guard())
 	g.trans = watchTransport(cfg.Transport, g.timing.HeartbeatTimeout/beats)
 	g.trans.damaged = cfg.Stores.Guard().Damaged

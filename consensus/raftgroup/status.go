@@ -25,7 +25,9 @@ type Stats struct {
 	LastContact  time.Time `json:"lastContact"`  // with the leader; zero on the leader, or when there was no contact
 	Pending      int       `json:"pending"`      // entries submitted here and not answered yet
 	Servers      []Server  `json:"servers"`
-	Store        logstore.Stats
+	// Snapshot is when the newest snapshot was made here or arrived; zero: there is none, or its time is unknown.
+	Snapshot time.Time `json:"snapshot"`
+	Store    logstore.Stats
 	// StoreError is the fault of the store, or empty when the store is healthy.
 	StoreError string `json:"storeError,omitempty"`
 }
@@ -40,6 +42,7 @@ func (g *Group) Stats() Stats {
 		AppliedIndex: g.AppliedIndex(),
 		Pending:      g.pending.count(),
 		Servers:      g.Servers(),
+		Snapshot:     g.state.snapshots.time(),
 		Store:        g.cfg.Stores.Guard().Stats(),
 	}
 	s.LeaderID, s.LeaderAddr = g.Leader()

@@ -66,6 +66,7 @@ type Machine struct {
 	// part of the state: with it, readers can cache values that they derive from a cluster's nodes.
 	nodes       sync.Map
 	counts      table.Ledger
+	census      census
 	terms       terms
 	checkpoints checkpoints
 }
@@ -134,6 +135,7 @@ type Batch struct {
 	Agents bool
 	// Restored reports that a snapshot replaced the state, so that everything may have changed.
 	Restored bool
+	Tally    Tally
 }
 
 // Leases names leases of tasks that one entry granted, all under one fence. The plan has their
@@ -225,6 +227,7 @@ func (m *Machine) applySome(logs []*raft.Log, out []any) (done int) {
 	for _, c := range a.gone {
 		m.nodes.Delete(c)
 	}
+	m.census.note(a.counted)
 	if a.checkpoint {
 		m.checkpoints.add(a.index, m.db.Load().Txn(false))
 	}

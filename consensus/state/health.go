@@ -33,6 +33,7 @@ func (a health) healthOf(n *model.Node) *model.NodeHealth {
 
 // putHealth writes a node's health and adds an event about it.
 func (a health) putHealth(h *model.NodeHealth, message string) {
+	a.batch.Tally.health(table.Get[model.NodeHealth](a.txn, table.Health, "id", h.Tenant, h.Node), h)
 	a.put(table.Health, h)
 	a.batch.Health = append(a.batch.Health, h.Cluster)
 	a.event(model.Event{Type: "node.health", Tenant: h.Tenant, Cluster: h.Cluster, Operation: h.Operation, Subject: h.Node, Status: h.Status(),
@@ -129,6 +130,9 @@ func subjects(g *plan.Graph) map[string][]string {
 // person's order resets the count.
 func (a health) recovering(op *model.Operation, g *plan.Graph, nodes []string, byItself bool) {
 	about := subjects(g)
+	if byItself && len(nodes) > 0 {
+		a.batch.Tally.recovery(op)
+	}
 	for _, id := range nodes {
 		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
 		if n == nil {

@@ -53,6 +53,7 @@ func (m *Machine) Restore(in io.ReadCloser) error {
 	defer m.mu.Unlock()
 	m.db.Store(db)
 	m.nodes.Clear()
+	m.census.reset()
 	m.counts.Count(db.Txn(false))
 	m.terms.forget()
 	m.checkpoints.forget()

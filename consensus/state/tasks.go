@@ -89,6 +89,7 @@ func (a tasks) report(r *pb.Report) Answer {
 			ans.Refused = append(ans.Refused, v)
 			continue
 		}
+		a.batch.Tally.task(e.State().Graph.Action[v], r, out)
 		if e.State().Status(v) == model.TaskSucceeded {
 			done = append(done, v)
 		} else {

@@ -31,6 +31,7 @@ type writer struct {
 	audit  *auditor.Auditor
 	// changed are the clusters whose nodes changed, gone those whose rows were removed.
 	changed, gone []string
+	counted       []clusterName // whose share of the census may have changed
 }
 
 func (w *writer) tenants() tenants       { return tenants{w} }
@@ -61,6 +62,17 @@ func (w *writer) put(table string, row any) {
 	if isNode {
 		w.changed = append(w.changed, n.Cluster)
 	}
+	w.count(row)
+}
+
+// count notes the cluster of a row that the census counts.
+func (w *writer) count(row any) {
+	switch r := row.(type) {
+	case *model.Cluster:
+		w.counted = append(w.counted, clusterName{r.Tenant, r.ID})
+	case *model.NodeHealth:
+		w.counted = append(w.counted, clusterName{r.Tenant, r.Cluster})
+	}
 }
 
 func (w *writer) remove(table string, row any) {
@@ -88,6 +100,7 @@ func (w *writer) removeAll(tenant, index string, tables ...string) {
 // drop removes a row without a record of its own in the audit log.
 func (w *writer) drop(table string, row any) {
 	w.counts.Remove(w.txn, table, row)
+	w.count(row)
 	if err := w.txn.Delete(table, row); err != nil && !errors.Is(err, memdb.ErrNotFound) {
 		panic(fmt.Sprintf("state: delete from %s: %v", table, err))
 	}
@@ -149,6 +162,7 @@ func (w *writer) tenant(name string) error {
 }
 
 func (w *writer) operationEvent(op *model.Operation) {
+	w.batch.Tally.operation(op, w.now)
 	w.event(model.Event{Type: "operation.changed", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Subject: string(op.Type),
 		Status: string(op.Status), Actor: op.Actor, Message: op.Message})
 }

@@ -261,6 +261,11 @@ func (h *NodeHealth) Status() string {
 	return ""
 }
 
+// Abandoned reports whether recovery has stopped trying on a node that fails.
+func (h *NodeHealth) Abandoned() bool {
+	return h != nil && h.GaveUp && (h.Machine == MachineGone || len(h.Failing()) > 0)
+}
+
 // HealthOf returns the health of a cluster in a word: "unhealthy" if a node is unhealthy or gone, or else "paused" if a
 // service is paused, "healthy", or "" if nothing was checked.
 func HealthOf(nodes []*Node) string {

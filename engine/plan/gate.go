@@ -52,6 +52,9 @@ func (s *State) Gates(p Part) Gate {
 	return s.gates.get(p)
 }
 
+// Gated reports whether any part of the plan is held back.
+func (s *State) Gated() bool { return s.gates.shut > 0 }
+
 // HeldBack reports whether a gate of v's step, its phase or the plan keeps v from being
 // leased.
 func (s *State) HeldBack(v uint32) bool {

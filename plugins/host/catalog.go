@@ -345,12 +345,12 @@ func (h *Host) install(order []string, seen map[string]*file, faults []error, ex
 	}
 }
 
-func (h *Host) cachePath() string { return filepath.Join(h.cfg.DataDir, "plugins.json") }
+func (c *Config) cachePath() string { return filepath.Join(c.DataDir, "plugins.json") }
 
 // readCache returns the cache, or an empty one if the file is missing or unreadable.
 func (h *Host) readCache() *cacheFile {
 	c := &cacheFile{}
-	if b, err := os.ReadFile(h.cachePath()); err == nil {
+	if b, err := os.ReadFile(h.cfg.cachePath()); err == nil {
 		if err := json.Unmarshal(b, c); err != nil {
 			h.cfg.Logger.Warn("the plugins' cache cannot be read, so every plugin is asked again", "error", err)
 			c = &cacheFile{}
@@ -380,12 +380,12 @@ func (h *Host) writeCache(old *cacheFile, seen map[string]*file) {
 	}
 	b, err := json.MarshalIndent(c, "", "  ")
 	if err == nil {
-		if have, rerr := os.ReadFile(h.cachePath()); rerr == nil && string(have) == string(b) {
+		if have, rerr := os.ReadFile(h.cfg.cachePath()); rerr == nil && string(have) == string(b) {
 			return
 		}
-		tmp := h.cachePath() + ".new"
+		tmp := h.cfg.cachePath() + ".new"
 		if err = os.WriteFile(tmp, b, 0o600); err == nil {
-			err = os.Rename(tmp, h.cachePath())
+			err = os.Rename(tmp, h.cfg.cachePath())
 		}
 	}
 	if err != nil {

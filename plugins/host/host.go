@@ -40,6 +40,8 @@ type Host struct {
 	scanned  atomic.Int64  // Unix nanoseconds of the last scan
 	files    map[string]*file
 
+	crashes atomic.Int64 // of plugin processes, since the start
+
 	mu     sync.RWMutex
 	plugs  map[typeKey]*plug
 	faults []error // faults of plugins, as of the last scan
@@ -174,6 +176,12 @@ func (h *Host) Catalog() []model.PluginType {
 func (h *Host) Processes() int {
 	pids, _ := filepath.Glob(filepath.Join(h.left.dir, "*.json"))
 	return len(pids)
+}
+
+// Programs returns how many programs of plugins run, and how often a plugin's process has died or has not started since
+// the host's start.
+func (h *Host) Programs() (running int, crashes int64) {
+	return len(h.meter.running()), h.crashes.Load()
 }
 
 // enter registers a call, unless the host is closing.

@@ -137,6 +137,7 @@ func (s *supervisor) crashed(err error) {
 		wait = min(wait, s.host.cfg.Backoff<<s.crashes)
 	}
 	s.crashes++
+	s.host.crashes.Add(1)
 	s.notUntil = time.Now().Add(wait)
 }
 

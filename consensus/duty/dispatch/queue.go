@@ -24,8 +24,9 @@ type queue struct {
 	// task is in one of them only.
 	known []bool
 	held  map[uint32]*holding
-	open  bool // may be leased: the operation runs
-	asked bool // cancels were sent
+	since map[uint32]time.Time // since when the tasks in ready and in parked are there
+	open  bool                 // may be leased: the operation runs
+	asked bool                 // cancels were sent
 	// unread reports that the queue was made before the state had the operation.
 	unread bool
 	of     *tenant
@@ -97,7 +98,7 @@ func (r *ranks) Pop() any {
 // open adds an empty queue for an operation.
 func (b *book) open(v *state.View, op *model.Operation, g *plan.Graph) *queue {
 	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: make([]uint32, len(g.Nodes)),
-		known: make([]bool, g.Len()), held: map[uint32]*holding{}}
+		known: make([]bool, g.Len()), held: map[uint32]*holding{}, since: map[uint32]time.Time{}}
 	b.queues[op.ID] = q
 	at, found := slices.BinarySearchFunc(b.tenants, op.Tenant, func(t *tenant, name string) int { return strings.Compare(t.name, name) })
 	if !found {
@@ -189,6 +190,9 @@ func (b *book) offer(q *queue, u uint32, n *plan.Note) {
 
 // line queues a task that is due for its node or a slot.
 func (b *book) line(q *queue, u uint32) {
+	if _, ok := q.since[u]; !ok {
+		q.since[u] = time.Now()
+	}
 	if b.taken(q, q.graph.Node[u]) {
 		q.park(u)
 		return
@@ -215,6 +219,7 @@ func (b *book) hold(q *queue, u uint32, s *session, limit string) *holding {
 	h := &holding{session: s, limit: limit}
 	q.held[u] = h
 	q.known[u] = true
+	delete(q.since, u)
 	if node := q.graph.Node[u]; node >= 0 {
 		h.before, q.busy[node] = q.busy[node], u+1
 	}

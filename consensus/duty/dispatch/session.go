@@ -79,7 +79,7 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 	}
 	answers, err := d.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_OpenSession{OpenSession: open}})
 	if err == nil {
-		err = d.refusal(h.Agent, answers[0].Err)
+		err = refusal(d.cfg.Machine.View(), h.Agent, answers[0].Err)
 	}
 	if err != nil {
 		return fmt.Errorf("session of agent %s: %w", h.Name, err)
@@ -129,8 +129,8 @@ func (r *Refusal) Error() string { return r.err.Error() }
 func (r *Refusal) Unwrap() error { return r.err }
 
 // refusal returns the error of an OpenSession, as a Refusal if a later hello may succeed.
-func (d *Dispatcher) refusal(agent string, err error) error {
-	if last, ok := d.cfg.Machine.View().LastHello(agent); ok && errors.Is(err, problem.Stale) {
+func refusal(v *state.View, agent string, err error) error {
+	if last, ok := v.LastHello(agent); ok && errors.Is(err, problem.Stale) {
 		return &Refusal{Incarnation: lease.Next(last), err: err}
 	}
 	return err

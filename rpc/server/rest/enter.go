@@ -66,6 +66,7 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	take, release := s.loads.body(who)
 	defer release()
 	waits, blocks := waits(ru, query), blocks(ru, query)
+	n.long = waits || ru.Streamed
 	limited := s.loads.Tenants && !ru.Open && !who.Root
 	if limited && !ofAgent(r.Context()) {
 		t := s.tenant(r.Context(), who.Tenant)
@@ -90,6 +91,8 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 			return
 		}
 		defer leave()
+		s.metrics.streams.Inc()
+		defer s.metrics.streams.Dec()
 	}
 	begins := !waits && !reads(op, ru, r)
 	if !ru.Local && !s.Router.Serves(stale) {

@@ -22,6 +22,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	active   prometheus.Gauge
+	streams  prometheus.Gauge
 	refused  *prometheus.CounterVec
 }
 
@@ -33,20 +34,25 @@ func newMetrics(reg *prometheus.Registry) (*metrics, error) {
 			Name: "coopr_api_requests_total", Help: "HTTP requests answered, by route, method and status.",
 		}, []string{"route", "method", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "coopr_api_request_duration_seconds", Help: "Time from a request to the end of its answer, streams and blocking reads included.",
+			Name:    "coopr_api_request_duration_seconds",
+			Help:    "Time from a request to the end of its answer, without streams, uploads and blocking reads.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 120, 600},
 		}, []string{"route", "method"}),
 		active: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coopr_api_requests_active", Help: "HTTP requests being answered.",
 		}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coopr_api_streams_active", Help: "Blocking reads, event streams and followed logs that are open.",
+		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "coopr_api_refused_total", Help: "HTTP requests refused because of a limit, by the problem's code.",
+			Name: "coopr_api_refused_total",
+			Help: "HTTP requests refused because of a limit, a missing right or a missing leader, by the problem's code.",
 		}, []string{"code"}),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.active, m.refused} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.active, m.streams, m.refused} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -80,6 +86,7 @@ type note struct {
 	actor     string
 	request   string
 	forwarded bool
+	long      bool      // the request may take as long as its caller likes
 	answered  int       // the status that the leader answered with
 	again     bool      // the request may be repeated after the error
 	until     time.Time // when the request stops waiting for a leader
@@ -177,17 +184,31 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			if aborted && rec.status == 0 {
 				status = "aborted"
 			}
-			s.metrics.requests.WithLabelValues(n.route, r.Method, status).Inc()
+			method := methodLabel(r.Method)
+			s.metrics.requests.WithLabelValues(n.route, method, status).Inc()
 			switch code := problem.CodeOf(n.err); code {
-			case problem.Throttled, problem.Quota, problem.TooLarge, problem.Busy:
+			case problem.Throttled, problem.Quota, problem.TooLarge, problem.Busy,
+				problem.Unauthorized, problem.Forbidden, problem.NoLeader:
 				s.metrics.refused.WithLabelValues(string(code)).Inc()
 			}
-			s.metrics.duration.WithLabelValues(n.route, r.Method).Observe(took.Seconds())
+			if !n.long {
+				s.metrics.duration.WithLabelValues(n.route, method).Observe(took.Seconds())
+			}
 			s.access(r, rec, n, took)
 		}()
 		next.ServeHTTP(rec, r)
 		aborted = false
 	})
+}
+
+// methodLabel returns a request's method as a label. A caller may send any word as a method, so that others than those of
+// HTTP have one label.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "other"
 }
 
 func (s *Server) access(r *http.Request, rec *recorder, n *note, took time.Duration) {
