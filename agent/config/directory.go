@@ -176,7 +176,7 @@ func (k *checks) dn(path, value string) {
 	}
 }
 
-// directoryRole checks a role that a directory gives. None of them makes superadmins: who controls the directory would control
+// directoryRole checks a role by the rules of a directory. None of them makes superadmins: who controls the directory would control
 // the mesh.
 func (k *checks) directoryRole(path string, role model.Role) {
 	if role != "" && !slices.Contains([]model.Role{model.RoleAdmin, model.RoleUser, model.RoleRead}, role) {

@@ -132,7 +132,7 @@ func TestOIDC(t *testing.T) {
 		}
 	}
 
-	// What the provider says of itself is remembered, so that logins begin while it is away.
+	// The provider's description of itself is remembered, so that logins begin while it is away.
 	server.Stop()
 	if p, _, err := native.Begin(ctx, back); err != nil || p.URL == "" {
 		t.Errorf("without the provider: %+v, %v", p, err)

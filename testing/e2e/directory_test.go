@@ -67,7 +67,7 @@ func TestDirectory(t *testing.T) {
 		}
 	}
 
-	// Who has left the server has no access once a leader has asked.
+	// A person who has left the server has no access once a leader has asked.
 	s.Delete(ann)
 	m.leader().kill()
 	m.await("ann to be locked out", func() error {

@@ -245,7 +245,7 @@ func TestRunHidesSecrets(t *testing.T) {
 		t.Error(out)
 	}
 	m.must("--token", bob, "program", "put", "peek", "-f", program)
-	// What runs on this machine takes root's token, and a program that root wrote.
+	// A run on this machine takes root's token, and a program that root wrote.
 	if s := m.coopr("run", "--program", "peek"); s.code == 0 || !strings.Contains(s.out+s.err, "bob lacks the right host:exec") {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-// What the provider knows the mesh by: a public client with redirects, and one with a secret and the device flow.
+// The provider knows the mesh by two names: a public client with redirects, and one with a secret and the device flow.
 const (
 	Native     = "native"
 	Device     = "device"

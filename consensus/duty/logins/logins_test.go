@@ -177,7 +177,7 @@ func TestPersonIsOneUser(t *testing.T) {
 	}
 }
 
-// Who leaves the directory has no access until the directory says otherwise. What an administrator says stays.
+// A person who leaves the directory has no access until the directory says otherwise. An administrator's decision stays.
 func TestLeaving(t *testing.T) {
 	x := newMesh(t)
 	ann := logins.Person{Subject: "1", Name: "ann", Role: model.RoleUser}

@@ -117,7 +117,7 @@ func TestUsesAreGathered(t *testing.T) {
 	})
 }
 
-// What could not be written is noted again with the next use.
+// A use that could not be written is noted again with the next one.
 func TestUsesAreLost(t *testing.T) {
 	m := newMesh(t, 1)
 	r := m.recorder()
