@@ -69,7 +69,7 @@ func (t *Tokens) Authenticate(_ context.Context, b rest.Bearer) (model.Caller, e
 		sum := sha256.Sum256([]byte(token))
 		now := clock(t.Now).UnixMilli()
 		who, ok := m.Machine.View().Caller(hex.EncodeToString(sum[:]), now, b.From)
-		if ok && (operates(who) || !outdated(m)) {
+		if ok && (operates(who) || !t.outdated(m)) {
 			if hour := model.Hour(now); hour > who.Used {
 				t.use(who.Token, hour)
 			}
@@ -83,9 +83,17 @@ func (t *Tokens) Authenticate(_ context.Context, b rest.Bearer) (model.Caller, e
 // not hear of somebody who was locked out.
 const contactTime = 15 * time.Minute
 
-func outdated(m *member.Member) bool {
-	return m.Group != nil && !m.Group.IsLeader() && time.Since(m.Group.Library().LastContact()) > contactTime
+// outdated reports whether the copy of an agent is too old to know everybody who was locked out. A process that has just started
+// has as long as one that has just lost contact, as nobody may be there to ask.
+func (t *Tokens) outdated(m *member.Member) bool {
+	if _, _, leads := t.Supervisor.Leader(); leads || m.Group.IsLeader() || time.Since(processStart) < contactTime {
+		return false
+	}
+	return time.Since(m.Group.Library().LastContact()) > contactTime
 }
+
+// processStart is when this process started.
+var processStart = time.Now()
 
 // operates reports whether a caller operates the mesh.
 func operates(who model.Caller) bool {

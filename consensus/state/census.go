@@ -75,7 +75,13 @@ func (c *census) note(names []clusterName) {
 	for _, name := range names {
 		c.changed[name] = true
 	}
+	if len(c.changed) > maxChanged { // nobody counts any more, or so much changed that a new count costs as little
+		c.counted, c.changed = false, nil
+	}
 }
+
+// maxChanged bounds the changed clusters that are noted.
+const maxChanged = 10_000
 
 // reset makes the next count a new one.
 func (c *census) reset() {

@@ -193,6 +193,8 @@ func (c *Client) race(ctx context.Context, r request) (last result) {
 				giveUp = time.After(connectTime)
 			case !over:
 				over, giveUp = true, time.After(c.lost) // an agent that may carry out a write has as long again
+			case last.noLeader() && r.method == http.MethodGet:
+				giveUp = time.After(answerTime) // until the answers that are still waited for are overdue
 			case last.noLeader():
 				last.err = fmt.Errorf("%w: %s; another agent has not answered", errDoubtful, last.err.Error())
 				return last

@@ -16,7 +16,11 @@ type Waiting struct {
 // failed tasks before their next attempt is due.
 func (d *Dispatcher) Waiting(ctx context.Context) []Waiting {
 	out := make(chan []Waiting, 1)
-	if !d.post(func() { out <- d.waiting() }) {
+	if !d.post(func() {
+		if ctx.Err() == nil {
+			out <- d.waiting()
+		}
+	}) {
 		return nil
 	}
 	select {

@@ -357,7 +357,7 @@ func TestTrust(t *testing.T) {
 // TestOutages checks a node that loses power, one that hangs, and one whose script restarts sshd.
 func TestOutages(t *testing.T) {
 	l, m := onMachine(t, lab.Spec{Name: "n", Systemd: true})
-	p := newPool(t, Config{Answer: time.Second, DialTimeout: 2 * time.Second})
+	p := newPool(t, Config{Answer: 5 * time.Second, DialTimeout: 2 * time.Second}) // a busy machine's node answers late, too
 	ctx := t.Context()
 	n := p.Node(target(l, m, "root"))
 	if err := n.Prepare(ctx); err != nil {
