@@ -1,13 +1,16 @@
 package directory
 
 import (
+	"cmp"
 	"crypto/x509"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/consensus/duty/logins"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 )
 
@@ -63,4 +66,24 @@ func authorities(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s has no certificates in PEM", file)
 	}
 	return roots, nil
+}
+
+// enroll sets the role and the groups of a person by all rules that fit. It fails for a person without a role.
+func enroll(p *logins.Person, role model.Role, rules []config.DirectoryRule, fits func(config.DirectoryRule) bool) error {
+	p.Role = role
+	for _, r := range rules {
+		if !fits(r) {
+			continue
+		}
+		p.Groups = append(p.Groups, r.Groups...)
+		if r.Role.AtLeast(cmp.Or(p.Role, model.RoleRead)) {
+			p.Role = r.Role
+		}
+	}
+	slices.Sort(p.Groups)
+	p.Groups = slices.Compact(p.Groups)
+	if p.Role == "" {
+		return denied("%s is in no group that has a role", p.Name)
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package host
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,15 +9,14 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/programs"
 )
 
 // TestWritingPlugins checks that the two plugins of docs/writing-plugins.md build, and do what the
 // page says.
 func TestWritingPlugins(t *testing.T) {
 	for _, tool := range []string{"bash", "jq"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("no %s: install it to run this test", tool)
-		}
+		programs.Installed(t, tool)
 	}
 	house, node := t.TempDir(), filepath.Join(t.TempDir(), "node")
 	if err := os.Mkdir(node, 0o755); err != nil {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	mrand "math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -88,13 +86,11 @@ func (r result) lostQuorum() bool {
 	return errors.As(r.err, &e) && e.Quorum != nil && e.Quorum.Lost
 }
 
-// harmlessWithout reports whether the answers to these attempts need not be waited for: they read, or were not sent.
+// harmlessWithout reports whether the answers to these attempts need not be waited for: of a read because they are overdue, as an
+// agent at which it waits for a change has its time, and of a write because it was not sent.
 func (r request) harmlessWithout(under map[int]*attempt) bool {
-	if r.method == http.MethodGet { // an agent at which a read waits for a change has its time
-		return !slices.ContainsFunc(slices.Collect(maps.Values(under)), func(a *attempt) bool { return !a.overdue(r) })
-	}
 	for _, a := range under {
-		if !a.unsent() {
+		if r.method == http.MethodGet && !a.overdue(r) || r.method != http.MethodGet && !a.unsent() {
 			return false
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/coopr/coopr/testing/programs"
 )
 
 // TestWritingPlugins follows docs/writing-plugins.md from its top to its end, as a stranger
@@ -17,9 +19,7 @@ import (
 func TestWritingPlugins(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "jq", "pgrep"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("no %s: install it to run this test", tool)
-		}
+		programs.Installed(t, tool)
 	}
 	source, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"testing"
 )
 
 // builtVar names a folder that holds every program. testing/ci/tests.sh sets it: each package that
@@ -70,4 +71,17 @@ func Tool(dir, name string) (string, error) {
 	path := filepath.Join(dir, name)
 	_, err = goCommand("build", "-C", filepath.Join(strings.TrimSpace(root), "tools"), "-buildvcs=false", "-ldflags=-w", "-o", path, "./"+name)
 	return path, err
+}
+
+// Installed returns the path of a program that a test needs of the system. The test is skipped where it is missing; `make ci-deps`
+// installs what CI needs.
+func Installed(t *testing.T, name string) string {
+	t.Helper()
+	for _, path := range []string{name, "/usr/sbin/" + name, "/usr/libexec/" + name} { // daemons are in no ordinary user's PATH
+		if found, err := exec.LookPath(path); err == nil {
+			return found
+		}
+	}
+	t.Skipf("needs %s: make ci-deps, or install it", name)
+	return ""
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-ldap/ldap/v3"
 
+	"github.com/coopr/coopr/testing/programs"
 	"github.com/coopr/coopr/testing/site"
 )
 
@@ -44,16 +45,7 @@ type Server struct {
 // New starts a server, which ends with the test. The test is skipped where slapd is not installed.
 func New(t *testing.T) *Server {
 	t.Helper()
-	program := ""
-	for _, path := range []string{"slapd", "/usr/sbin/slapd", "/usr/libexec/slapd"} {
-		if found, err := exec.LookPath(path); err == nil {
-			program = found
-			break
-		}
-	}
-	if program == "" {
-		t.Skip("needs slapd: apt-get install slapd")
-	}
+	program := programs.Installed(t, "slapd")
 	dir, host := t.TempDir(), site.Loopback()
 	cert, key, err := certificate(dir, host)
 	if err != nil {

@@ -3,13 +3,13 @@ package ansible
 import (
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/coopr/coopr/plugins/automator/automatortest"
 	"github.com/coopr/coopr/testing/lab"
+	"github.com/coopr/coopr/testing/programs"
 )
 
 const playbook = `
@@ -24,9 +24,7 @@ const playbook = `
 // TestPlay runs playbooks with Debian's Ansible against a light machine, as an ordinary user with
 // sudo, with the machine's host key enforced.
 func TestPlay(t *testing.T) {
-	if _, err := exec.LookPath("ansible-playbook"); err != nil {
-		t.Skip("needs ansible-playbook: make ci-deps, or apt-get install ansible-core")
-	}
+	programs.Installed(t, "ansible-playbook")
 	l := lab.New(t)
 	n := automatortest.New(t, l, "ansible")
 	n.Config = map[string]any{"web": map[string]any{"greeting": "Good day"}}

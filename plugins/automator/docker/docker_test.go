@@ -8,14 +8,13 @@ import (
 
 	"github.com/coopr/coopr/plugins/automator/automatortest"
 	"github.com/coopr/coopr/testing/lab"
+	"github.com/coopr/coopr/testing/programs"
 )
 
 // TestContainer runs a service as a container of a real engine: it is created once, replaced when
 // its definition changes, stopped, checked and removed.
 func TestContainer(t *testing.T) {
-	if _, err := exec.LookPath("docker"); err != nil {
-		t.Skip("needs the docker command: apt-get install docker.io")
-	}
+	programs.Installed(t, "docker")
 	l := lab.New(t)
 	engine := l.Engine(t)
 	if err := l.Import(t.Context(), engine, "base:1"); err != nil {

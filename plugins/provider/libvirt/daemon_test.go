@@ -10,18 +10,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coopr/coopr/testing/programs"
 )
 
 // daemonFor starts a libvirtd with folders and a socket of its own, and returns the socket.
 func daemonFor(t *testing.T) string {
 	t.Helper()
-	program, err := exec.LookPath("libvirtd")
-	if err != nil {
-		program = "/usr/sbin/libvirtd"
-	}
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("needs libvirtd: make ci-deps, or apt-get install --no-install-recommends libvirt-daemon")
-	}
+	program := programs.Installed(t, "libvirtd")
 	if os.Geteuid() != 0 {
 		t.Skip("libvirtd needs root for folders of its own")
 	}
