@@ -122,7 +122,7 @@ func (c *census) recount(v *View, name clusterName) {
 		if h.Abandoned() {
 			s.abandoned++
 		}
-		s.Health = worse(s.Health, status)
+		s.Health = model.HealthWith(s.Health, status)
 	}
 	c.shares[name] = s
 	c.sum.add(s, 1)
@@ -136,15 +136,4 @@ func (c *Census) add(s share, sign int) {
 		c.Nodes[health] += sign * n
 	}
 	c.Abandoned += sign * s.abandoned
-}
-
-// worse returns the health of a cluster after one more node, by the rule of model.HealthOf.
-func worse(cluster, node string) string {
-	switch {
-	case cluster == string(model.Unhealthy), node == model.MachineGone, node == string(model.Unhealthy):
-		return string(model.Unhealthy)
-	case node == "paused", cluster == "":
-		return node
-	}
-	return cluster
 }

@@ -268,17 +268,22 @@ func (h *NodeHealth) Abandoned() bool {
 
 // HealthOf returns the health of a cluster in a word: "unhealthy" if a node is unhealthy or gone, or else "paused" if a
 // service is paused, "healthy", or "" if nothing was checked.
-func HealthOf(nodes []*Node) string {
-	out := ""
+func HealthOf(nodes []*Node) (health string) {
 	for _, n := range nodes {
-		switch s := n.Health.Status(); {
-		case s == MachineGone, s == string(Unhealthy):
-			return string(Unhealthy)
-		case s == "paused", s != "" && out == "":
-			out = s
-		}
+		health = HealthWith(health, n.Health.Status())
 	}
-	return out
+	return health
+}
+
+// HealthWith returns the health of a cluster, as HealthOf does, with one more node.
+func HealthWith(health, node string) string {
+	switch {
+	case health == string(Unhealthy), node == MachineGone, node == string(Unhealthy):
+		return string(Unhealthy)
+	case node == "paused", health == "":
+		return node
+	}
+	return health
 }
 
 // RecoveryPause records that the recovery of a cluster is paused.
