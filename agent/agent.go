@@ -29,6 +29,7 @@ import (
 	"github.com/coopr/coopr/agent/service"
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/duty/janitor"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
@@ -59,6 +60,7 @@ type Config struct {
 	Gossip     memberlist.NodeAwareTransport
 	OpenStores func() (*logstore.Stores, error)
 	PutAside   func(reason error) (string, error) // of the stores that OpenStores opens
+	KeyStore   keyring.Store                      // of the mesh's keys
 	Journal    worker.Journal
 	Executor   host.Executor     // of tasks; replaces the plugin host
 	Changes    objects.Performer // of change objects
@@ -206,25 +208,22 @@ func (a *Agent) openMember() error {
 	timing.SnapshotThreshold = cmp.Or(timing.SnapshotThreshold, uint64(raft.SnapshotThreshold))
 	timing.TrailingLogs = cmp.Or(timing.TrailingLogs, uint64(raft.TrailingLogs))
 	timing.SnapshotInterval = cmp.Or(timing.SnapshotInterval, raft.SnapshotInterval)
-	openStores := a.cfg.OpenStores
-	putAside := a.cfg.PutAside
+	openStores, putAside := a.cfg.OpenStores, a.cfg.PutAside
 	if openStores == nil {
-		putAside = func(reason error) (string, error) {
-			return logstore.PutAside(filepath.Join(a.cfg.DataDir, "raft"), reason)
-		}
-		openStores = func() (*logstore.Stores, error) {
-			kind, err := logstore.ParseKind(raft.Store)
-			if err != nil {
-				return nil, err
-			}
-			return logstore.Open(filepath.Join(a.cfg.DataDir, "raft"), kind, logstore.Options{Logger: a.log})
-		}
+		openStores, putAside = member.StoresIn(filepath.Join(a.cfg.DataDir, "raft"), raft.Store, a.log)
+	}
+	if a.cfg.KeyStore == nil {
+		a.cfg.KeyStore = keyring.InDir(a.cfg.KeyringDir())
+	}
+	ring, err := keyring.Open(a.cfg.KeyStore)
+	if err != nil {
+		return err
 	}
 	a.supervisor = member.New(member.Config{
 		ID: a.id, Build: a.cfg.Build, Eligible: a.cfg.Eligible, BootstrapExpect: a.cfg.BootstrapExpect,
 		NewTransport: func() member.Transport { return wire.NewRaftTransport(a.net.mux, a.peerAddr, a.log) },
 		Timing:       timing, RecoveryDir: a.cfg.DataDir, Mesh: a.mesh, Peers: a.net.peers, Registry: a.agents,
-		ResourcesChanged: func() { a.blobs.Notify() }, Logger: a.log, OpenStores: openStores, PutAside: putAside,
+		ResourcesChanged: func() { a.blobs.Notify() }, Logger: a.log, OpenStores: openStores, PutAside: putAside, Keyring: ring,
 		Leader: member.LeaderConfig{
 			SessionTTL: a.cfg.TTL, HostExec: a.cfg.Rules(), Rank: func(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
 				return a.definitions.Rank(ctx, q)

@@ -11,10 +11,11 @@ import (
 // Config has every setting of an agent. The tag yaml is a setting's name (and, with its parents, its path), doc its
 // documentation for operators; reload marks settings that SIGHUP changes at once, and flag:"-" those without a flag.
 type Config struct {
-	Name    string `yaml:"name" reload:"yes" doc:"Name of this agent for people. Default: the host name."`
-	DataDir string `yaml:"data_dir" doc:"Where this agent keeps its state: Raft log, task journal, identity. In dev mode, an empty value means a temporary directory that is removed when the agent stops."`
-	WorkDir string `yaml:"work_dir" doc:"Folder of what plugins use: their own folders, the resources of tasks, local nodes. It must not be in data_dir. Default: data_dir with -work appended."`
-	Dev     bool   `yaml:"dev" doc:"Development mode: everything is on loopback, without TLS and join token. Unless configured otherwise, the mesh has one agent."`
+	Name    string  `yaml:"name" reload:"yes" doc:"Name of this agent for people. Default: the host name."`
+	DataDir string  `yaml:"data_dir" doc:"Where this agent keeps its state: Raft log, task journal, identity. In dev mode, an empty value means a temporary directory that is removed when the agent stops."`
+	WorkDir string  `yaml:"work_dir" doc:"Folder of what plugins use: their own folders, the resources of tasks, local nodes. It must not be in data_dir. Default: data_dir with -work appended."`
+	Keyring Keyring `yaml:"keyring" doc:"The mesh's keys, with which passwords are encrypted in the state. Voters have them."`
+	Dev     bool    `yaml:"dev" doc:"Development mode: everything is on loopback, without TLS and join token. Unless configured otherwise, the mesh has one agent."`
 
 	HTTP   HTTP   `yaml:"http" doc:"The HTTP API and the UI."`
 	Peer   Peer   `yaml:"peer" doc:"Agent to agent: RPC and Raft on one port, under mutual TLS."`
@@ -57,6 +58,14 @@ func (c Config) Work() string {
 	return absolute(c.WorkDir)
 }
 
+// KeyringDir returns the folder of the mesh's keys, or "" without a data directory.
+func (c Config) KeyringDir() string {
+	if c.Keyring.Dir == "" && c.DataDir != "" {
+		return absolute(c.DataDir) + "-keyring"
+	}
+	return absolute(c.Keyring.Dir)
+}
+
 // absolute returns a path from the root, since what an agent starts is in another folder. "" stays as it is.
 func absolute(path string) string {
 	if path == "" {
@@ -70,7 +79,7 @@ func absolute(path string) string {
 
 // Secrets returns the files and folders of the agent that no plugin may read.
 func (c Config) Secrets() (out []string) {
-	paths := []string{c.DataDir, c.JoinTokenFile, c.HTTP.TLSKey}
+	paths := []string{c.DataDir, c.KeyringDir(), c.JoinTokenFile, c.HTTP.TLSKey}
 	for _, d := range c.Directories {
 		paths = append(paths, d.BindPasswordFile)
 	}
@@ -88,6 +97,11 @@ func (c Config) Secrets() (out []string) {
 // Rules returns the rules about what runs on control hosts.
 func (c Config) Rules() hostexec.Rules {
 	return hostexec.Rules{HostExec: c.HostExec, Interpreters: c.Interpreters}
+}
+
+// Keyring has the settings of the keyring.
+type Keyring struct {
+	Dir string `yaml:"dir" doc:"Folder of the mesh's keys, mode 0700. Whoever reads it can decrypt the state. It must not be in data_dir, so that a copy of that is worth nothing without it. Default: data_dir with -keyring appended."`
 }
 
 // HTTP has the settings of the API's port.

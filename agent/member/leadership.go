@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/dispatch"
 	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/duty/janitor"
+	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/duty/logins"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/duty/recovery"
@@ -59,6 +60,7 @@ type Leadership struct {
 	Integrity    *integrity.Controller
 	Logins       *logins.Controller
 	Uses         *uses.Recorder
+	Keys         *keys.Controller
 	broken       chan brokenSession
 }
 
@@ -84,6 +86,7 @@ func (m *Member) duties() []leader.Duty {
 		}),
 		Integrity: m.integrity(),
 		Logins:    logins.New(logins.Config{Machine: m.Machine, Propose: m.Propose, Directories: cfg.Directories, Logger: log}),
+		Keys:      m.keys(),
 		Uses:      uses.New(uses.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
 		broken:    make(chan brokenSession, 1024),
 	}
@@ -110,6 +113,7 @@ func (m *Member) duties() []leader.Duty {
 		l.Integrity,
 		l.Logins,
 		l.Uses,
+		l.Keys,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
 	"github.com/coopr/coopr/consensus/replica"
+	"github.com/coopr/coopr/consensus/sealed"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -16,6 +17,8 @@ import (
 // the leader's duties while this agent leads.
 type Member struct {
 	*replica.Replica
+	// Box encrypts and decrypts values of the state.
+	Box    *sealed.Box
 	cfg    *Config
 	terms  *leader.Runner
 	voters *voters.Controller

@@ -23,6 +23,9 @@ type Server struct {
 func (s Server) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusResponse, error) {
 	cfg := &s.Supervisor.cfg
 	out := &pb.StatusResponse{Id: cfg.ID, BootstrapExpect: uint32(cfg.BootstrapExpect), Build: s.Build, FeatureLevel: state.FeatureLevel}
+	for _, k := range cfg.Keyring.Set().Keys {
+		out.Keys = append(out.Keys, &pb.MeshKeyPrint{Number: k.Number, Print: k.Print()})
+	}
 	m := s.Supervisor.Member()
 	if m == nil {
 		if cfg.Eligible {

@@ -12,10 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coopr/coopr/agent/mesh"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
+	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -63,6 +65,8 @@ type Config struct {
 	// NewTransport returns the transport of one life of the member.
 	NewTransport func() Transport
 	Timing       raftgroup.Timing
+	// Keyring has the mesh's keys on a voter; on another agent it is empty.
+	Keyring *keyring.Ring
 	// RecoveryDir is where an operator leaves the file that replaces the Raft group.
 	RecoveryDir string
 
@@ -180,7 +184,7 @@ func (s *Supervisor) runMember(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, transport.Close())
 	}
-	m := &Member{Replica: r, cfg: &s.cfg, faults: make(chan error, 1)}
+	m := &Member{Replica: r, Box: sealed.NewBox(r.Machine, r.Propose, s.cfg.Keyring), cfg: &s.cfg, faults: make(chan error, 1)}
 	if m.voters, err = m.newVoters(); err != nil {
 		return err
 	}

@@ -16,7 +16,8 @@ func (m *Member) newVoters() (*voters.Controller, error) {
 		Candidates: func() []voters.Candidate {
 			return candidates(m.cfg.Mesh.Members(), m.lead.Load().Dispatcher.Live())
 		},
-		Admit: m.admit, Logger: m.cfg.Logger,
+		Policy: func() voters.Policy { return voters.Policy{MinFeatureLevel: int(m.Machine.View().FeatureLevel())} },
+		Admit:  m.admit, Logger: m.cfg.Logger,
 	})
 }
 
@@ -42,9 +43,10 @@ func candidate(m mesh.Member, session bool) voters.Candidate {
 	}
 }
 
-// admit returns an error for an agent that holds the state of another Raft
-// group: a new member replaces its log by its leader's, and would lose that
-// state. An agent that belonged to this group before is admitted.
+// admit gives the mesh's keys to an agent that is about to become a member. It
+// returns an error for an agent that holds the state of another Raft group: a new
+// member replaces its log by its leader's, and would lose that state. An agent that
+// belonged to this group before is admitted.
 func (m *Member) admit(ctx context.Context, c voters.Candidate) error {
 	v := m.Machine.View()
 	st, err := askStatus(ctx, m.cfg.Peers, c.Addr, v.Mesh())
@@ -63,7 +65,7 @@ func (m *Member) admit(ctx context.Context, c voters.Candidate) error {
 		}
 	}
 	if ours {
-		return nil
+		return m.lead.Load().Keys.Admit(ctx, c.ID, keyStatus(st))
 	}
 	return fmt.Errorf("agent %s is not admitted to the Raft group: %w. Its data is left as it is, and the meshes stay separate. "+
 		"To discard its state, stop it, delete its data_dir and start it with join and without bootstrap_expect", c.ID, voters.ErrForeign)

@@ -2,7 +2,10 @@ package logformat
 
 // FeatureLevel is the highest feature level of log entries that this build understands. Format is
 // the format of a log entry's envelope.
+//
+// An entry has the feature level of the mesh, which is raised when all members of the group understand the new
+// one. Level 2 has data keys and encrypted values.
 const (
-	FeatureLevel = 1
+	FeatureLevel = 2
 	Format       = 1
 )

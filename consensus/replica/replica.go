@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -65,7 +66,7 @@ func New(cfg Config) (*Replica, error) {
 	if now == nil {
 		now = time.Now
 	}
-	encode := func(groups [][]*pb.Command) ([]byte, error) { return encode(now(), groups) }
+	encode := func(groups [][]*pb.Command) ([]byte, error) { return encode(now(), m.View().FeatureLevel(), groups) }
 	p, err := propose.New(propose.Config[[]*pb.Command, []state.Answer]{Encode: encode, Apply: g.Apply, Size: size})
 	if err != nil {
 		return nil, err
@@ -81,9 +82,10 @@ func size(cs []*pb.Command) int {
 	return n
 }
 
-// encode encodes groups of commands into one log entry, which carries the time of its proposal.
-func encode(now time.Time, groups [][]*pb.Command) ([]byte, error) {
-	e := &pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: now.UnixMilli(),
+// encode encodes groups of commands into one log entry, which carries the time of its proposal and the feature
+// level of the mesh. A level of 0 is that of a new mesh, which has no older agents.
+func encode(now time.Time, level uint32, groups [][]*pb.Command) ([]byte, error) {
+	e := &pb.Entry{Format: state.Format, FeatureLevel: cmp.Or(level, state.FeatureLevel), MustUnderstand: true, NowMs: now.UnixMilli(),
 		Bounds: state.Bounds}
 	for _, g := range groups {
 		e.Commands = append(e.Commands, g...)

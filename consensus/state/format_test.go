@@ -384,6 +384,16 @@ func everything(t *testing.T) *clinic {
 	must(&pb.Command{Change: &pb.Command_NoteOrphans{NoteOrphans: &pb.NoteOrphans{Found: []*pb.FoundOrphan{
 		{Tenant: "t", ProviderType: "cloud", Id: "i-1"}}}}})
 
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_PutDataKey{PutDataKey: &pb.PutDataKey{
+		Number: 1, MeshKey: 1, MeshPrint: []byte("print"), Wrapped: []byte("data key"),
+	}}})
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_PutDataKey{PutDataKey: &pb.PutDataKey{
+		Tenant: "t", Number: 1, MeshKey: 1, MeshPrint: []byte("print"), Wrapped: []byte("data key of t"),
+	}}})
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_PutSealed{PutSealed: &pb.PutSealed{
+		Tenant: "t", Values: []*pb.SealedValue{{Id: "v", Version: 1, Sealed: []byte("sealed")}},
+	}}})
+
 	c.sites(must, as)
 	c.resources(must, as)
 	c.programs(must, as)

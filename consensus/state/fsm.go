@@ -423,6 +423,10 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.runs().changeRuns(c, ch.ChangeRuns)
 	case *pb.Command_ChangeResource:
 		return a.resources().changeResource(c, ch.ChangeResource)
+	case *pb.Command_PutDataKey:
+		return a.sealed().putDataKey(ch.PutDataKey)
+	case *pb.Command_PutSealed:
+		return a.sealed().putSealed(ch.PutSealed)
 	case *pb.Command_Checkpoint:
 		a.checkpoint = true
 		return Answer{}

@@ -191,4 +191,5 @@ func (a tenants) removeTenantRows(name string) {
 	a.sites().removeSites(name)
 	a.resources().removeResources(name)
 	a.removeAll(name, "id_prefix", table.Profiles, table.Programs, table.Schedules, table.Preferences, table.Secrets, table.Runs, table.Usages)
+	a.removeAll(name, "id_prefix", table.DataKeys, table.Sealed)
 }

@@ -46,6 +46,7 @@ func (w *writer) health() health         { return health{w} }
 func (w *writer) runs() runs             { return runs{w} }
 func (w *writer) settings() runSettings  { return runSettings{w} }
 func (w *writer) sites() sites           { return sites{w} }
+func (w *writer) sealed() sealed         { return sealed{w} }
 func (w *writer) resources() resources   { return resources{w} }
 
 // put inserts a row. Every row has the keys of its table, so an error is a bug. The machine panics

@@ -567,6 +567,8 @@ type Command struct {
 	//	*Command_PutGrant
 	//	*Command_DeleteGrant
 	//	*Command_TouchTokens
+	//	*Command_PutDataKey
+	//	*Command_PutSealed
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -934,6 +936,24 @@ func (x *Command) GetTouchTokens() *TouchTokens {
 	return nil
 }
 
+func (x *Command) GetPutDataKey() *PutDataKey {
+	if x != nil {
+		if x, ok := x.Change.(*Command_PutDataKey); ok {
+			return x.PutDataKey
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPutSealed() *PutSealed {
+	if x != nil {
+		if x, ok := x.Change.(*Command_PutSealed); ok {
+			return x.PutSealed
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -1070,6 +1090,14 @@ type Command_TouchTokens struct {
 	TouchTokens *TouchTokens `protobuf:"bytes,95,opt,name=touch_tokens,json=touchTokens,proto3,oneof"`
 }
 
+type Command_PutDataKey struct {
+	PutDataKey *PutDataKey `protobuf:"bytes,110,opt,name=put_data_key,json=putDataKey,proto3,oneof"`
+}
+
+type Command_PutSealed struct {
+	PutSealed *PutSealed `protobuf:"bytes,111,opt,name=put_sealed,json=putSealed,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -1135,6 +1163,10 @@ func (*Command_PutGrant) isCommand_Change() {}
 func (*Command_DeleteGrant) isCommand_Change() {}
 
 func (*Command_TouchTokens) isCommand_Change() {}
+
+func (*Command_PutDataKey) isCommand_Change() {}
+
+func (*Command_PutSealed) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4223,6 +4255,197 @@ func (*Checkpoint) Descriptor() ([]byte, []int) {
 	return file_log_proto_rawDescGZIP(), []int{45}
 }
 
+// PutDataKey adds a data key. It is refused unless its number follows the latest one.
+type PutDataKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`                        // "": the mesh's own
+	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`                       // from 1
+	MeshKey       uint32                 `protobuf:"varint,3,opt,name=mesh_key,json=meshKey,proto3" json:"mesh_key,omitempty"`      // the number of the mesh key that encrypts it
+	MeshPrint     []byte                 `protobuf:"bytes,4,opt,name=mesh_print,json=meshPrint,proto3" json:"mesh_print,omitempty"` // the fingerprint of that key
+	Wrapped       []byte                 `protobuf:"bytes,5,opt,name=wrapped,proto3" json:"wrapped,omitempty"`                      // as consensus/keyring encrypts it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutDataKey) Reset() {
+	*x = PutDataKey{}
+	mi := &file_log_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutDataKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutDataKey) ProtoMessage() {}
+
+func (x *PutDataKey) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutDataKey.ProtoReflect.Descriptor instead.
+func (*PutDataKey) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *PutDataKey) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *PutDataKey) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *PutDataKey) GetMeshKey() uint32 {
+	if x != nil {
+		return x.MeshKey
+	}
+	return 0
+}
+
+func (x *PutDataKey) GetMeshPrint() []byte {
+	if x != nil {
+		return x.MeshPrint
+	}
+	return nil
+}
+
+func (x *PutDataKey) GetWrapped() []byte {
+	if x != nil {
+		return x.Wrapped
+	}
+	return nil
+}
+
+// SealedValue is a version of an encrypted value.
+type SealedValue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Version       uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // from 1
+	Sealed        []byte                 `protobuf:"bytes,3,opt,name=sealed,proto3" json:"sealed,omitempty"`    // as consensus/keyring encrypts it, with the number of the data key
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SealedValue) Reset() {
+	*x = SealedValue{}
+	mi := &file_log_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SealedValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SealedValue) ProtoMessage() {}
+
+func (x *SealedValue) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SealedValue.ProtoReflect.Descriptor instead.
+func (*SealedValue) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *SealedValue) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SealedValue) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SealedValue) GetSealed() []byte {
+	if x != nil {
+		return x.Sealed
+	}
+	return nil
+}
+
+// PutSealed adds versions of encrypted values. It is refused unless each follows the latest version of its value.
+type PutSealed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"` // "": the mesh's own
+	Values        []*SealedValue         `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutSealed) Reset() {
+	*x = PutSealed{}
+	mi := &file_log_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutSealed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutSealed) ProtoMessage() {}
+
+func (x *PutSealed) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutSealed.ProtoReflect.Descriptor instead.
+func (*PutSealed) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *PutSealed) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *PutSealed) GetValues() []*SealedValue {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 // ReportDivergence records that members' copies of the state differ at a checkpoint.
 type ReportDivergence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4236,7 +4459,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +4471,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +4484,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{46}
+	return file_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -4305,7 +4528,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x9a\x11\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x92\x12\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -4356,7 +4579,11 @@ const file_log_proto_rawDesc = "" +
 	"deleteUser\x125\n" +
 	"\tput_grant\x18] \x01(\v2\x16.coopr.log.v1.PutGrantH\x00R\bputGrant\x12>\n" +
 	"\fdelete_grant\x18^ \x01(\v2\x19.coopr.log.v1.DeleteGrantH\x00R\vdeleteGrant\x12>\n" +
-	"\ftouch_tokens\x18_ \x01(\v2\x19.coopr.log.v1.TouchTokensH\x00R\vtouchTokensB\b\n" +
+	"\ftouch_tokens\x18_ \x01(\v2\x19.coopr.log.v1.TouchTokensH\x00R\vtouchTokens\x12<\n" +
+	"\fput_data_key\x18n \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\n" +
+	"putDataKey\x128\n" +
+	"\n" +
+	"put_sealed\x18o \x01(\v2\x17.coopr.log.v1.PutSealedH\x00R\tputSealedB\b\n" +
 	"\x06change\"e\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -4601,7 +4828,22 @@ const file_log_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\x05R\aversion\"\x0f\n" +
 	"\rSyncResources\"\f\n" +
 	"\n" +
-	"Checkpoint\"x\n" +
+	"Checkpoint\"\x90\x01\n" +
+	"\n" +
+	"PutDataKey\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\x12\x19\n" +
+	"\bmesh_key\x18\x03 \x01(\rR\ameshKey\x12\x1d\n" +
+	"\n" +
+	"mesh_print\x18\x04 \x01(\fR\tmeshPrint\x12\x18\n" +
+	"\awrapped\x18\x05 \x01(\fR\awrapped\"O\n" +
+	"\vSealedValue\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\rR\aversion\x12\x16\n" +
+	"\x06sealed\x18\x03 \x01(\fR\x06sealed\"V\n" +
+	"\tPutSealed\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x121\n" +
+	"\x06values\x18\x02 \x03(\v2\x19.coopr.log.v1.SealedValueR\x06values\"x\n" +
 	"\x10ReportDivergence\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x16\n" +
@@ -4669,7 +4911,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -4724,30 +4966,33 @@ var file_log_proto_goTypes = []any{
 	(*OrderResource)(nil),           // 50: coopr.log.v1.OrderResource
 	(*SyncResources)(nil),           // 51: coopr.log.v1.SyncResources
 	(*Checkpoint)(nil),              // 52: coopr.log.v1.Checkpoint
-	(*ReportDivergence)(nil),        // 53: coopr.log.v1.ReportDivergence
-	nil,                             // 54: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 55: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 56: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 57: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 58: coopr.record.v1.User
-	(*record.Grant)(nil),            // 59: coopr.record.v1.Grant
-	(*record.Agent)(nil),            // 60: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 61: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 62: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 63: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 64: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 65: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 66: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 67: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 68: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 69: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 70: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 71: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 72: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 73: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 74: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 75: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 76: coopr.record.v1.ResourceKey
+	(*PutDataKey)(nil),              // 53: coopr.log.v1.PutDataKey
+	(*SealedValue)(nil),             // 54: coopr.log.v1.SealedValue
+	(*PutSealed)(nil),               // 55: coopr.log.v1.PutSealed
+	(*ReportDivergence)(nil),        // 56: coopr.log.v1.ReportDivergence
+	nil,                             // 57: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 58: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 59: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 60: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 61: coopr.record.v1.User
+	(*record.Grant)(nil),            // 62: coopr.record.v1.Grant
+	(*record.Agent)(nil),            // 63: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 64: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 65: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 66: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 67: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 68: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 69: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 70: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 71: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 72: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 73: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 74: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 75: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 76: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 77: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 78: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 79: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -4770,72 +5015,75 @@ var file_log_proto_depIdxs = []int32{
 	30, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	33, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	31, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	56, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	59, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	40, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	29, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	43, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
 	48, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	41, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
 	52, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	53, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	56, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17, // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18, // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19, // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
 	20, // 31: coopr.log.v1.Command.put_grant:type_name -> coopr.log.v1.PutGrant
 	21, // 32: coopr.log.v1.Command.delete_grant:type_name -> coopr.log.v1.DeleteGrant
 	16, // 33: coopr.log.v1.Command.touch_tokens:type_name -> coopr.log.v1.TouchTokens
-	9,  // 34: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 35: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	57, // 36: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	58, // 37: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	59, // 38: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	60, // 39: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	61, // 40: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	62, // 41: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	63, // 42: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	64, // 43: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	25, // 44: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	65, // 45: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 46: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	66, // 47: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	26, // 48: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 49: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 50: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	54, // 51: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,  // 52: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	55, // 53: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	62, // 54: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	67, // 55: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 56: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	32, // 57: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	38, // 58: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	42, // 59: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	44, // 60: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	45, // 61: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	46, // 62: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	47, // 63: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 64: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 65: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	68, // 66: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	69, // 67: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	70, // 68: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	71, // 69: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	72, // 70: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	70, // 71: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	73, // 72: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	74, // 73: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	49, // 74: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	50, // 75: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	51, // 76: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	75, // 77: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 78: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	76, // 79: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 80: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	53, // 34: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
+	55, // 35: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
+	9,  // 36: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 37: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	60, // 38: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	61, // 39: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	62, // 40: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	63, // 41: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	64, // 42: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	65, // 43: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	66, // 44: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	67, // 45: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	25, // 46: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	68, // 47: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 48: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	69, // 49: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	26, // 50: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 51: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 52: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	57, // 53: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,  // 54: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	58, // 55: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	65, // 56: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	70, // 57: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 58: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	32, // 59: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	38, // 60: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	42, // 61: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	44, // 62: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	45, // 63: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	46, // 64: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	47, // 65: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 66: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 67: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	71, // 68: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	72, // 69: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	73, // 70: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	74, // 71: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	75, // 72: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	73, // 73: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	76, // 74: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	77, // 75: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	49, // 76: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	50, // 77: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	51, // 78: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	78, // 79: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 80: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	79, // 81: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 82: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	54, // 83: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	84, // [84:84] is the sub-list for method output_type
+	84, // [84:84] is the sub-list for method input_type
+	84, // [84:84] is the sub-list for extension type_name
+	84, // [84:84] is the sub-list for extension extendee
+	0,  // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -4879,6 +5127,8 @@ func file_log_proto_init() {
 		(*Command_PutGrant)(nil),
 		(*Command_DeleteGrant)(nil),
 		(*Command_TouchTokens)(nil),
+		(*Command_PutDataKey)(nil),
+		(*Command_PutSealed)(nil),
 	}
 	file_log_proto_msgTypes[36].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
@@ -4904,7 +5154,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   49,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -144,6 +144,7 @@ type StatusResponse struct {
 	FeatureLevel    uint32                 `protobuf:"varint,11,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
 	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"`  // the name of the mesh whose state it holds; empty where it knows none
 	Term            uint64                 `protobuf:"varint,13,opt,name=term,proto3" json:"term,omitempty"` // of Raft, in which it knows leader_id
+	Keys            []*MeshKeyPrint        `protobuf:"bytes,14,rep,name=keys,proto3" json:"keys,omitempty"`  // of its keyring
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -269,6 +270,208 @@ func (x *StatusResponse) GetTerm() uint64 {
 	return 0
 }
 
+func (x *StatusResponse) GetKeys() []*MeshKeyPrint {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// MeshKeyPrint names a mesh key by its number and its fingerprint.
+type MeshKeyPrint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Print         []byte                 `protobuf:"bytes,2,opt,name=print,proto3" json:"print,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshKeyPrint) Reset() {
+	*x = MeshKeyPrint{}
+	mi := &file_peer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshKeyPrint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshKeyPrint) ProtoMessage() {}
+
+func (x *MeshKeyPrint) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshKeyPrint.ProtoReflect.Descriptor instead.
+func (*MeshKeyPrint) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *MeshKeyPrint) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *MeshKeyPrint) GetPrint() []byte {
+	if x != nil {
+		return x.Print
+	}
+	return nil
+}
+
+// MeshKey is a mesh key.
+type MeshKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshKey) Reset() {
+	*x = MeshKey{}
+	mi := &file_peer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshKey) ProtoMessage() {}
+
+func (x *MeshKey) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshKey.ProtoReflect.Descriptor instead.
+func (*MeshKey) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *MeshKey) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *MeshKey) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+// KeyringPutRequest has the mesh keys for the keyring of a voter, or of an agent that is about to become a member.
+type KeyringPutRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Active        uint32                 `protobuf:"varint,1,opt,name=active,proto3" json:"active,omitempty"` // the number of the key that new data keys are encrypted with
+	Keys          []*MeshKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyringPutRequest) Reset() {
+	*x = KeyringPutRequest{}
+	mi := &file_peer_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyringPutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyringPutRequest) ProtoMessage() {}
+
+func (x *KeyringPutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyringPutRequest.ProtoReflect.Descriptor instead.
+func (*KeyringPutRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *KeyringPutRequest) GetActive() uint32 {
+	if x != nil {
+		return x.Active
+	}
+	return 0
+}
+
+func (x *KeyringPutRequest) GetKeys() []*MeshKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+type KeyringPutResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyringPutResponse) Reset() {
+	*x = KeyringPutResponse{}
+	mi := &file_peer_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyringPutResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyringPutResponse) ProtoMessage() {}
+
+func (x *KeyringPutResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyringPutResponse.ProtoReflect.Descriptor instead.
+func (*KeyringPutResponse) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{6}
+}
+
 // Held is a lease that a worker still knows when a session opens.
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -283,7 +486,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_peer_proto_msgTypes[3]
+	mi := &file_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -295,7 +498,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[3]
+	mi := &file_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -308,7 +511,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{3}
+	return file_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Held) GetTask() string {
@@ -374,7 +577,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_peer_proto_msgTypes[4]
+	mi := &file_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +589,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[4]
+	mi := &file_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +602,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{4}
+	return file_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Hello) GetAgent() string {
@@ -552,7 +755,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_peer_proto_msgTypes[5]
+	mi := &file_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +767,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[5]
+	mi := &file_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +780,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{5}
+	return file_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Started) GetTask() string {
@@ -614,7 +817,7 @@ type Watch struct {
 
 func (x *Watch) Reset() {
 	*x = Watch{}
-	mi := &file_peer_proto_msgTypes[6]
+	mi := &file_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +829,7 @@ func (x *Watch) String() string {
 func (*Watch) ProtoMessage() {}
 
 func (x *Watch) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[6]
+	mi := &file_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +842,7 @@ func (x *Watch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watch.ProtoReflect.Descriptor instead.
 func (*Watch) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{6}
+	return file_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Watch) GetKey() string {
@@ -733,7 +936,7 @@ type Health struct {
 
 func (x *Health) Reset() {
 	*x = Health{}
-	mi := &file_peer_proto_msgTypes[7]
+	mi := &file_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +948,7 @@ func (x *Health) String() string {
 func (*Health) ProtoMessage() {}
 
 func (x *Health) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[7]
+	mi := &file_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +961,7 @@ func (x *Health) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Health.ProtoReflect.Descriptor instead.
 func (*Health) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{7}
+	return file_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Health) GetKey() string {
@@ -816,7 +1019,7 @@ type WorkerMessage struct {
 
 func (x *WorkerMessage) Reset() {
 	*x = WorkerMessage{}
-	mi := &file_peer_proto_msgTypes[8]
+	mi := &file_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +1031,7 @@ func (x *WorkerMessage) String() string {
 func (*WorkerMessage) ProtoMessage() {}
 
 func (x *WorkerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[8]
+	mi := &file_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +1044,7 @@ func (x *WorkerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerMessage.ProtoReflect.Descriptor instead.
 func (*WorkerMessage) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{8}
+	return file_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WorkerMessage) GetHello() *Hello {
@@ -939,7 +1142,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1154,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1167,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{9}
+	return file_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Verdict) GetTask() string {
@@ -1001,7 +1204,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1013,7 +1216,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1026,7 +1229,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{10}
+	return file_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Welcome) GetSession() string {
@@ -1075,7 +1278,7 @@ type AgentRegistry struct {
 
 func (x *AgentRegistry) Reset() {
 	*x = AgentRegistry{}
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1290,7 @@ func (x *AgentRegistry) String() string {
 func (*AgentRegistry) ProtoMessage() {}
 
 func (x *AgentRegistry) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1303,7 @@ func (x *AgentRegistry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentRegistry.ProtoReflect.Descriptor instead.
 func (*AgentRegistry) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{11}
+	return file_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AgentRegistry) GetAgents() []*record.Agent {
@@ -1130,7 +1333,7 @@ type LeaderMessage struct {
 
 func (x *LeaderMessage) Reset() {
 	*x = LeaderMessage{}
-	mi := &file_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1345,7 @@ func (x *LeaderMessage) String() string {
 func (*LeaderMessage) ProtoMessage() {}
 
 func (x *LeaderMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1358,7 @@ func (x *LeaderMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderMessage.ProtoReflect.Descriptor instead.
 func (*LeaderMessage) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{12}
+	return file_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LeaderMessage) GetWelcome() *Welcome {
@@ -1253,7 +1456,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1468,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1481,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{13}
+	return file_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Refused) GetIncarnation() uint64 {
@@ -1299,7 +1502,7 @@ type TaskLogRequest struct {
 
 func (x *TaskLogRequest) Reset() {
 	*x = TaskLogRequest{}
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1514,7 @@ func (x *TaskLogRequest) String() string {
 func (*TaskLogRequest) ProtoMessage() {}
 
 func (x *TaskLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1527,7 @@ func (x *TaskLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{14}
+	return file_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TaskLogRequest) GetTask() string {
@@ -1358,7 +1561,7 @@ type TaskLogResponse struct {
 
 func (x *TaskLogResponse) Reset() {
 	*x = TaskLogResponse{}
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1573,7 @@ func (x *TaskLogResponse) String() string {
 func (*TaskLogResponse) ProtoMessage() {}
 
 func (x *TaskLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1586,7 @@ func (x *TaskLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{15}
+	return file_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskLogResponse) GetData() []byte {
@@ -1411,7 +1614,7 @@ type ListResourcesRequest struct {
 
 func (x *ListResourcesRequest) Reset() {
 	*x = ListResourcesRequest{}
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1626,7 @@ func (x *ListResourcesRequest) String() string {
 func (*ListResourcesRequest) ProtoMessage() {}
 
 func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1639,7 @@ func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{16}
+	return file_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListResourcesRequest) GetProvider() string {
@@ -1463,7 +1666,7 @@ type ListResourcesResponse struct {
 
 func (x *ListResourcesResponse) Reset() {
 	*x = ListResourcesResponse{}
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1678,7 @@ func (x *ListResourcesResponse) String() string {
 func (*ListResourcesResponse) ProtoMessage() {}
 
 func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1691,7 @@ func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{17}
+	return file_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListResourcesResponse) GetResources() []*Resource {
@@ -1515,7 +1718,7 @@ type RemoveResourceRequest struct {
 
 func (x *RemoveResourceRequest) Reset() {
 	*x = RemoveResourceRequest{}
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1730,7 @@ func (x *RemoveResourceRequest) String() string {
 func (*RemoveResourceRequest) ProtoMessage() {}
 
 func (x *RemoveResourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1743,7 @@ func (x *RemoveResourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResourceRequest.ProtoReflect.Descriptor instead.
 func (*RemoveResourceRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{18}
+	return file_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RemoveResourceRequest) GetProvider() string {
@@ -1567,7 +1770,7 @@ type BlobRequest struct {
 
 func (x *BlobRequest) Reset() {
 	*x = BlobRequest{}
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1782,7 @@ func (x *BlobRequest) String() string {
 func (*BlobRequest) ProtoMessage() {}
 
 func (x *BlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1795,7 @@ func (x *BlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlobRequest.ProtoReflect.Descriptor instead.
 func (*BlobRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{19}
+	return file_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BlobRequest) GetSha256() string {
@@ -1611,7 +1814,7 @@ type BlobPiece struct {
 
 func (x *BlobPiece) Reset() {
 	*x = BlobPiece{}
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1826,7 @@ func (x *BlobPiece) String() string {
 func (*BlobPiece) ProtoMessage() {}
 
 func (x *BlobPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1839,7 @@ func (x *BlobPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlobPiece.ProtoReflect.Descriptor instead.
 func (*BlobPiece) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{20}
+	return file_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BlobPiece) GetData() []byte {
@@ -1658,7 +1861,7 @@ type HoldRequest struct {
 
 func (x *HoldRequest) Reset() {
 	*x = HoldRequest{}
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1873,7 @@ func (x *HoldRequest) String() string {
 func (*HoldRequest) ProtoMessage() {}
 
 func (x *HoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1886,7 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
 func (*HoldRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{21}
+	return file_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HoldRequest) GetSha256() string {
@@ -1715,7 +1918,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +1930,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +1943,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{22}
+	return file_peer_proto_rawDescGZIP(), []int{26}
 }
 
 // ResourceSetRequest asks whoever holds the state which resources a plan works with.
@@ -1754,7 +1957,7 @@ type ResourceSetRequest struct {
 
 func (x *ResourceSetRequest) Reset() {
 	*x = ResourceSetRequest{}
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1766,7 +1969,7 @@ func (x *ResourceSetRequest) String() string {
 func (*ResourceSetRequest) ProtoMessage() {}
 
 func (x *ResourceSetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1779,7 +1982,7 @@ func (x *ResourceSetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSetRequest.ProtoReflect.Descriptor instead.
 func (*ResourceSetRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{23}
+	return file_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResourceSetRequest) GetTenant() string {
@@ -1805,7 +2008,7 @@ type ResourceSetResponse struct {
 
 func (x *ResourceSetResponse) Reset() {
 	*x = ResourceSetResponse{}
-	mi := &file_peer_proto_msgTypes[24]
+	mi := &file_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +2020,7 @@ func (x *ResourceSetResponse) String() string {
 func (*ResourceSetResponse) ProtoMessage() {}
 
 func (x *ResourceSetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[24]
+	mi := &file_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +2033,7 @@ func (x *ResourceSetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSetResponse.ProtoReflect.Descriptor instead.
 func (*ResourceSetResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{24}
+	return file_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResourceSetResponse) GetSet() *record.ResourceSet {
@@ -1850,7 +2053,7 @@ type SumsRequest struct {
 
 func (x *SumsRequest) Reset() {
 	*x = SumsRequest{}
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1862,7 +2065,7 @@ func (x *SumsRequest) String() string {
 func (*SumsRequest) ProtoMessage() {}
 
 func (x *SumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1875,7 +2078,7 @@ func (x *SumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumsRequest.ProtoReflect.Descriptor instead.
 func (*SumsRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{25}
+	return file_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SumsRequest) GetIndex() uint64 {
@@ -1897,7 +2100,7 @@ type SumsResponse struct {
 
 func (x *SumsResponse) Reset() {
 	*x = SumsResponse{}
-	mi := &file_peer_proto_msgTypes[26]
+	mi := &file_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2112,7 @@ func (x *SumsResponse) String() string {
 func (*SumsResponse) ProtoMessage() {}
 
 func (x *SumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[26]
+	mi := &file_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2125,7 @@ func (x *SumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumsResponse.ProtoReflect.Descriptor instead.
 func (*SumsResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{26}
+	return file_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SumsResponse) GetEncoder() string {
@@ -1964,7 +2167,7 @@ type QuarantineRequest struct {
 
 func (x *QuarantineRequest) Reset() {
 	*x = QuarantineRequest{}
-	mi := &file_peer_proto_msgTypes[27]
+	mi := &file_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2179,7 @@ func (x *QuarantineRequest) String() string {
 func (*QuarantineRequest) ProtoMessage() {}
 
 func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[27]
+	mi := &file_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2192,7 @@ func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineRequest.ProtoReflect.Descriptor instead.
 func (*QuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{27}
+	return file_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *QuarantineRequest) GetIndex() uint64 {
@@ -2014,7 +2217,7 @@ type QuarantineResponse struct {
 
 func (x *QuarantineResponse) Reset() {
 	*x = QuarantineResponse{}
-	mi := &file_peer_proto_msgTypes[28]
+	mi := &file_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2229,7 @@ func (x *QuarantineResponse) String() string {
 func (*QuarantineResponse) ProtoMessage() {}
 
 func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[28]
+	mi := &file_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2242,7 @@ func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineResponse.ProtoReflect.Descriptor instead.
 func (*QuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{28}
+	return file_peer_proto_rawDescGZIP(), []int{32}
 }
 
 var File_peer_proto protoreflect.FileDescriptor
@@ -2054,7 +2257,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x06Server\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x14\n" +
-	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xa8\x03\n" +
+	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xd9\x03\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\thas_state\x18\x02 \x01(\bR\bhasState\x12\x1b\n" +
@@ -2070,7 +2273,18 @@ const file_peer_proto_rawDesc = "" +
 	" \x01(\tR\x05build\x12#\n" +
 	"\rfeature_level\x18\v \x01(\rR\ffeatureLevel\x12\x12\n" +
 	"\x04mesh\x18\f \x01(\tR\x04mesh\x12\x12\n" +
-	"\x04term\x18\r \x01(\x04R\x04term\"\x8f\x01\n" +
+	"\x04term\x18\r \x01(\x04R\x04term\x12/\n" +
+	"\x04keys\x18\x0e \x03(\v2\x1b.coopr.peer.v1.MeshKeyPrintR\x04keys\"<\n" +
+	"\fMeshKeyPrint\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
+	"\x05print\x18\x02 \x01(\fR\x05print\"9\n" +
+	"\aMeshKey\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\fR\x06secret\"W\n" +
+	"\x11KeyringPutRequest\x12\x16\n" +
+	"\x06active\x18\x01 \x01(\rR\x06active\x12*\n" +
+	"\x04keys\x18\x02 \x03(\v2\x16.coopr.peer.v1.MeshKeyR\x04keys\"\x14\n" +
+	"\x12KeyringPutResponse\"\x8f\x01\n" +
 	"\x04Held\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
@@ -2210,12 +2424,14 @@ const file_peer_proto_rawDesc = "" +
 	"\x11QuarantineRequest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06tables\x18\x02 \x03(\tR\x06tables\"\x14\n" +
-	"\x12QuarantineResponse2\xcf\x06\n" +
+	"\x12QuarantineResponse2\xa2\a\n" +
 	"\x04Peer\x12E\n" +
 	"\x06Status\x12\x1c.coopr.peer.v1.StatusRequest\x1a\x1d.coopr.peer.v1.StatusResponse\x12?\n" +
 	"\x04Sums\x12\x1a.coopr.peer.v1.SumsRequest\x1a\x1b.coopr.peer.v1.SumsResponse\x12Q\n" +
 	"\n" +
-	"Quarantine\x12 .coopr.peer.v1.QuarantineRequest\x1a!.coopr.peer.v1.QuarantineResponse\x12I\n" +
+	"Quarantine\x12 .coopr.peer.v1.QuarantineRequest\x1a!.coopr.peer.v1.QuarantineResponse\x12Q\n" +
+	"\n" +
+	"KeyringPut\x12 .coopr.peer.v1.KeyringPutRequest\x1a!.coopr.peer.v1.KeyringPutResponse\x12I\n" +
 	"\aSession\x12\x1c.coopr.peer.v1.WorkerMessage\x1a\x1c.coopr.peer.v1.LeaderMessage(\x010\x01\x12J\n" +
 	"\aTaskLog\x12\x1d.coopr.peer.v1.TaskLogRequest\x1a\x1e.coopr.peer.v1.TaskLogResponse0\x01\x12\\\n" +
 	"\rListResources\x12#.coopr.peer.v1.ListResourcesRequest\x1a$.coopr.peer.v1.ListResourcesResponse0\x01\x12W\n" +
@@ -2237,110 +2453,118 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
 	(*StatusResponse)(nil),        // 2: coopr.peer.v1.StatusResponse
-	(*Held)(nil),                  // 3: coopr.peer.v1.Held
-	(*Hello)(nil),                 // 4: coopr.peer.v1.Hello
-	(*Started)(nil),               // 5: coopr.peer.v1.Started
-	(*Watch)(nil),                 // 6: coopr.peer.v1.Watch
-	(*Health)(nil),                // 7: coopr.peer.v1.Health
-	(*WorkerMessage)(nil),         // 8: coopr.peer.v1.WorkerMessage
-	(*Verdict)(nil),               // 9: coopr.peer.v1.Verdict
-	(*Welcome)(nil),               // 10: coopr.peer.v1.Welcome
-	(*AgentRegistry)(nil),         // 11: coopr.peer.v1.AgentRegistry
-	(*LeaderMessage)(nil),         // 12: coopr.peer.v1.LeaderMessage
-	(*Refused)(nil),               // 13: coopr.peer.v1.Refused
-	(*TaskLogRequest)(nil),        // 14: coopr.peer.v1.TaskLogRequest
-	(*TaskLogResponse)(nil),       // 15: coopr.peer.v1.TaskLogResponse
-	(*ListResourcesRequest)(nil),  // 16: coopr.peer.v1.ListResourcesRequest
-	(*ListResourcesResponse)(nil), // 17: coopr.peer.v1.ListResourcesResponse
-	(*RemoveResourceRequest)(nil), // 18: coopr.peer.v1.RemoveResourceRequest
-	(*BlobRequest)(nil),           // 19: coopr.peer.v1.BlobRequest
-	(*BlobPiece)(nil),             // 20: coopr.peer.v1.BlobPiece
-	(*HoldRequest)(nil),           // 21: coopr.peer.v1.HoldRequest
-	(*HoldResponse)(nil),          // 22: coopr.peer.v1.HoldResponse
-	(*ResourceSetRequest)(nil),    // 23: coopr.peer.v1.ResourceSetRequest
-	(*ResourceSetResponse)(nil),   // 24: coopr.peer.v1.ResourceSetResponse
-	(*SumsRequest)(nil),           // 25: coopr.peer.v1.SumsRequest
-	(*SumsResponse)(nil),          // 26: coopr.peer.v1.SumsResponse
-	(*QuarantineRequest)(nil),     // 27: coopr.peer.v1.QuarantineRequest
-	(*QuarantineResponse)(nil),    // 28: coopr.peer.v1.QuarantineResponse
-	nil,                           // 29: coopr.peer.v1.SumsResponse.TablesEntry
-	(*Result)(nil),                // 30: coopr.plugin.v1.Result
-	(*record.PluginType)(nil),     // 31: coopr.record.v1.PluginType
-	(*SaveState)(nil),             // 32: coopr.plugin.v1.SaveState
-	(*Task)(nil),                  // 33: coopr.plugin.v1.Task
-	(*RuntimeReport)(nil),         // 34: coopr.site.v1.RuntimeReport
-	(*record.Agent)(nil),          // 35: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 36: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 37: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 38: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 39: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 40: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 41: coopr.record.v1.ResourceSet
-	(*ChangePacket)(nil),          // 42: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 43: coopr.plugin.v1.RemoveResponse
+	(*MeshKeyPrint)(nil),          // 3: coopr.peer.v1.MeshKeyPrint
+	(*MeshKey)(nil),               // 4: coopr.peer.v1.MeshKey
+	(*KeyringPutRequest)(nil),     // 5: coopr.peer.v1.KeyringPutRequest
+	(*KeyringPutResponse)(nil),    // 6: coopr.peer.v1.KeyringPutResponse
+	(*Held)(nil),                  // 7: coopr.peer.v1.Held
+	(*Hello)(nil),                 // 8: coopr.peer.v1.Hello
+	(*Started)(nil),               // 9: coopr.peer.v1.Started
+	(*Watch)(nil),                 // 10: coopr.peer.v1.Watch
+	(*Health)(nil),                // 11: coopr.peer.v1.Health
+	(*WorkerMessage)(nil),         // 12: coopr.peer.v1.WorkerMessage
+	(*Verdict)(nil),               // 13: coopr.peer.v1.Verdict
+	(*Welcome)(nil),               // 14: coopr.peer.v1.Welcome
+	(*AgentRegistry)(nil),         // 15: coopr.peer.v1.AgentRegistry
+	(*LeaderMessage)(nil),         // 16: coopr.peer.v1.LeaderMessage
+	(*Refused)(nil),               // 17: coopr.peer.v1.Refused
+	(*TaskLogRequest)(nil),        // 18: coopr.peer.v1.TaskLogRequest
+	(*TaskLogResponse)(nil),       // 19: coopr.peer.v1.TaskLogResponse
+	(*ListResourcesRequest)(nil),  // 20: coopr.peer.v1.ListResourcesRequest
+	(*ListResourcesResponse)(nil), // 21: coopr.peer.v1.ListResourcesResponse
+	(*RemoveResourceRequest)(nil), // 22: coopr.peer.v1.RemoveResourceRequest
+	(*BlobRequest)(nil),           // 23: coopr.peer.v1.BlobRequest
+	(*BlobPiece)(nil),             // 24: coopr.peer.v1.BlobPiece
+	(*HoldRequest)(nil),           // 25: coopr.peer.v1.HoldRequest
+	(*HoldResponse)(nil),          // 26: coopr.peer.v1.HoldResponse
+	(*ResourceSetRequest)(nil),    // 27: coopr.peer.v1.ResourceSetRequest
+	(*ResourceSetResponse)(nil),   // 28: coopr.peer.v1.ResourceSetResponse
+	(*SumsRequest)(nil),           // 29: coopr.peer.v1.SumsRequest
+	(*SumsResponse)(nil),          // 30: coopr.peer.v1.SumsResponse
+	(*QuarantineRequest)(nil),     // 31: coopr.peer.v1.QuarantineRequest
+	(*QuarantineResponse)(nil),    // 32: coopr.peer.v1.QuarantineResponse
+	nil,                           // 33: coopr.peer.v1.SumsResponse.TablesEntry
+	(*Result)(nil),                // 34: coopr.plugin.v1.Result
+	(*record.PluginType)(nil),     // 35: coopr.record.v1.PluginType
+	(*SaveState)(nil),             // 36: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 37: coopr.plugin.v1.Task
+	(*RuntimeReport)(nil),         // 38: coopr.site.v1.RuntimeReport
+	(*record.Agent)(nil),          // 39: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 40: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 41: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 42: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 43: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 44: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 45: coopr.record.v1.ResourceSet
+	(*ChangePacket)(nil),          // 46: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 47: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
-	30, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	31, // 2: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
-	3,  // 3: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	32, // 4: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	33, // 5: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	33, // 6: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
-	4,  // 7: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	30, // 8: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
-	5,  // 9: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
-	5,  // 10: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	32, // 11: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
-	7,  // 12: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	34, // 13: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	9,  // 14: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	35, // 15: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
-	10, // 16: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	33, // 17: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	36, // 18: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
-	9,  // 19: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
-	11, // 20: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
-	6,  // 21: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	37, // 22: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
-	13, // 23: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	38, // 24: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	39, // 25: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	40, // 26: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	41, // 27: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	29, // 28: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
-	0,  // 29: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	25, // 30: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	27, // 31: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
-	8,  // 32: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	14, // 33: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	16, // 34: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	18, // 35: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	19, // 36: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	21, // 37: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	23, // 38: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	42, // 39: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	2,  // 40: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	26, // 41: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	28, // 42: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	12, // 43: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	15, // 44: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	17, // 45: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	43, // 46: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	20, // 47: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	22, // 48: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	24, // 49: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	42, // 50: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	40, // [40:51] is the sub-list for method output_type
-	29, // [29:40] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	3,  // 1: coopr.peer.v1.StatusResponse.keys:type_name -> coopr.peer.v1.MeshKeyPrint
+	4,  // 2: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
+	34, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	35, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	7,  // 5: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
+	36, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	37, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	37, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	8,  // 9: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
+	34, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	9,  // 11: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
+	9,  // 12: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
+	36, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	11, // 14: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
+	38, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	13, // 16: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
+	39, // 17: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	14, // 18: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
+	37, // 19: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	40, // 20: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	13, // 21: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
+	15, // 22: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
+	10, // 23: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
+	41, // 24: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	17, // 25: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
+	42, // 26: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	43, // 27: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	44, // 28: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	45, // 29: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	33, // 30: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	0,  // 31: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	29, // 32: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
+	31, // 33: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	5,  // 34: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
+	12, // 35: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	18, // 36: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	20, // 37: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	22, // 38: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	23, // 39: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	25, // 40: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	27, // 41: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	46, // 42: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	2,  // 43: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	30, // 44: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	32, // 45: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 46: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 47: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	19, // 48: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	21, // 49: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	47, // 50: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	24, // 51: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	26, // 52: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	28, // 53: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	46, // 54: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	43, // [43:55] is the sub-list for method output_type
+	31, // [31:43] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -2356,7 +2580,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

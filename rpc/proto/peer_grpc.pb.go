@@ -24,6 +24,7 @@ const (
 	Peer_Status_FullMethodName         = "/coopr.peer.v1.Peer/Status"
 	Peer_Sums_FullMethodName           = "/coopr.peer.v1.Peer/Sums"
 	Peer_Quarantine_FullMethodName     = "/coopr.peer.v1.Peer/Quarantine"
+	Peer_KeyringPut_FullMethodName     = "/coopr.peer.v1.Peer/KeyringPut"
 	Peer_Session_FullMethodName        = "/coopr.peer.v1.Peer/Session"
 	Peer_TaskLog_FullMethodName        = "/coopr.peer.v1.Peer/TaskLog"
 	Peer_ListResources_FullMethodName  = "/coopr.peer.v1.Peer/ListResources"
@@ -42,6 +43,8 @@ type PeerClient interface {
 	// Sums and Quarantine are for the leader, which compares the voters' copies of the state.
 	Sums(ctx context.Context, in *SumsRequest, opts ...grpc.CallOption) (*SumsResponse, error)
 	Quarantine(ctx context.Context, in *QuarantineRequest, opts ...grpc.CallOption) (*QuarantineResponse, error)
+	// KeyringPut is for the leader, which has the mesh's keys. Nobody can ask for keys.
+	KeyringPut(ctx context.Context, in *KeyringPutRequest, opts ...grpc.CallOption) (*KeyringPutResponse, error)
 	// Session is the stream between a worker and the leader.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkerMessage, LeaderMessage], error)
 	TaskLog(ctx context.Context, in *TaskLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskLogResponse], error)
@@ -87,6 +90,16 @@ func (c *peerClient) Quarantine(ctx context.Context, in *QuarantineRequest, opts
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(QuarantineResponse)
 	err := c.cc.Invoke(ctx, Peer_Quarantine_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *peerClient) KeyringPut(ctx context.Context, in *KeyringPutRequest, opts ...grpc.CallOption) (*KeyringPutResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KeyringPutResponse)
+	err := c.cc.Invoke(ctx, Peer_KeyringPut_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -214,6 +227,8 @@ type PeerServer interface {
 	// Sums and Quarantine are for the leader, which compares the voters' copies of the state.
 	Sums(context.Context, *SumsRequest) (*SumsResponse, error)
 	Quarantine(context.Context, *QuarantineRequest) (*QuarantineResponse, error)
+	// KeyringPut is for the leader, which has the mesh's keys. Nobody can ask for keys.
+	KeyringPut(context.Context, *KeyringPutRequest) (*KeyringPutResponse, error)
 	// Session is the stream between a worker and the leader.
 	Session(grpc.BidiStreamingServer[WorkerMessage, LeaderMessage]) error
 	TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error
@@ -243,6 +258,9 @@ func (UnimplementedPeerServer) Sums(context.Context, *SumsRequest) (*SumsRespons
 }
 func (UnimplementedPeerServer) Quarantine(context.Context, *QuarantineRequest) (*QuarantineResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Quarantine not implemented")
+}
+func (UnimplementedPeerServer) KeyringPut(context.Context, *KeyringPutRequest) (*KeyringPutResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method KeyringPut not implemented")
 }
 func (UnimplementedPeerServer) Session(grpc.BidiStreamingServer[WorkerMessage, LeaderMessage]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
@@ -339,6 +357,24 @@ func _Peer_Quarantine_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PeerServer).Quarantine(ctx, req.(*QuarantineRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Peer_KeyringPut_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KeyringPutRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).KeyringPut(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_KeyringPut_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).KeyringPut(ctx, req.(*KeyringPutRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -462,6 +498,10 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Quarantine",
 			Handler:    _Peer_Quarantine_Handler,
+		},
+		{
+			MethodName: "KeyringPut",
+			Handler:    _Peer_KeyringPut_Handler,
 		},
 		{
 			MethodName: "RemoveResource",

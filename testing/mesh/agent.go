@@ -15,11 +15,13 @@ import (
 
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/testing/doubles/fabric"
 	"github.com/coopr/coopr/testing/doubles/faultystore"
 	"github.com/coopr/coopr/testing/doubles/memjournal"
+	"github.com/coopr/coopr/testing/doubles/memkeys"
 )
 
 // Agent is a simulated agent with its host and the data that outlives it.
@@ -33,6 +35,7 @@ type Agent struct {
 	host      *fabric.Host
 	content   *faultystore.Lying
 	journal   *memjournal.Journal
+	keys      *memkeys.Store
 	recovered atomic.Int32
 
 	life   *life
@@ -46,7 +49,7 @@ func (m *Mesh) newAgent(i int) *Agent {
 	ip := fmt.Sprintf("10.0.%d.%d", i/200, i%200+1)
 	return &Agent{
 		Name: fmt.Sprintf("agent-%02d", i), ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i), Disk: &faultystore.Disk{},
-		m: m, ip: ip, host: m.Fabric.Host(ip), content: faultystore.NewLying(), journal: memjournal.New(),
+		m: m, ip: ip, host: m.Fabric.Host(ip), content: faultystore.NewLying(), journal: memjournal.New(), keys: &memkeys.Store{},
 	}
 }
 
@@ -86,7 +89,7 @@ func (a *Agent) Start() {
 			return logstore.FromParts(a.content, a.content, snapshots{a.content.Snapshots(), l},
 				logstore.Options{Wrap: wrap, Watermark: mark{a.content, l}})
 		},
-		PutAside: a.putAside, Checkpoint: a.m.opts.Checkpoint,
+		KeyStore: a.keys, PutAside: a.putAside, Checkpoint: a.m.opts.Checkpoint,
 		NoHTTP: true, Timing: a.m.opts.Timing, TTL: a.m.opts.TTL, Machine: a.Name, Drain: 5 * time.Second,
 	}
 	if a.m.opts.Expect == 1 && a != a.m.agents[0] {
@@ -214,6 +217,17 @@ func (a *Agent) Records() map[string]bool {
 		}
 	}
 	return out
+}
+
+// Keys returns what is in its keyring.
+func (a *Agent) Keys() keyring.Set {
+	s, _ := a.keys.Load() // it never fails
+	return s
+}
+
+// PutKeys replaces what is in the keyring of the stopped agent.
+func (a *Agent) PutKeys(s keyring.Set) {
+	_ = a.keys.Save(s) // it never fails
 }
 
 // Busy counts the tasks at work on it.

@@ -46,6 +46,8 @@ func (u *Auditor) Put(row any) {
 			u.resource(r))
 	case *table.ProfileRow, *table.ProgramRow, *profile.Schedule, *profile.Settings, *table.SecretRow, *profile.Run:
 		u.row(u.setting(r, true))
+	case *table.DataKeyRow:
+		u.row(dataKeyChange(r), audit.Document{}, u.document(map[string]any{"meshKey": r.MeshKey}))
 	case *table.PlanRow:
 		if table.Get[table.PlanRow](txn, table.Plans, "id", r.Operation) == nil {
 			u.begun(r)
@@ -77,6 +79,8 @@ func (u *Auditor) Remove(row any) {
 		u.row(siteChange(r), u.siteDocument(r), none)
 	case *model.PluginResource:
 		u.row(resourceChange(r), u.resource(r), none)
+	case *table.DataKeyRow:
+		u.row(dataKeyChange(r), u.document(map[string]any{"meshKey": r.MeshKey}), none)
 	case *table.ProfileRow, *table.ProgramRow, *profile.Schedule, *profile.Settings, *table.SecretRow, *profile.Run:
 		u.row(u.setting(r, false))
 	}
@@ -106,6 +110,10 @@ func tokenChange(t *table.TokenRow) *audit.Change {
 
 func userChange(r *table.UserRow) *audit.Change {
 	return &audit.Change{Type: "user", Tenant: r.Tenant, Subject: r.Name}
+}
+
+func dataKeyChange(r *table.DataKeyRow) *audit.Change {
+	return &audit.Change{Type: "datakey", Tenant: r.Tenant, Subject: strconv.FormatUint(uint64(r.Number), 10)}
 }
 
 func grantChange(g *model.Grant) *audit.Change {
@@ -233,7 +241,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune, *pb.Command_Checkpoint,
 		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken,
 		*pb.Command_RenewToken, *pb.Command_PutUser, *pb.Command_DeleteUser, *pb.Command_PutGrant, *pb.Command_DeleteGrant,
-		*pb.Command_TouchTokens,
+		*pb.Command_TouchTokens, *pb.Command_PutDataKey, *pb.Command_PutSealed,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:

@@ -60,6 +60,8 @@ func Weigh(row any) (w Weight, ok bool) {
 	case *SecretRow:
 		w = one(r.Tenant, model.LimitSecrets.Name)
 		w.Bytes = int64(len(r.Value))
+	case *SealedRow:
+		w = Weight{Tenant: r.Tenant, Bytes: int64(len(r.Sealed))}
 	case *DefinitionRow:
 		w = one(r.Tenant, string(r.Kind))
 		w.Versioned, w.Bytes = true, int64(len(r.Body))
@@ -111,7 +113,7 @@ func Tally(txn *memdb.Txn) map[string]Counts {
 	}
 	seen := map[string]bool{} // the names of versioned rows
 	for _, name := range []string{Nodes, Clusters, Operations, Runs, Requests, Tokens, Users, Secrets, Definitions, Programs, Profiles,
-		Schedules, Preferences, Sites, Generations} {
+		Schedules, Preferences, Sites, Generations, Sealed} {
 		rows, err := txn.Get(name, "id")
 		if err != nil {
 			panic(err) // every table has this index

@@ -118,6 +118,14 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		x := &pb.SnapshotRecord_ResourceSet{}
 		x.ResourceSet, err = logformat.EncodeResourceSet(r)
 		rec.Row = x
+	case *DataKeyRow:
+		rec.Row = &pb.SnapshotRecord_DataKey{DataKey: &pb.PutDataKey{
+			Tenant: r.Tenant, Number: r.Number, MeshKey: r.MeshKey, MeshPrint: r.MeshPrint, Wrapped: r.Wrapped,
+		}}
+	case *SealedRow:
+		rec.Row = &pb.SnapshotRecord_Sealed{Sealed: &pb.SealedRow{
+			Tenant: r.Tenant, Value: &pb.SealedValue{Id: r.ID, Version: r.Version, Sealed: r.Sealed},
+		}}
 	default:
 		err = encodeRunRow(raw, rec)
 	}
@@ -257,6 +265,12 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 	case *pb.SnapshotRecord_ResourceSet:
 		table = ResourceSets
 		row, err = logformat.DecodeResourceSet(x.ResourceSet)
+	case *pb.SnapshotRecord_DataKey:
+		k := x.DataKey
+		return DataKeys, &DataKeyRow{Tenant: k.Tenant, Number: k.Number, MeshKey: k.MeshKey, MeshPrint: k.MeshPrint, Wrapped: k.Wrapped}, nil
+	case *pb.SnapshotRecord_Sealed:
+		v := x.Sealed.Value
+		return Sealed, &SealedRow{Tenant: x.Sealed.Tenant, ID: v.GetId(), Version: v.GetVersion(), Sealed: v.GetSealed()}, nil
 	default:
 		return decodeRunRow(rec)
 	}

@@ -303,7 +303,7 @@ func Schema() *memdb.DBSchema {
 	} {
 		s.Tables[t.Name] = t
 	}
-	for _, t := range slices.Concat(siteTables(), runTables(), resourceTables()) {
+	for _, t := range slices.Concat(siteTables(), runTables(), resourceTables(), sealedTables()) {
 		s.Tables[t.Name] = t
 	}
 	return s

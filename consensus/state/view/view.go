@@ -25,6 +25,7 @@ type View struct {
 	ResourceView
 	UseView
 	LimitView
+	SealedView
 	txn   *memdb.Txn
 	index uint64
 }
@@ -34,7 +35,7 @@ func Of(txn *memdb.Txn, index uint64) *View {
 	return &View{
 		TenantView: TenantView{txn}, DefinitionView: DefinitionView{txn}, ClusterView: ClusterView{txn}, OperationView: OperationView{txn},
 		PlanView: PlanView{txn}, AgentView: AgentView{txn}, RunView: RunView{txn}, SiteView: SiteView{txn}, ResourceView: ResourceView{txn},
-		UseView: UseView{txn}, LimitView: LimitView{txn: txn},
+		UseView: UseView{txn}, LimitView: LimitView{txn: txn}, SealedView: SealedView{txn},
 		txn: txn, index: index,
 	}
 }

@@ -1,0 +1,100 @@
+package member
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coopr/coopr/consensus/duty/keys"
+	"github.com/coopr/coopr/consensus/keyring"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/wire"
+)
+
+// putTimeout bounds the writing of keys into another agent's keyring, which waits for its disk.
+const putTimeout = 5 * time.Second
+
+// keys returns the duty that keeps the mesh's keys on its voters.
+func (m *Member) keys() *keys.Controller {
+	return keys.New(keys.Config{
+		Machine: m.Machine, Propose: m.Propose, Box: m.Box, Ring: m.cfg.Keyring, ID: m.cfg.ID, Logger: m.cfg.Logger,
+		Members: func() (out []keys.Member) {
+			for _, s := range m.Group.Servers() {
+				out = append(out, keys.Member{ID: s.ID, Voter: s.Voter})
+			}
+			return out
+		},
+		Ask: func(ctx context.Context, id string) (keys.Status, error) {
+			addr, err := PeerAddr(m.cfg.Mesh, id)
+			if err != nil {
+				return keys.Status{}, err
+			}
+			st, err := askStatus(ctx, m.cfg.Peers, addr, "")
+			return keyStatus(st), err
+		},
+		Put: m.putKeys, HandOver: m.Group.Transfer,
+	})
+}
+
+// keyStatus returns what an agent's status says about its keyring.
+func keyStatus(st *pb.StatusResponse) keys.Status {
+	out := keys.Status{FeatureLevel: st.GetFeatureLevel(), Prints: map[uint32][]byte{}}
+	for _, k := range st.GetKeys() {
+		out.Prints[k.Number] = k.Print
+	}
+	return out
+}
+
+// putKeys writes keys into the keyring of another agent.
+func (m *Member) putKeys(ctx context.Context, id string, set keyring.Set) error {
+	c, err := m.peer(id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, putTimeout)
+	defer cancel()
+	r := &pb.KeyringPutRequest{Active: set.Active}
+	for _, k := range set.Keys {
+		r.Keys = append(r.Keys, &pb.MeshKey{Number: k.Number, Secret: k.Secret[:]})
+	}
+	_, err = c.KeyringPut(ctx, r)
+	return err
+}
+
+// KeyringPut writes the keys of the mesh into this agent's keyring. It is for the leader, if this agent knows one: an agent that
+// is about to become a member knows none yet. A key whose fingerprint is in this agent's state stays.
+func (s Server) KeyringPut(ctx context.Context, r *pb.KeyringPutRequest) (*pb.KeyringPutResponse, error) {
+	cfg := &s.Supervisor.cfg
+	m := s.Supervisor.Member()
+	switch {
+	case !cfg.Eligible:
+		return nil, status.Error(codes.FailedPrecondition, "this agent is not eligible as a voter, and keeps no keys of the mesh")
+	case m == nil:
+		return nil, status.Error(codes.Unavailable, "this agent's Raft member is not running")
+	}
+	leader, _ := m.Group.Leader()
+	if caller, ok := wire.CallerID(ctx); ok && leader != "" && caller != leader {
+		return nil, status.Error(codes.PermissionDenied, "only the leader may write into the keyring")
+	}
+	set := keyring.Set{Active: r.Active}
+	named := m.Machine.View().MeshKeys()
+	for _, k := range r.Keys {
+		if len(k.Secret) != keyring.Size {
+			return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("key %d has %d bytes", k.Number, len(k.Secret)))
+		}
+		key := keyring.Key{Number: k.Number, Secret: [keyring.Size]byte(k.Secret)}
+		if print, ok := named[k.Number]; ok && !bytes.Equal(print, key.Print()) {
+			return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("key %d is not the one that this mesh uses", k.Number))
+		}
+		set.Keys = append(set.Keys, key)
+	}
+	if err := cfg.Keyring.Put(set); err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	cfg.Logger.Info("this agent has got the keys of the mesh", "active", r.Active, "keys", len(r.Keys))
+	return &pb.KeyringPutResponse{}, nil
+}

@@ -1,0 +1,275 @@
+// Package keys has the leader's controller of the mesh's keys. It makes the first key, has all members of the Raft group keep the
+// keys in their keyrings, and hands over to a member that has the keys if the leader has not.
+package keys
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/sealed"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/problem"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Member is a member of the Raft group.
+type Member struct {
+	ID    string
+	Voter bool
+}
+
+// Status is what a member answers about itself.
+type Status struct {
+	FeatureLevel uint32
+	Prints       map[uint32][]byte // fingerprints of the keys in its keyring, by number
+}
+
+// Config configures a Controller. All fields are required.
+type Config struct {
+	Machine *state.Machine
+	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
+	Box     *sealed.Box
+	Ring    *keyring.Ring
+	// ID is this agent's id.
+	ID string
+	// Members returns the members of the Raft group, this agent among them.
+	Members func() []Member
+	// Ask asks another member for its status. Put writes keys into its keyring.
+	Ask func(ctx context.Context, member string) (Status, error)
+	Put func(ctx context.Context, member string, keys keyring.Set) error
+	// HandOver transfers the leadership to a voter.
+	HandOver func(ctx context.Context, member string) error
+	Logger   *slog.Logger
+}
+
+const (
+	// every is the time between two looks at the members' keyrings. A member gets the keys before it is one, so
+	// that only a keyring that was lost is found later.
+	every = time.Minute
+	// askTimeout bounds one round of questions.
+	askTimeout = 2 * time.Second
+)
+
+// Controller keeps the mesh's keys on its voters. It is made for one term.
+type Controller struct {
+	cfg   Config
+	queue *loop.Queue[struct{}]
+	mu    sync.Mutex // of one round
+}
+
+// New returns the controller of one term.
+func New(cfg Config) *Controller {
+	c := &Controller{cfg: cfg}
+	c.queue = loop.New(loop.Config[struct{}]{
+		Reconcile: func(ctx context.Context, _ struct{}) (time.Time, error) {
+			return time.Now().Add(every), c.round(ctx)
+		},
+		MaxBackoff: every,
+		Failed: func(_ struct{}, err error, pause time.Duration) {
+			cfg.Logger.Warn("the keys of the mesh are not where they should be", "error", err, "again_in", pause)
+		},
+	})
+	return c
+}
+
+// Name returns the name of the duty.
+func (c *Controller) Name() string { return "keys" }
+
+// Restore does nothing, because a term must not wait for answers of other members.
+func (c *Controller) Restore(context.Context) error { return nil }
+
+// Run looks at the keyrings at regular intervals until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	c.queue.Add(struct{}{})
+	return c.queue.Run(ctx)
+}
+
+// Seal encrypts a version of a value; see sealed.Box. It makes the keys of a mesh that has none yet.
+func (c *Controller) Seal(ctx context.Context, tenant, id string, version uint32, value []byte) (*pb.SealedValue, error) {
+	if _, ok := c.cfg.Machine.View().DataKey(""); !ok {
+		if err := c.round(ctx); err != nil {
+			return nil, problem.New(problem.NoMajority, "no value can be encrypted yet: %w", err)
+		}
+	}
+	return c.cfg.Box.Seal(ctx, tenant, id, version, value)
+}
+
+// Admit writes the keys into the keyring of an agent that is about to become a member. st is the agent's status.
+func (c *Controller) Admit(ctx context.Context, agent string, st Status) error {
+	return c.put(ctx, agent, st, c.cfg.Ring.Set())
+}
+
+// put writes keys into the keyring of an agent that does not have them.
+func (c *Controller) put(ctx context.Context, agent string, st Status, set keyring.Set) error {
+	if !slices.ContainsFunc(set.Keys, func(k keyring.Key) bool { return !bytes.Equal(st.Prints[k.Number], k.Print()) }) {
+		return nil
+	}
+	if err := c.cfg.Put(ctx, agent, set); err != nil {
+		return fmt.Errorf("write the keys of the mesh into the keyring of agent %s: %w", agent, err)
+	}
+	c.cfg.Logger.Info("an agent has got the keys of the mesh", "member", agent)
+	return nil
+}
+
+// round has everybody have the keys, once.
+func (c *Controller) round(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.cfg.Machine.View()
+	members := c.cfg.Members()
+	answers := c.ask(ctx, members)
+	if lacks := lacking(v.MeshKeys(), prints(c.cfg.Ring.Set())); len(lacks) > 0 {
+		return c.handOver(ctx, v, answers, lacks)
+	}
+	if v.FeatureLevel() < state.FeatureLevel {
+		if err := c.raise(ctx, members, answers); err != nil {
+			return err
+		}
+	}
+	if err := c.activate(v); err != nil {
+		return err
+	}
+	had, err := c.distribute(ctx, members, answers)
+	if _, ok := v.DataKey(""); ok {
+		return err
+	}
+	// Values must not depend on keys that the next leader may not have.
+	if voters := count(members); had <= voters/2 {
+		return errors.Join(err, fmt.Errorf("%d of %d voters have the keys, and a majority is needed to begin", had, voters))
+	}
+	return errors.Join(err, c.cfg.Box.MakeMeshKey(ctx))
+}
+
+// activate makes the key active that the state names. A mesh whose state names none gets its first key.
+func (c *Controller) activate(v *state.View) error {
+	set := c.cfg.Ring.Set()
+	if k, ok := v.DataKey(""); ok {
+		return c.cfg.Ring.Put(keyring.Set{Active: k.MeshKey, Keys: set.Keys})
+	}
+	if set.Active != 0 {
+		return nil
+	}
+	c.cfg.Logger.Info("this agent makes the first key of the mesh")
+	return c.cfg.Ring.Put(keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}})
+}
+
+// ask asks the other members at once. Members that do not answer are left out.
+func (c *Controller) ask(ctx context.Context, members []Member) map[string]Status {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	out := map[string]Status{}
+	var mu sync.Mutex
+	var all errgroup.Group
+	for _, m := range members {
+		if m.ID == c.cfg.ID {
+			continue
+		}
+		all.Go(func() error {
+			st, err := c.cfg.Ask(ctx, m.ID)
+			if err != nil {
+				c.cfg.Logger.Debug("a member does not answer about its keyring", "member", m.ID, "error", err)
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[m.ID] = st
+			return nil
+		})
+	}
+	_ = all.Wait() // no function returns an error
+	return out
+}
+
+// distribute writes the keys into the keyrings of members that lack one. It returns the number of voters that have
+// all keys then, with this one.
+func (c *Controller) distribute(ctx context.Context, members []Member, answers map[string]Status) (voters int, err error) {
+	set := c.cfg.Ring.Set()
+	for _, m := range members {
+		st, answered := answers[m.ID]
+		if m.ID != c.cfg.ID {
+			if !answered {
+				continue // it is asked again, and cannot lead without being asked for its state
+			}
+			if e := c.put(ctx, m.ID, st, set); e != nil {
+				err = errors.Join(err, e)
+				continue
+			}
+		}
+		if m.Voter {
+			voters++
+		}
+	}
+	return voters, err
+}
+
+// raise raises the feature level of the mesh once all members understand the new one.
+func (c *Controller) raise(ctx context.Context, members []Member, answers map[string]Status) error {
+	for _, m := range members {
+		if st, ok := answers[m.ID]; m.ID != c.cfg.ID && (!ok || st.FeatureLevel < state.FeatureLevel) {
+			return fmt.Errorf("the feature level of the mesh stays at %d: member %s does not run a build of level %d, or does not answer",
+				c.cfg.Machine.View().FeatureLevel(), m.ID, state.FeatureLevel)
+		}
+	}
+	done, err := c.cfg.Propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_RaiseFeatureLevel{
+		RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: state.FeatureLevel}}})
+	if err != nil {
+		return fmt.Errorf("raise the feature level of the mesh: %w", err)
+	}
+	return done[0].Err
+}
+
+// handOver transfers the leadership to a voter that has the keys which this one lacks. Without such a voter, this one
+// goes on, and what needs the keys fails.
+func (c *Controller) handOver(ctx context.Context, v *state.View, answers map[string]Status, lacks []uint32) error {
+	for _, m := range c.cfg.Members() {
+		st, ok := answers[m.ID]
+		if !m.Voter || !ok || len(lacking(v.MeshKeys(), st.Prints)) > 0 {
+			continue
+		}
+		c.cfg.Logger.Warn("this leader does not have the keys of the mesh, handing over", "lacks", lacks, "member", m.ID)
+		if err := c.cfg.HandOver(ctx, m.ID); err != nil {
+			return fmt.Errorf("hand over to member %s, which has the keys: %w", m.ID, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w %v, and no voter that answers has them: restore the keyring from a backup (docs/operations.md)", keyring.ErrNoKey, lacks)
+}
+
+// lacking returns the numbers of keys that are missing among those with the given fingerprints.
+func lacking(want, have map[uint32][]byte) (out []uint32) {
+	for _, n := range slices.Sorted(maps.Keys(want)) {
+		if !bytes.Equal(want[n], have[n]) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// prints returns the fingerprints of keys by number.
+func prints(s keyring.Set) map[uint32][]byte {
+	out := map[uint32][]byte{}
+	for _, k := range s.Keys {
+		out[k.Number] = k.Print()
+	}
+	return out
+}
+
+func count(members []Member) (voters int) {
+	for _, m := range members {
+		if m.Voter {
+			voters++
+		}
+	}
+	return voters
+}

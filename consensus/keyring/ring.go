@@ -1,0 +1,168 @@
+package keyring
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Set is the content of a keyring: its keys in the order of their numbers, and the number of the active one.
+// In an empty set, Active is 0.
+type Set struct {
+	Active uint32
+	Keys   []Key
+}
+
+// find returns the key with a number.
+func (s Set) find(number uint32) (Key, bool) {
+	i := slices.IndexFunc(s.Keys, func(k Key) bool { return k.Number == number })
+	if i < 0 {
+		return Key{}, false
+	}
+	return s.Keys[i], true
+}
+
+// with returns the set with the keys of another one, which replace those of the same number. The other's
+// active key becomes active.
+func (s Set) with(other Set) Set {
+	keys := map[uint32]Key{}
+	for _, k := range append(slices.Clone(s.Keys), other.Keys...) {
+		keys[k.Number] = k
+	}
+	out := Set{Active: other.Active}
+	for _, n := range slices.Sorted(maps.Keys(keys)) {
+		out.Keys = append(out.Keys, keys[n])
+	}
+	return out
+}
+
+// check returns an error for a set that no keyring can have.
+func (s Set) check() error {
+	if len(s.Keys) == 0 && s.Active == 0 {
+		return nil
+	}
+	last := uint32(0)
+	for _, k := range s.Keys {
+		if k.Number <= last {
+			return fmt.Errorf("key %d comes after key %d", k.Number, last)
+		}
+		last = k.Number
+	}
+	if _, ok := s.find(s.Active); !ok {
+		return fmt.Errorf("key %d is active, and there is no such key", s.Active)
+	}
+	return nil
+}
+
+// Store keeps the keys of a keyring. It is the kind of the keyring.
+type Store interface {
+	// Load returns what Save saved last, or an empty set.
+	Load() (Set, error)
+	// Save replaces everything. The keys are safe when it returns.
+	Save(Set) error
+}
+
+// Ring is a keyring in use. It is safe for concurrent use.
+type Ring struct {
+	store Store
+
+	mu      sync.RWMutex
+	set     Set
+	ciphers map[uint32]*Cipher
+}
+
+// Open returns the keyring that a store has.
+func Open(store Store) (*Ring, error) {
+	set, err := store.Load()
+	if err != nil {
+		return nil, fmt.Errorf("keyring: %w", err)
+	}
+	r := &Ring{store: store}
+	r.use(set)
+	return r, nil
+}
+
+func (r *Ring) use(s Set) {
+	r.set, r.ciphers = s, map[uint32]*Cipher{}
+	for _, k := range s.Keys {
+		r.ciphers[k.Number] = NewCipher(k)
+	}
+}
+
+// Set returns the keys.
+func (r *Ring) Set() Set {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return Set{Active: r.set.Active, Keys: slices.Clone(r.set.Keys)}
+}
+
+// Key returns the key with a number. It fails with ErrNoKey.
+func (r *Ring) Key(number uint32) (Key, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	k, ok := r.set.find(number)
+	if !ok {
+		return Key{}, r.missing(number)
+	}
+	return k, nil
+}
+
+// missing returns the error for a key that is not there. The caller holds mu.
+func (r *Ring) missing(number uint32) error {
+	if len(r.set.Keys) == 0 {
+		return fmt.Errorf("%w %d: it is empty", ErrNoKey, number)
+	}
+	var have []uint32
+	for _, k := range r.set.Keys {
+		have = append(have, k.Number)
+	}
+	return fmt.Errorf("%w %d: it has %v", ErrNoKey, number, have)
+}
+
+// Put adds the keys of a set and makes its active key the active one. A key of the same number is replaced.
+func (r *Ring) Put(s Set) error {
+	if len(s.Keys) == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := r.set.with(s)
+	if err := next.check(); err != nil {
+		return fmt.Errorf("keyring: %w", err)
+	}
+	if slices.EqualFunc(next.Keys, r.set.Keys, Key.Same) && next.Active == r.set.Active {
+		return nil
+	}
+	if err := r.store.Save(next); err != nil {
+		return fmt.Errorf("keyring: %w", err)
+	}
+	r.use(next)
+	return nil
+}
+
+// Seal encrypts with the active key; see Cipher.Seal. It fails with ErrNoKey if the keyring is empty.
+func (r *Ring) Seal(aad, plaintext []byte) ([]byte, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	c := r.ciphers[r.set.Active]
+	if c == nil {
+		return nil, fmt.Errorf("%w: it is empty", ErrNoKey)
+	}
+	return c.Seal(aad, plaintext), nil
+}
+
+// Open decrypts with the key whose number the data has; see Cipher.Open.
+func (r *Ring) Open(aad, sealed []byte) ([]byte, error) {
+	number, err := NumberOf(sealed)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	c := r.ciphers[number]
+	if c == nil {
+		return nil, r.missing(number)
+	}
+	return c.Open(aad, sealed)
+}

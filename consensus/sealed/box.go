@@ -1,0 +1,174 @@
+// Package sealed encrypts values for the state, and decrypts them where they are used. It stands between the
+// state, which has the encrypted values and data keys, and the keyring of a voter.
+package sealed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/problem"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Box encrypts and decrypts with the keyring of a voter. It is safe for concurrent use.
+type Box struct {
+	machine *state.Machine
+	propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
+	ring    *keyring.Ring
+
+	making sync.Mutex // of new data keys
+	mu     sync.Mutex
+	// ciphers are those of data keys, by their encrypted form. Values would otherwise need two decryptions.
+	ciphers map[string]*keyring.Cipher
+}
+
+// maxCiphers bounds the data keys in memory. There is one for each tenant.
+const maxCiphers = 4096
+
+// NewBox returns the box of a voter. propose commits new data keys.
+func NewBox(m *state.Machine, propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error), r *keyring.Ring) *Box {
+	return &Box{machine: m, propose: propose, ring: r, ciphers: map[string]*keyring.Cipher{}}
+}
+
+// place returns the additional data of a value: the place where it belongs.
+func place(mesh, tenant, id string, version uint32) []byte {
+	return keyring.Bind("value", mesh, tenant, id, strconv.FormatUint(uint64(version), 10))
+}
+
+// Seal encrypts a version of a value of a tenant, or of the mesh if tenant is "". The caller proposes it. Seal fails with
+// problem.NoMajority as long as no majority of the voters has the mesh's keys. Leader only.
+func (b *Box) Seal(ctx context.Context, tenant, id string, version uint32, value []byte) (*pb.SealedValue, error) {
+	c, err := b.dataKey(ctx, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("encrypt value %s: %w", id, err)
+	}
+	aad := place(b.machine.View().Mesh(), tenant, id, version)
+	return &pb.SealedValue{Id: id, Version: version, Sealed: c.Seal(aad, value)}, nil
+}
+
+// Open decrypts a value of a view.
+func (b *Box) Open(v *state.View, r table.SealedRow) ([]byte, error) {
+	out, err := b.open(v, r)
+	if err != nil {
+		return nil, fmt.Errorf("decrypt version %d of value %s of tenant %q: %w", r.Version, r.ID, r.Tenant, err)
+	}
+	return out, nil
+}
+
+func (b *Box) open(v *state.View, r table.SealedRow) ([]byte, error) {
+	number, err := keyring.NumberOf(r.Sealed)
+	if err != nil {
+		return nil, err
+	}
+	k, ok := v.DataKeyOf(r.Tenant, number)
+	if !ok {
+		return nil, fmt.Errorf("there is no data key %d", number)
+	}
+	c, err := b.cipher(v.Mesh(), k)
+	if err != nil {
+		return nil, err
+	}
+	return c.Open(place(v.Mesh(), r.Tenant, r.ID, r.Version), r.Sealed)
+}
+
+// dataKey returns the cipher of a tenant's latest data key. It makes the first one.
+func (b *Box) dataKey(ctx context.Context, tenant string) (*keyring.Cipher, error) {
+	b.making.Lock()
+	defer b.making.Unlock()
+	v := b.machine.View()
+	k, ok := v.DataKey(tenant)
+	if !ok && tenant != "" {
+		if _, ready := v.DataKey(""); !ready {
+			return nil, problem.New(problem.NoMajority, "no majority of the voters has the keys of the mesh yet: try again in a moment")
+		}
+	}
+	if !ok {
+		if err := b.make(ctx, v, tenant); err != nil {
+			return nil, err
+		}
+		if k, ok = b.machine.View().DataKey(tenant); !ok {
+			return nil, errors.New("the new data key is not in the state")
+		}
+	}
+	return b.cipher(v.Mesh(), k)
+}
+
+// make adds the first data key of a tenant.
+func (b *Box) make(ctx context.Context, v *state.View, tenant string) error {
+	secret := keyring.NewKey(1)
+	wrapped, err := b.ring.Seal(keyPlace(v.Mesh(), tenant, secret.Number), secret.Secret[:])
+	if err != nil {
+		return err
+	}
+	number, err := keyring.NumberOf(wrapped)
+	if err != nil {
+		return err
+	}
+	key, err := b.ring.Key(number)
+	if err != nil {
+		return err
+	}
+	answers, err := b.propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_PutDataKey{PutDataKey: &pb.PutDataKey{
+		Tenant: tenant, Number: secret.Number, MeshKey: number, MeshPrint: key.Print(), Wrapped: wrapped,
+	}}})
+	if err != nil {
+		return fmt.Errorf("add a data key: %w", err)
+	}
+	return answers[0].Err
+}
+
+// MakeMeshKey adds the first data key of the mesh, unless there is one. From then on the state names the active
+// key of the keyring. Leader only.
+func (b *Box) MakeMeshKey(ctx context.Context) error {
+	_, err := b.dataKey(ctx, "")
+	return err
+}
+
+// keyPlace returns the additional data of an encrypted data key.
+func keyPlace(mesh, tenant string, number uint32) []byte {
+	return keyring.Bind("data key", mesh, tenant, strconv.FormatUint(uint64(number), 10))
+}
+
+// cipher returns the cipher of a data key.
+func (b *Box) cipher(mesh string, k table.DataKeyRow) (*keyring.Cipher, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.ciphers[string(k.Wrapped)]; c != nil {
+		return c, nil
+	}
+	if err := Has(b.ring, k.MeshKey, k.MeshPrint); err != nil {
+		return nil, err
+	}
+	secret, err := b.ring.Open(keyPlace(mesh, k.Tenant, k.Number), k.Wrapped)
+	if err == nil && len(secret) != keyring.Size {
+		err = fmt.Errorf("a data key of %d bytes", len(secret))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("data key %d: %w", k.Number, err)
+	}
+	if len(b.ciphers) >= maxCiphers {
+		clear(b.ciphers)
+	}
+	c := keyring.NewCipher(keyring.Key{Number: k.Number, Secret: [keyring.Size]byte(secret)})
+	b.ciphers[string(k.Wrapped)] = c
+	return c, nil
+}
+
+// Has returns keyring.ErrNoKey unless a keyring has the mesh key with a number and a fingerprint.
+func Has(r *keyring.Ring, number uint32, print []byte) error {
+	k, err := r.Key(number)
+	if err != nil {
+		return fmt.Errorf("%w: restore this agent's keyring from a backup, or let another voter lead, which sends it", err)
+	}
+	if !bytes.Equal(k.Print(), print) {
+		return fmt.Errorf("%w: its key %d is another one than this mesh's", keyring.ErrNoKey, number)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package state
+
+import (
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/problem"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// sealed changes data keys and encrypted values. It has no keys: the proposer encrypts, so that all voters
+// have the same bytes.
+type sealed struct{ *writer }
+
+// owner checks that the tenant of a data key or a value exists. Those of the mesh itself have none.
+func (a sealed) owner(tenant string) error {
+	if tenant == "" {
+		return nil
+	}
+	return a.tenant(tenant)
+}
+
+func (a sealed) putDataKey(p *pb.PutDataKey) Answer {
+	if err := a.owner(p.Tenant); err != nil {
+		return Answer{Err: err}
+	}
+	latest := uint32(0)
+	if k, ok := a.view().DataKey(p.Tenant); ok {
+		latest = k.Number
+	}
+	if p.Number != latest+1 {
+		return refuse(problem.Stale, "data key %d of tenant %q cannot follow data key %d", p.Number, p.Tenant, latest)
+	}
+	a.put(table.DataKeys, &table.DataKeyRow{
+		Tenant: p.Tenant, Number: p.Number, MeshKey: p.MeshKey, MeshPrint: p.MeshPrint, Wrapped: p.Wrapped,
+	})
+	return Answer{}
+}
+
+func (a sealed) putSealed(p *pb.PutSealed) Answer {
+	if err := a.owner(p.Tenant); err != nil {
+		return Answer{Err: err}
+	}
+	for i, v := range p.Values {
+		if err := a.follows(p.Tenant, v); err != nil {
+			return Answer{Err: err}
+		}
+		for _, other := range p.Values[:i] {
+			if other.Id == v.Id {
+				return refuse(problem.Invalid, "value %s is there twice", v.Id)
+			}
+		}
+	}
+	for _, v := range p.Values {
+		a.putValue(p.Tenant, v)
+	}
+	return Answer{}
+}
+
+// follows returns an error unless a version of a value follows the latest one.
+func (a sealed) follows(tenant string, v *pb.SealedValue) error {
+	latest := uint32(0)
+	if row, ok := a.view().LatestSealed(tenant, v.GetId()); ok {
+		latest = row.Version
+	}
+	if v.GetId() == "" || v.GetVersion() != latest+1 {
+		return problem.New(problem.Stale, "version %d of value %q cannot follow version %d: it was changed meanwhile", v.GetVersion(),
+			v.GetId(), latest)
+	}
+	return nil
+}
+
+// putValue writes a version of a value.
+func (a sealed) putValue(tenant string, v *pb.SealedValue) {
+	a.put(table.Sealed, &table.SealedRow{Tenant: tenant, ID: v.Id, Version: v.Version, Sealed: v.Sealed})
+}

@@ -1,0 +1,40 @@
+package table
+
+import "github.com/hashicorp/go-memdb"
+
+// The tables of data keys and encrypted values. Tenant "" is the mesh itself.
+const (
+	DataKeys = "datakeys"
+	Sealed   = "sealed"
+)
+
+// DataKeyRow is a data key, encrypted with a mesh key. The mesh key is named by its number and its fingerprint.
+type DataKeyRow struct {
+	Tenant    string
+	Number    uint32
+	MeshKey   uint32
+	MeshPrint []byte
+	Wrapped   []byte
+}
+
+// SealedRow is a version of an encrypted value.
+type SealedRow struct {
+	Tenant, ID string
+	Version    uint32
+	Sealed     []byte // with the number of the tenant's data key
+}
+
+// sealedTables returns the tables of data keys and encrypted values.
+func sealedTables() []*memdb.TableSchema {
+	keys := index[DataKeyRow]("id", true, nil)
+	keys.Indexer = key[DataKeyRow]{
+		parts: func(r *DataKeyRow) []string { return []string{r.Tenant} },
+		last:  func(r *DataKeyRow) (uint32, bool) { return r.Number, true },
+	}
+	values := index[SealedRow]("id", true, nil)
+	values.Indexer = key[SealedRow]{
+		parts: func(r *SealedRow) []string { return []string{r.Tenant, r.ID} },
+		last:  func(r *SealedRow) (uint32, bool) { return r.Version, true },
+	}
+	return []*memdb.TableSchema{table(DataKeys, keys), table(Sealed, values)}
+}
