@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/coopr/coopr/agent/admission"
 	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/agent/directory"
@@ -30,6 +31,7 @@ import (
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
@@ -49,11 +51,9 @@ type Config struct {
 	// ID is the agent's lasting identity. If it is empty, New reads it from the data
 	// directory, or creates it there.
 	ID string
-	// Secret is the mesh's secret. It is zero in dev mode.
-	Secret identity.Secret
-	// Token is the root API token of a dev agent. If it is empty, New takes the token
-	// that the user's dev agents share.
-	Token string
+	// Credentials are what the agent is known by in its mesh. They are zero in dev mode, but for a root token: without
+	// one, New takes the token that the user's dev agents share.
+	admission.Credentials
 
 	// The parts that simulations replace.
 	Network    wire.Network
@@ -83,7 +83,9 @@ type Agent struct {
 	id       string
 	log      *slog.Logger
 	lock     *identity.Lock // of the data directory
+	ring     *keyring.Ring
 	identity *identity.Identity
+	desk     *admission.Desk // of agents that join
 	metrics  *prometheus.Registry
 
 	net        network
@@ -154,26 +156,16 @@ func (a *Agent) openDataDir() (err error) {
 	return err
 }
 
-// loadIdentity derives the agent's certificates and the root token from the mesh's
-// secret. A dev agent has no certificates, and its user's token.
+// loadIdentity opens the agent's keyring, and its identity.
 func (a *Agent) loadIdentity() (err error) {
-	if a.cfg.Secret.IsZero() {
-		if !a.cfg.Dev {
-			return errors.New("a mesh needs a secret: give a join token, or use dev mode")
-		}
-		if a.cfg.Token == "" && a.cfg.DataDir != "" {
-			var shared bool
-			if a.cfg.Token, shared, err = identity.DevToken(a.cfg.DataDir); !shared && err == nil {
-				a.log.Info("the token of this agent is its own: dev agents can join it with a copy of dev-token in their data directories")
-			}
-		}
+	if a.cfg.KeyStore == nil {
+		a.cfg.KeyStore = keyring.InDir(a.cfg.KeyringDir())
+	}
+	if a.ring, err = keyring.Open(a.cfg.KeyStore); err != nil {
 		return err
 	}
-	if a.identity, err = identity.New(a.cfg.Secret, a.id); err != nil {
-		return err
-	}
-	a.cfg.Token = a.cfg.Secret.RootToken()
-	return nil
+	a.identity, err = admission.Open(&a.cfg.Config, &a.cfg.Credentials, a.ring, a.id, a.log)
+	return err
 }
 
 // openMesh creates the agent's part in gossip.
@@ -185,15 +177,10 @@ func (a *Agent) openMesh() (err error) {
 	}
 	c := mesh.Config{
 		ID: a.id, Self: a.self(), Agents: gossip.Expect, Bind: gossip.Addr, Advertise: advertise,
-		Transport: a.cfg.Gossip, Join: a.cfg.Join, Logger: a.log,
+		Transport: a.cfg.Gossip, Join: a.cfg.JoinAddrs(&a.cfg.Config), Logger: a.log,
 	}
-	if !a.cfg.Secret.IsZero() {
-		c.GossipKey = a.cfg.Secret.GossipKey()
-	}
+	c.GossipKey = a.cfg.GossipKey(&a.cfg.Config)
 	if a.cfg.DataDir != "" {
-		if c.GossipKey == nil {
-			c.GossipKey = identity.DevGossipKey(a.cfg.Token)
-		}
 		c.KeyringFile = filepath.Join(a.cfg.DataDir, "gossip-keys.json")
 		c.PeersFile = filepath.Join(a.cfg.DataDir, "known-agents.json")
 	}
@@ -212,18 +199,11 @@ func (a *Agent) openMember() error {
 	if openStores == nil {
 		openStores, putAside = member.StoresIn(filepath.Join(a.cfg.DataDir, "raft"), raft.Store, a.log)
 	}
-	if a.cfg.KeyStore == nil {
-		a.cfg.KeyStore = keyring.InDir(a.cfg.KeyringDir())
-	}
-	ring, err := keyring.Open(a.cfg.KeyStore)
-	if err != nil {
-		return err
-	}
 	a.supervisor = member.New(member.Config{
 		ID: a.id, Build: a.cfg.Build, Eligible: a.cfg.Eligible, BootstrapExpect: a.cfg.BootstrapExpect,
 		NewTransport: func() member.Transport { return wire.NewRaftTransport(a.net.mux, a.peerAddr, a.log) },
 		Timing:       timing, RecoveryDir: a.cfg.DataDir, Mesh: a.mesh, Peers: a.net.peers, Registry: a.agents,
-		ResourcesChanged: func() { a.blobs.Notify() }, Logger: a.log, OpenStores: openStores, PutAside: putAside, Keyring: ring,
+		ResourcesChanged: func() { a.blobs.Notify() }, Logger: a.log, OpenStores: openStores, PutAside: putAside, Keyring: a.ring,
 		Leader: member.LeaderConfig{
 			SessionTTL: a.cfg.TTL, HostExec: a.cfg.Rules(), Rank: func(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
 				return a.definitions.Rank(ctx, q)
@@ -232,11 +212,19 @@ func (a *Agent) openMember() error {
 				Clusters: a.cfg.Retention.Clusters, ClusterCount: a.cfg.Retention.ClusterCount,
 				Operations: a.cfg.Retention.Operations, Requests: a.cfg.Retention.Requests,
 				Audit: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory),
-			}, CheckpointEvery: a.cfg.Checkpoint, Directories: directory.Open(a.cfg.Config),
+			},
+			Birth: func(r *replica.Replica) leader.Duty {
+				return &admission.Birth{Replica: r, Store: a.identity.Store(), Ring: a.ring, ID: a.id, Logger: a.log}
+			},
+			CheckpointEvery: a.cfg.Checkpoint, Directories: directory.Open(a.cfg.Config),
 			OrphanInterval: a.cfg.Orphans.Every, OrphanGrace: a.cfg.Orphans.Grace, DeleteOrphans: a.cfg.Orphans.Delete,
 		},
 	})
 	a.locator = member.NewLocator(a.supervisor)
+	a.desk = admission.New(admission.Config{
+		ID: a.id, Store: a.identity.Store(), Ring: a.ring, Names: a.cfg.APINames(), Network: a.net.plain, Supervisor: a.supervisor,
+		Locator: a.locator, Mesh: a.mesh, Peers: a.net.peers, Hang: a.net.mux.Hang, Logger: a.log,
+	})
 	a.departure = service.NewDeparture(a.supervisor, func() error { return a.mesh.SetSelf(a.self()) })
 	return nil
 }
@@ -259,7 +247,7 @@ func (a *Agent) openBlobs() (err error) {
 func (a *Agent) ID() string { return a.id }
 
 // Token returns the root API token that the agent accepts.
-func (a *Agent) Token() string { return a.cfg.Token }
+func (a *Agent) Token() string { return a.cfg.Root }
 
 // Addr returns the address of the API.
 func (a *Agent) Addr() string { return a.net.apiAddr() }
@@ -292,7 +280,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	var servers errgroup.Group
 	for _, run := range []func(context.Context) error{
 		a.net.mux.Run, a.mesh.Run, a.supervisor.Run, a.blobs.Run, a.logs.Run, a.announcePlugins,
-		func(ctx context.Context) error { return a.agents.Run(ctx, a.mesh) },
+		func(ctx context.Context) error { return a.agents.Run(ctx, a.mesh, a.desk.Refuse) },
+		func(ctx context.Context) error { return a.desk.Run(ctx, a.net.mux.Door()) },
 	} {
 		servers.Go(func() error { return run(serving) })
 	}

@@ -19,6 +19,7 @@ import (
 
 // network has the agent's ports, and its connections to other agents.
 type network struct {
+	plain   wire.Network    // without TLS
 	mux     *wire.Mux       // the peer port
 	peers   *peer.Pool      // gRPC connections
 	forward *http.Transport // API requests that are passed on to the leader
@@ -28,13 +29,12 @@ type network struct {
 // listen binds the agent's ports.
 func (a *Agent) listen() (err error) {
 	n := &a.net
-	transport := a.cfg.Network
-	if transport == nil {
-		var configs *wire.TLSConfigs
-		if a.identity != nil {
-			configs = &wire.TLSConfigs{Server: a.identity.ServerConfig(), Client: a.identity.ClientConfig("")}
-		}
-		transport = wire.TCP(configs)
+	if n.plain = a.cfg.Network; n.plain == nil {
+		n.plain = wire.TCP(nil)
+	}
+	transport := n.plain
+	if a.identity != nil {
+		transport = wire.WithTLS(n.plain, wire.TLSConfigs{Server: a.identity.ServerConfig(), Client: a.identity.ClientConfig("")})
 	}
 	advertise, err := config.Advertised("peer.advertise", a.cfg.Peer.Addr, a.cfg.Peer.Advertise)
 	if err != nil {

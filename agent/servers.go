@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"github.com/coopr/coopr/agent/admission"
 	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/agent/executor"
 	"github.com/coopr/coopr/agent/member"
@@ -30,6 +31,7 @@ func (a *Agent) openServers() (err error) {
 		machineServer: executor.Server{Plugins: a.plugins, Resources: a.blobs, Machine: a.cfg.Machine},
 		logServer:     worker.Server{Worker: a.worker, Logs: a.logs},
 		objectServer:  objects.Server{Runtime: a.objects},
+		deskServer:    admission.Server{Desk: a.desk},
 	})
 	return metrics.Register(a.metrics, metrics.Sources{Build: a.cfg.Build, Slots: a.cfg.Worker.Slots, Supervisor: a.supervisor,
 		Quorum: services.Mesh, Worker: a.worker, Plugins: a.host, Settings: a.settings.Load})
@@ -44,6 +46,7 @@ type peerServer struct {
 	machineServer
 	logServer
 	objectServer
+	deskServer
 	unimplemented
 }
 
@@ -57,6 +60,7 @@ type (
 	machineServer = executor.Server
 	logServer     = worker.Server
 	objectServer  = objects.Server
+	deskServer    = admission.Server
 	// unimplemented has the methods of a newer protocol. It is embedded one level
 	// deeper than the other parts, so that their methods take precedence.
 	unimplemented struct{ pb.UnimplementedPeerServer }

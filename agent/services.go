@@ -24,7 +24,7 @@ func (a *Agent) services() rest.Services {
 		Router:      router,
 		State:       &service.State{Supervisor: s},
 		Tenants:     &service.Tenants{Supervisor: s},
-		Tokens:      &service.Tokens{Supervisor: s, Root: a.cfg.Token, RootActor: rootActor, Reporter: a.worker},
+		Tokens:      &service.Tokens{Supervisor: s, Root: a.cfg.Root, RootActor: rootActor, Reporter: a.worker, Peers: a.desk.Peers},
 		Users:       &service.Users{Supervisor: s},
 		Definitions: a.definitions,
 		Clusters:    &service.Clusters{Supervisor: s},

@@ -234,8 +234,11 @@ const (
 	goodOIDC = "name: sso, issuer: 'https://h/', client_id: c, role: read"
 )
 
+// oldMesh is the secret of a mesh whose agents share one.
+const oldMesh = "coopr-join-1-bb2rm4bbjbejwk5qythtb2pezf7lx2dxg7dn6ufu46k4vxhzqe7rqrziy4"
+
 func TestRules(t *testing.T) {
-	token, _ := identity.NewSecret()
+	token, _ := identity.ParseToken(oldMesh)
 	tokenFile := file(t, "token", token.Token())
 	for content, want := range map[string]string{
 		"":                                                           "",
@@ -313,13 +316,13 @@ func TestRules(t *testing.T) {
 }
 
 func TestJoinTokenInAReadableFileIsRefused(t *testing.T) {
-	token, _ := identity.NewSecret()
+	token, _ := identity.ParseToken(oldMesh)
 	path := file(t, "agent.yaml", "join_token: "+token.Token())
 	c, err := Load(Sources{Files: []string{path}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.MeshSecret(); got != token || err != nil {
+	if got, err := c.JoinText(); got != token.Token() || err != nil {
 		t.Error(err)
 	}
 	os.Chmod(path, 0o644)

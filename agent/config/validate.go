@@ -235,11 +235,15 @@ func (c Config) checkMesh(k *checks) {
 	case !c.JoinToken.IsZero() && c.JoinTokenFile != "":
 		k.fault("join_token", "join_token_file is set too: remove one of the two")
 	case !c.JoinToken.IsZero():
-		if _, err := identity.ParseToken(c.JoinToken.Reveal()); err != nil {
+		if err := identity.CheckToken(c.JoinToken.Reveal()); err != nil {
 			k.fault("join_token", "%v", err)
 		}
 	case c.JoinTokenFile != "":
-		if _, err := identity.LoadTokenFile(c.JoinTokenFile); err != nil {
+		text, err := identity.ReadTokenFile(c.JoinTokenFile)
+		if err == nil {
+			err = identity.CheckToken(text)
+		}
+		if err != nil {
 			k.fault("join_token_file", "%v", err)
 		}
 	}
@@ -302,15 +306,31 @@ func (c Config) checkWork(k *checks) {
 	}
 }
 
-// MeshSecret returns the secret in the configured join token, or a zero secret if there is no token.
-func (c Config) MeshSecret() (identity.Secret, error) {
-	switch {
-	case !c.JoinToken.IsZero():
-		return identity.ParseToken(c.JoinToken.Reveal())
-	case c.JoinTokenFile != "":
-		return identity.LoadTokenFile(c.JoinTokenFile)
+// JoinText returns the configured join token, or "" if there is none.
+func (c Config) JoinText() (string, error) {
+	if c.JoinTokenFile != "" && c.JoinToken.IsZero() {
+		text, err := identity.ReadTokenFile(c.JoinTokenFile)
+		return strings.TrimSpace(text), err
 	}
-	return identity.Secret{}, nil
+	return c.JoinToken.Reveal(), nil
+}
+
+// APINames returns the host names and addresses under which clients reach this agent's API.
+func (c Config) APINames() []string {
+	names := append([]string{c.Name}, c.HTTP.Names...)
+	advertised, _ := Advertised("peer.advertise", c.Peer.Addr, c.Peer.Advertise) // the agent reports an error when it binds the port
+	for _, addr := range []string{c.HTTP.Addr, c.Peer.Addr, advertised} {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			host = addr
+		}
+		if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() || host == "" {
+			continue
+		}
+		names = append(names, host)
+	}
+	slices.Sort(names)
+	return slices.Compact(slices.DeleteFunc(names, func(n string) bool { return n == "" }))
 }
 
 // HTTPSecurity is how the API's port is protected.

@@ -99,6 +99,6 @@ func (b *broadcaster) Run(ctx context.Context) error {
 		}
 		list := b.machine.View().Agents()
 		absent = markAbsent(list, absent)
-		b.leadership.Dispatcher.Tell(logformat.EncodeRegistry(list))
+		b.leadership.Dispatcher.Tell(logformat.EncodeRegistry(list, b.machine.View().RemovedAgents()))
 	}
 }

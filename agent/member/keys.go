@@ -51,10 +51,15 @@ func keyStatus(st *pb.StatusResponse) keys.Status {
 
 // putKeys writes keys into the keyring of another agent.
 func (m *Member) putKeys(ctx context.Context, id string, set keyring.Set) error {
-	c, err := m.peer(id)
+	addr, err := PeerAddr(m.cfg.Mesh, id)
 	if err != nil {
 		return err
 	}
+	c, hang, err := m.cfg.Peers.Only(addr, id)
+	if err != nil {
+		return err
+	}
+	defer hang()
 	ctx, cancel := context.WithTimeout(ctx, putTimeout)
 	defer cancel()
 	r := &pb.KeyringPutRequest{Active: set.Active}

@@ -18,6 +18,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/uses"
 	"github.com/coopr/coopr/consensus/duty/watch"
 	"github.com/coopr/coopr/consensus/leader"
+	"github.com/coopr/coopr/consensus/replica"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
@@ -36,6 +37,9 @@ type LeaderConfig struct {
 	HostExec hostexec.Rules
 	// Rank asks a plugin for the comparator of a request. It may be nil.
 	Rank func(context.Context, model.RankingQuestion) (*model.Ranking, error)
+
+	// Birth returns the duty that writes the identity of a new mesh. It may be nil.
+	Birth func(*replica.Replica) leader.Duty
 
 	// Retention is how long the state keeps what has ended.
 	Retention janitor.Retention
@@ -99,7 +103,7 @@ func (m *Member) duties() []leader.Duty {
 		},
 	})
 	m.lead.Store(l)
-	return []leader.Duty{
+	duties := []leader.Duty{
 		&seed{m.Replica},
 		l.Orchestrator,
 		l.Dispatcher,
@@ -116,6 +120,10 @@ func (m *Member) duties() []leader.Duty {
 		l.Keys,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
+	if cfg.Birth != nil {
+		duties = append(duties, cfg.Birth(m.Replica))
+	}
+	return duties
 }
 
 // runs returns the duty that carries out runs of programs.

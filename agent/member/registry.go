@@ -18,9 +18,10 @@ import (
 type Registry struct {
 	changed chan struct{} // one slot
 
-	mu     sync.Mutex
-	agents []model.Agent
-	absent map[string]bool // sessions whose agents do not answer, according to the last leader
+	mu      sync.Mutex
+	agents  []model.Agent
+	removed []string        // ids of agents that were removed from the mesh
+	absent  map[string]bool // sessions whose agents do not answer, according to the last leader
 }
 
 // NewRegistry returns an empty Registry.
@@ -31,6 +32,13 @@ func (r *Registry) Agents() []model.Agent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.agents
+}
+
+// Removed returns the ids of the agents that were removed from the mesh. The caller must not change it.
+func (r *Registry) Removed() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.removed
 }
 
 // Receive replaces the registry by the one that the leader sent.
@@ -45,20 +53,20 @@ func (r *Registry) Receive(m *pb.AgentRegistry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.absent = absent
-	r.setLocked(agents)
+	r.setLocked(agents, m.Removed)
 }
 
 // load replaces the registry by the one in this agent's own state. That state
 // still has the sessions of absent agents until they expire.
-func (r *Registry) load(agents []model.Agent) {
+func (r *Registry) load(agents []model.Agent, removed []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	markAbsent(agents, r.absent)
-	r.setLocked(agents)
+	r.setLocked(agents, removed)
 }
 
-func (r *Registry) setLocked(agents []model.Agent) {
-	r.agents = agents
+func (r *Registry) setLocked(agents []model.Agent, removed []string) {
+	r.agents, r.removed = agents, removed
 	select {
 	case r.changed <- struct{}{}:
 	default:
@@ -88,13 +96,16 @@ func markAbsent(list []model.Agent, absent map[string]bool) map[string]bool {
 }
 
 // Run completes the view that gossip has of the mesh with the registry, until ctx
-// ends.
-func (r *Registry) Run(ctx context.Context, view interface{ Repair([]mesh.Member) }) error {
+// ends. It calls refuse, if that is not nil, with the agents that were removed from the mesh.
+func (r *Registry) Run(ctx context.Context, view interface{ Repair([]mesh.Member) }, refuse func(removed []string)) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.changed:
+		}
+		if refuse != nil {
+			refuse(r.Removed())
 		}
 		agents := r.Agents()
 		members := make([]mesh.Member, 0, len(agents))

@@ -37,6 +37,8 @@ type Mesh interface {
 // Peers connects to other agents; *peer.Pool implements it.
 type Peers interface {
 	Client(addr string) (pb.PeerClient, error)
+	// Only connects to an address anew, and accepts no other agent there than the voter with an id. The caller hangs up.
+	Only(addr, id string) (c pb.PeerClient, hang func(), err error)
 	// Drop closes the connection to an address, so that the next call dials again.
 	Drop(addr string)
 }
@@ -224,7 +226,8 @@ func (s *Supervisor) watch(m *Member) func(state.Batch) {
 			s.cfg.ResourcesChanged()
 		}
 		if b.Agents {
-			s.cfg.Registry.load(m.Machine.View().Agents())
+			v := m.Machine.View()
+			s.cfg.Registry.load(v.Agents(), v.RemovedAgents())
 		}
 	}
 }

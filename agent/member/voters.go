@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
+	"github.com/coopr/coopr/engine/model"
 )
 
 // newVoters returns the duty that chooses the voters. It serves all terms of the member.
@@ -14,7 +15,7 @@ func (m *Member) newVoters() (*voters.Controller, error) {
 	return voters.NewController(voters.Config{
 		Group: m.Group,
 		Candidates: func() []voters.Candidate {
-			return candidates(m.cfg.Mesh.Members(), m.lead.Load().Dispatcher.Live())
+			return m.known(candidates(m.cfg.Mesh.Members(), m.lead.Load().Dispatcher.Live()))
 		},
 		Policy: func() voters.Policy { return voters.Policy{MinFeatureLevel: int(m.Machine.View().FeatureLevel())} },
 		Admit:  m.admit, Logger: m.cfg.Logger,
@@ -30,6 +31,20 @@ func candidates(members []mesh.Member, live map[string]int) []voters.Candidate {
 		out = append(out, candidate(m, session))
 	}
 	return out
+}
+
+// known returns candidates that are eligible only if the mesh has them on record as voters: whoever has the key of gossip can
+// announce anything.
+func (m *Member) known(list []voters.Candidate) []voters.Candidate {
+	v := m.Machine.View()
+	if v.MeshIdentity() == nil {
+		return list
+	}
+	for i := range list {
+		who, ok := v.Identity(list[i].ID)
+		list[i].Eligible = list[i].Eligible && ok && who.Removed == 0 && who.Role == model.RoleVoter
+	}
+	return list
 }
 
 // candidate returns an agent as a candidate; session reports whether it has a

@@ -15,6 +15,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -41,12 +42,14 @@ func (t *Tenants) Delete(ctx context.Context, who model.Caller, name string) (ap
 // Tokens writes tokens and recognises them.
 type Tokens struct {
 	Supervisor Supervisor
-	// Root is the token of the superadmin, or "" if there is none.
+	// Root is the token of the superadmin, or "" if the state has its hash.
 	Root string
 	// RootActor is the superadmin's name in records.
 	RootActor string
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
+	// Peers returns peer addresses of voters, for join tokens.
+	Peers func() []string
 	// Reporter reports uses of tokens to the leader; nil: nobody does.
 	Reporter Reporter
 
@@ -63,10 +66,13 @@ type Reporter interface {
 func (t *Tokens) Authenticate(_ context.Context, b rest.Bearer) (model.Caller, error) {
 	token := b.Token
 	if t.Root != "" && subtle.ConstantTimeCompare([]byte(token), []byte(t.Root)) == 1 {
-		return model.Caller{Tenant: model.FirstTenant, Actor: t.RootActor, Role: model.RoleSuperadmin, Root: true}, nil
+		return t.root(), nil
 	}
 	if m := t.Supervisor.Member(); m != nil && token != "" {
 		sum := sha256.Sum256([]byte(token))
+		if mesh := m.Machine.View().MeshIdentity(); mesh != nil && subtle.ConstantTimeCompare(sum[:], mesh.RootHash) == 1 {
+			return t.root(), nil
+		}
 		now := clock(t.Now).UnixMilli()
 		who, ok := m.Machine.View().Caller(hex.EncodeToString(sum[:]), now, b.From)
 		if ok && (operates(who) || !t.outdated(m)) {
@@ -77,6 +83,11 @@ func (t *Tokens) Authenticate(_ context.Context, b rest.Bearer) (model.Caller, e
 		}
 	}
 	return model.Caller{}, problem.Unauthorized
+}
+
+// root returns the caller with the root token.
+func (t *Tokens) root() model.Caller {
+	return model.Caller{Tenant: model.FirstTenant, Actor: t.RootActor, Role: model.RoleSuperadmin, Root: true}
 }
 
 // contactTime is how long after its last contact with a leader an agent takes everybody's tokens. Later, only operators' count: it would
@@ -134,6 +145,39 @@ func (t *Tokens) Create(ctx context.Context, who model.Caller, token model.Token
 			"this request was carried out before, and the secret of a token is shown only once: revoke the token and create another")
 	}
 	return secret, w, err
+}
+
+// CreateJoin returns a new join token, of which the state keeps only a hash.
+func (t *Tokens) CreateJoin(ctx context.Context, who model.Caller, token model.JoinToken) (string, api.Written, error) {
+	m, _, err := leader(t.Supervisor)
+	if err != nil {
+		return "", api.Written{}, err
+	}
+	mesh := m.Machine.View().MeshIdentity()
+	if mesh == nil {
+		return "", api.Written{}, problem.New(problem.Conflict, "the agents of this mesh share a secret: there are no join tokens")
+	}
+	made, err := identity.NewJoinToken(mesh.CAs[0], t.Peers())
+	if err != nil {
+		return "", api.Written{}, err
+	}
+	token.ID, token.Hash = made.ID(), made.Hash()
+	put, err := logformat.EncodeJoinToken(&token)
+	if err != nil {
+		return "", api.Written{}, err
+	}
+	w, err := write(ctx, t.Supervisor, who, &pb.Command{Change: &pb.Command_PutJoinToken{PutJoinToken: &pb.PutJoinToken{Token: put}}})
+	if w.Repeated {
+		return "", w, problem.New(problem.Conflict,
+			"this request was carried out before, and a join token is shown only once: revoke the token and create another")
+	}
+	return made.Text(), w, err
+}
+
+// DeleteJoin revokes a join token.
+func (t *Tokens) DeleteJoin(ctx context.Context, who model.Caller, id string) (api.Written, error) {
+	return write(ctx, t.Supervisor, who,
+		&pb.Command{Change: &pb.Command_DeleteJoinToken{DeleteJoinToken: &pb.DeleteJoinToken{Id: id}}})
 }
 
 // newToken returns the secret of a new token, and what writes its record.

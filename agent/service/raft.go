@@ -158,19 +158,15 @@ func (r *Raft) Restore(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	present := map[string]bool{}
-	for _, a := range m.Machine.View().Agents() {
-		present[a.ID] = true
-	}
-	v, err := stateOf(in, func(agent string) bool { return present[agent] })
+	v, err := stateOf(in, m.Machine.View())
 	if err != nil {
 		return model.Faults{{Path: "snapshot", Message: err.Error()}}
 	}
 	return withState(v, func(size int64, in io.Reader) error { return m.Restore(ctx, v.Index(), size, in) })
 }
 
-// stateOf returns the state that is restored from an archive. It reads and checks the whole archive.
-func stateOf(in io.Reader, present func(agent string) bool) (*state.View, error) {
+// stateOf returns the state that is restored from an archive over a mesh's present state. It reads and checks the whole archive.
+func stateOf(in io.Reader, own *state.View) (*state.View, error) {
 	out, to := io.Pipe()
 	read := make(chan error, 1)
 	go func() {
@@ -178,7 +174,7 @@ func stateOf(in io.Reader, present func(agent string) bool) (*state.View, error)
 		_ = to.CloseWithError(err) // nil: the end
 		read <- err
 	}()
-	v, err := state.Restored(out, present, time.Now())
+	v, err := state.Restored(out, func(agent string) bool { _, ok := own.Agent(agent); return ok }, time.Now(), own)
 	if err == nil {
 		_, err = io.Copy(io.Discard, out) // the archive's checksums follow the state
 	}

@@ -41,7 +41,14 @@ func TestArchiveAsStream(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	present := func(agent string) bool { return agent == "a" }
+	b, err = proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, Commands: []*pb.Command{
+		{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: "b"}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Apply(&raft.Log{Type: raft.LogCommand, Index: 8, Data: b})
+	present := m.View()
 	v, err := stateOf(bytes.NewReader(out.Bytes()), present)
 	if err != nil {
 		t.Fatal(err)

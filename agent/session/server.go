@@ -74,7 +74,8 @@ func (s Server) serve(in stream, caller string) error {
 	l.Sites.Join(id, sites.Runtime{Agent: h.Agent, Name: h.Name, Machine: h.Machine, Process: h.Process, Send: out.Send})
 	defer l.Sites.Leave(id)
 	// A new worker receives the agent registry right after its welcome.
-	out.Send(&pb.LeaderMessage{Registry: logformat.EncodeRegistry(m.Machine.View().Agents())})
+	v := m.Machine.View()
+	out.Send(&pb.LeaderMessage{Registry: logformat.EncodeRegistry(v.Agents(), v.RemovedAgents())})
 	received := make(chan error, 1)
 	go func() { received <- receive(in, l, id) }()
 	select {

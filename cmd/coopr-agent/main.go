@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -22,7 +21,6 @@ import (
 	"github.com/coopr/coopr/internal/loglimit"
 	"github.com/coopr/coopr/internal/priority"
 	"github.com/coopr/coopr/plugins/confine"
-	"github.com/coopr/coopr/rpc/identity"
 )
 
 func main() {
@@ -92,7 +90,7 @@ func command() *cobra.Command {
 		fmt.Fprintln(c.OutOrStdout(), "The configuration is valid.")
 		return nil
 	}
-	root.AddCommand(run, validate, tokenCommand(), caCommand(), recoverCommand(), snapshotCommand(), versionCommand())
+	root.AddCommand(run, validate, initCommand(), tokenCommand(), caCommand(), recoverCommand(), snapshotCommand(), versionCommand())
 	return root
 }
 
@@ -125,69 +123,6 @@ func settings(c *cobra.Command) func() (config.Config, error) {
 		}
 		return cfg, nil
 	}
-}
-
-func tokenCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use: "token", Short: "Show the root API token of this agent's mesh", Args: cobra.NoArgs,
-		Long: "Shows the API token that allows everything. It is derived from the mesh's secret, so every user who can read the data " +
-			"directory of an agent can show it.",
-		Example: "  export COOPR_TOKEN=$(coopr-agent token --data-dir /var/lib/coopr)",
-	}
-	load := settings(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		cfg, err := load()
-		if err != nil {
-			return err
-		}
-		secret, err := identity.LoadSecret(cfg.DataDir)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(c.OutOrStdout(), secret.RootToken())
-		return nil
-	}
-	c.AddCommand(&cobra.Command{
-		Use: "new", Short: "Create the join token of a new mesh", Args: cobra.NoArgs,
-		Long: "Creates a join token. Give it to every agent of the mesh in a file of mode 0600 (join_token_file). Anyone who has the token " +
-			"can join the mesh and do everything in it.",
-		Example: "  (umask 077; coopr-agent token new > /etc/coopr/join-token)",
-		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := identity.NewSecret()
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(c.OutOrStdout(), s.Token())
-			return nil
-		},
-	})
-	return c
-}
-
-func caCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use: "ca", Short: "Show the CA certificate of this agent's mesh", Args: cobra.NoArgs,
-		Long:    "Shows the certificate of the mesh's CA in PEM. It is not secret: clients verify the agents' certificates with it.",
-		Example: "  coopr-agent ca --data-dir /var/lib/coopr > coopr-ca.pem\n  export COOPR_CACERT=$PWD/coopr-ca.pem",
-	}
-	load := settings(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		cfg, err := load()
-		if err != nil {
-			return err
-		}
-		secret, err := identity.LoadSecret(cfg.DataDir)
-		if err != nil {
-			return err
-		}
-		pem, err := identity.CACertificate(secret)
-		if err != nil {
-			return err
-		}
-		_, err = c.OutOrStdout().Write(pem)
-		return err
-	}
-	return c
 }
 
 func versionCommand() *cobra.Command {
@@ -232,7 +167,10 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 			}
 		}
 	}
-	secret, err := meshSecret(cfg)
+	known, err := join(ctx, cfg, logger)
+	if ctx.Err() != nil {
+		return nil // stopped while no voter had answered
+	}
 	if err != nil {
 		return err
 	}
@@ -245,7 +183,8 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 		}
 	}
 	a, err := agent.New(agent.Config{
-		Config: cfg, Build: build(), Logger: logger, Secret: secret, Started: func() { report("READY=1") },
+		Config: cfg, Build: build(), Logger: logger, Credentials: known,
+		Started: func() { report("READY=1") },
 	})
 	if err != nil {
 		return err
@@ -280,35 +219,6 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 		}
 	}()
 	return a.Run(ctx)
-}
-
-// meshSecret returns the mesh's secret: the one in the data directory, or the one that
-// the configuration names, which it then saves in the data directory.
-func meshSecret(cfg config.Config) (identity.Secret, error) {
-	if cfg.Dev {
-		return identity.Secret{}, nil
-	}
-	given, err := cfg.MeshSecret()
-	if err != nil {
-		return given, usageError{err}
-	}
-	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-		return given, err
-	}
-	kept, err := identity.LoadSecret(cfg.DataDir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && given.IsZero():
-		return given, usageError{errors.New("there is no join token: set join_token_file (coopr-agent token new creates the token of a new " +
-			"mesh), or use --dev")}
-	case errors.Is(err, fs.ErrNotExist):
-		return given, identity.SaveSecret(cfg.DataDir, given)
-	case err != nil:
-		return kept, err
-	case !given.IsZero() && given.Token() != kept.Token():
-		return kept, usageError{fmt.Errorf("%s belongs to another mesh than the join token: use another data directory, or remove the token "+
-			"from the configuration", cfg.DataDir)}
-	}
-	return kept, nil
 }
 
 // setLevel changes the log level. An unknown name changes nothing.

@@ -147,6 +147,60 @@ func (d *decoder) grant(m *record.Grant) model.Grant {
 	}
 }
 
+// EncodeJoinToken returns the message of a join token.
+func EncodeJoinToken(x *model.JoinToken) (*record.JoinToken, error) {
+	return encode(x, (*encoder).joinToken)
+}
+
+// DecodeJoinToken is the inverse of EncodeJoinToken. It fails if the message is missing.
+func DecodeJoinToken(m *record.JoinToken) (*model.JoinToken, error) {
+	return decode(m, (*decoder).joinToken)
+}
+
+func (e *encoder) joinToken(x model.JoinToken) *record.JoinToken {
+	return &record.JoinToken{
+		Id: x.ID, Hash: x.Hash, Role: x.Role, Zone: x.Zone, Names: x.Names, Api: x.API, Uses: int64(x.Uses), Expires: x.Expires,
+		Created: x.Created, Creator: x.Creator,
+	}
+}
+
+func (d *decoder) joinToken(m *record.JoinToken) model.JoinToken {
+	if m == nil {
+		return model.JoinToken{}
+	}
+	return model.JoinToken{
+		ID: m.Id, Hash: m.Hash, Role: m.Role, Zone: m.Zone, Names: m.Names, API: m.Api, Uses: int(m.Uses), Expires: m.Expires,
+		Created: m.Created, Creator: m.Creator,
+	}
+}
+
+// EncodeAgentIdentity returns the message of an agent's identity.
+func EncodeAgentIdentity(x *model.AgentIdentity) (*record.AgentIdentity, error) {
+	return encode(x, (*encoder).agentIdentity)
+}
+
+// DecodeAgentIdentity is the inverse of EncodeAgentIdentity. It fails if the message is missing.
+func DecodeAgentIdentity(m *record.AgentIdentity) (*model.AgentIdentity, error) {
+	return decode(m, (*decoder).agentIdentity)
+}
+
+func (e *encoder) agentIdentity(x model.AgentIdentity) *record.AgentIdentity {
+	return &record.AgentIdentity{
+		Agent: x.Agent, Role: x.Role, Zone: x.Zone, Names: x.Names, Api: x.API, Keys: x.Keys, Token: x.Token, Admitted: x.Admitted,
+		Removed: x.Removed,
+	}
+}
+
+func (d *decoder) agentIdentity(m *record.AgentIdentity) model.AgentIdentity {
+	if m == nil {
+		return model.AgentIdentity{}
+	}
+	return model.AgentIdentity{
+		Agent: m.Agent, Role: m.Role, Zone: m.Zone, Names: m.Names, API: m.Api, Keys: m.Keys, Token: m.Token, Admitted: m.Admitted,
+		Removed: m.Removed,
+	}
+}
+
 // EncodeAgent returns the message of an agent.
 func EncodeAgent(x *model.Agent) (*record.Agent, error) { return encode(x, (*encoder).agent) }
 

@@ -66,7 +66,7 @@ func TestRoundTripBetweenAgents(t *testing.T) {
 	survives(t, logformat.EncodeOrders, logformat.DecodeOrders, func(*rapid.T, any, any) {})
 	rapid.Check(t, func(t *rapid.T) {
 		agents := value(t, reflect.TypeFor[[]model.Agent](), neverNil)
-		b, err := logformat.Marshal(logformat.EncodeRegistry(agents.Interface().([]model.Agent)))
+		b, err := logformat.Marshal(logformat.EncodeRegistry(agents.Interface().([]model.Agent), nil))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,10 +7,10 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// EncodeRegistry returns the message of the agent registry.
-func EncodeRegistry(agents []model.Agent) *pb.AgentRegistry {
+// EncodeRegistry returns the message of the agent registry, with the ids of agents that were removed from the mesh.
+func EncodeRegistry(agents []model.Agent, removed []string) *pb.AgentRegistry {
 	e := &encoder{}
-	return &pb.AgentRegistry{Agents: list(agents, e.agent)}
+	return &pb.AgentRegistry{Agents: list(agents, e.agent), Removed: removed}
 }
 
 // DecodeRegistry is the inverse of EncodeRegistry.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -26,6 +27,13 @@ func (a agents) record(s *pb.OpenSession) (*model.Agent, error) {
 	if n.ID != s.Agent || n.ID == "" {
 		return nil, problem.New(problem.Unsupported, "the record of agent %q is agent %q's", s.Agent, n.ID)
 	}
+	known, err := a.identities().of(n.ID)
+	if err != nil {
+		return nil, err
+	}
+	if known != nil {
+		n.Zone, n.Eligible = cmp.Or(known.Zone, n.Zone), n.Eligible && known.Role == model.RoleVoter
+	}
 	types := make([]*model.PluginType, len(s.Types))
 	for i, m := range s.Types {
 		if types[i], err = logformat.DecodePluginType(m); err != nil {
@@ -44,8 +52,17 @@ func (a agents) record(s *pb.OpenSession) (*model.Agent, error) {
 	return n, nil
 }
 
-// removeAgent removes the record of an agent.
+// removeAgent removes an agent from the mesh.
 func (a agents) removeAgent(r *pb.RemoveAgent) Answer {
+	a.identities().removed(r.Id)
+	if r.Revoke {
+		return Answer{Subject: r.Id}
+	}
+	return a.removeRecord(r)
+}
+
+// removeRecord removes the record of an agent.
+func (a agents) removeRecord(r *pb.RemoveAgent) Answer {
 	id := r.Id
 	n := table.Get[model.Agent](a.txn, table.Agents, "id", id)
 	if n == nil {

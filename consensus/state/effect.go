@@ -29,6 +29,8 @@ func (a *applier) effect(c *pb.Command, subject string) *effect.Rows {
 		}
 	case *pb.Command_PutGrant:
 		return &effect.Rows{Grant: table.Get[model.Grant](a.txn, table.Grants, "id", ch.PutGrant.Grant.GetTenant(), subject)}
+	case *pb.Command_PutJoinToken:
+		return &effect.Rows{JoinToken: table.Get[model.JoinToken](a.txn, table.JoinTokens, "id", subject)}
 	case *pb.Command_PutToken, *pb.Command_RenewToken:
 		if t := table.Get[table.TokenRow](a.txn, table.Tokens, "id", subject); t != nil {
 			return &effect.Rows{Token: &t.Token}

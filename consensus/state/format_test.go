@@ -384,6 +384,9 @@ func everything(t *testing.T) *clinic {
 	must(&pb.Command{Change: &pb.Command_NoteOrphans{NoteOrphans: &pb.NoteOrphans{Found: []*pb.FoundOrphan{
 		{Tenant: "t", ProviderType: "cloud", Id: "i-1"}}}}})
 
+	for _, c := range births() {
+		must(c)
+	}
 	must(&pb.Command{Actor: "coopr", Change: &pb.Command_PutDataKey{PutDataKey: &pb.PutDataKey{
 		Number: 1, MeshKey: 1, MeshPrint: []byte("print"), Wrapped: []byte("data key"),
 	}}})

@@ -387,6 +387,16 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.users().deleteGrant(c, ch.DeleteGrant.Id)
 	case *pb.Command_DeleteUser:
 		return a.users().deleteUser(c, ch.DeleteUser.Name)
+	case *pb.Command_FoundMesh:
+		return a.identities().found(ch.FoundMesh)
+	case *pb.Command_PutJoinToken:
+		return a.identities().putJoinToken(c, ch.PutJoinToken)
+	case *pb.Command_DeleteJoinToken:
+		return a.identities().deleteJoinToken(c, ch.DeleteJoinToken.Id)
+	case *pb.Command_AdmitAgent:
+		return a.identities().admit(ch.AdmitAgent)
+	case *pb.Command_RecordKeys:
+		return a.identities().recordKeys(ch.RecordKeys)
 	case *pb.Command_OpenSession:
 		return a.agents().openSession(ch.OpenSession)
 	case *pb.Command_EndSession:

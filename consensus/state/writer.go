@@ -36,6 +36,7 @@ type writer struct {
 
 func (w *writer) tenants() tenants       { return tenants{w} }
 func (w *writer) users() users           { return users{w} }
+func (w *writer) identities() identities { return identities{w} }
 func (w *writer) operations() operations { return operations{w} }
 func (w *writer) queue() queue           { return queue{w} }
 func (w *writer) plans() plans           { return plans{w} }

@@ -16,6 +16,7 @@ type Rows struct {
 	Token       *model.Token
 	User        *model.User
 	Grant       *model.Grant
+	JoinToken   *model.JoinToken
 	Profile     *profile.Profile
 	Program     *profile.Program
 	Schedule    *profile.Schedule
@@ -39,8 +40,8 @@ type Rows struct {
 // request has the same answer. It lacks what the repeated request has itself, and what is large.
 func (r *Rows) Kept() *Rows {
 	out := &Rows{
-		Tenant: r.Tenant, Token: r.Token, User: r.User, Grant: r.Grant, Profile: r.Profile, Schedule: r.Schedule, Operation: r.Operation,
-		Progress: r.Progress, Cluster: r.Cluster, Nodes: r.Nodes, Resources: r.Resources, Generation: r.Generation,
+		Tenant: r.Tenant, Token: r.Token, User: r.User, Grant: r.Grant, JoinToken: r.JoinToken, Profile: r.Profile, Schedule: r.Schedule,
+		Operation: r.Operation, Progress: r.Progress, Cluster: r.Cluster, Nodes: r.Nodes, Resources: r.Resources, Generation: r.Generation,
 	}
 	for _, d := range r.Definitions {
 		d.Body = nil

@@ -125,3 +125,22 @@ func (c *Client) Metrics(ctx context.Context, w io.Writer) error {
 	_, err = io.Copy(w, resp.Body)
 	return err
 }
+
+// JoinTokens returns the tokens with which agents join the mesh.
+func (c *Client) JoinTokens(ctx context.Context, r Read) ([]model.JoinToken, Meta, error) {
+	var out []model.JoinToken
+	m, err := c.get(ctx, "/v1/join-tokens", r, nil, &out)
+	return out, m, err
+}
+
+// CreateJoinToken makes a token with which agents join the mesh.
+func (c *Client) CreateJoinToken(ctx context.Context, t api.NewJoinToken) (api.IssuedJoinToken, Meta, error) {
+	var out api.IssuedJoinToken
+	m, err := c.sendSingle(ctx, http.MethodPost, "/v1/join-tokens", t, &out)
+	return out, m, err
+}
+
+// DeleteJoinToken revokes a join token.
+func (c *Client) DeleteJoinToken(ctx context.Context, id string) (Meta, error) {
+	return c.send(ctx, http.MethodDelete, "/v1/join-tokens/"+seg(id), nil, nil, nil)
+}

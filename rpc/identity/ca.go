@@ -7,22 +7,52 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
+	"net"
+	"net/netip"
+	"net/url"
 	"time"
 )
 
-// authority is the mesh's CA, which is derived from the secret.
-type authority struct {
+// Lifetime is how long an agent's certificate is valid. It is renewed after two thirds of that time.
+const Lifetime = 24 * time.Hour
+
+// Authority is the CA of a mesh, with its key.
+type Authority struct {
 	key  ed25519.PrivateKey
 	cert *x509.Certificate
-	pool *x509.CertPool
 }
 
-// newAuthority derives the CA. Every field of the certificate is fixed, and ed25519 signs without
-// randomness, so every agent of a mesh creates the same bytes (TestCACertificateIsTheSameEverywhere).
-func newAuthority(secret Secret) (*authority, error) {
-	key := secret.caKey()
+// NewAuthority returns the CA of a new mesh.
+func NewAuthority() (*Authority, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("mesh CA: %w", err)
+	}
+	return selfSigned(key)
+}
+
+// LoadAuthority returns the CA with a key that Key has returned and a certificate that Certificate has returned.
+func LoadAuthority(key, certificate []byte) (*Authority, error) {
+	if len(key) != ed25519.SeedSize {
+		return nil, fmt.Errorf("mesh CA: the key has %d bytes instead of %d", len(key), ed25519.SeedSize)
+	}
+	cert, err := x509.ParseCertificate(certificate)
+	if err != nil {
+		return nil, fmt.Errorf("mesh CA: %w", err)
+	}
+	a := &Authority{key: ed25519.NewKeyFromSeed(key), cert: cert}
+	if !a.key.Public().(ed25519.PublicKey).Equal(cert.PublicKey) {
+		return nil, errors.New("mesh CA: the key is not the certificate's")
+	}
+	return a, nil
+}
+
+// selfSigned returns the CA with a key. Every field of the certificate is fixed, and ed25519 signs without
+// randomness, so one key always makes the same certificate (TestCACertificateIsTheSameEverywhere).
+func selfSigned(key ed25519.PrivateKey) (*Authority, error) {
 	public := key.Public().(ed25519.PublicKey)
 	keyID := sha256.Sum256(public)
 	template := &x509.Certificate{
@@ -44,13 +74,94 @@ func newAuthority(secret Secret) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mesh CA: %w", err)
 	}
-	pool := x509.NewCertPool()
-	pool.AddCert(cert)
-	return &authority{key: key, cert: cert, pool: pool}, nil
+	return &Authority{key: key, cert: cert}, nil
+}
+
+// Key returns the secret key, as LoadAuthority takes it.
+func (a *Authority) Key() []byte { return a.key.Seed() }
+
+// Certificate returns the CA's certificate in DER.
+func (a *Authority) Certificate() []byte { return a.cert.Raw }
+
+// Subject is an agent as its certificates name it.
+type Subject struct {
+	Mesh string // the mesh's id
+	Role Role
+	ID   string
+	// Names are the host names and addresses of the agent's API.
+	Names []string
+}
+
+// Certificates are what an agent needs to be known as a subject.
+type Certificates struct {
+	Agent []byte // for other agents, in DER
+	API   []byte // for clients of the API, in DER
+}
+
+// Issue signs the certificates of an agent whose request (PKCS #10, in DER) names its public key. Everything else comes from
+// the subject.
+func (a *Authority) Issue(s Subject, request []byte, now time.Time) (out Certificates, err error) {
+	public, err := RequestedKey(request)
+	if err != nil {
+		return out, err
+	}
+	if !validID(s.ID) || !s.Role.valid() || s.Mesh == "" {
+		return out, fmt.Errorf("issue a certificate: %q is no %s of a mesh %q", s.ID, s.Role, s.Mesh)
+	}
+	for template, der := range map[*x509.Certificate]*[]byte{peerTemplate(s): &out.Agent, apiTemplate(s.ID, s.Names): &out.API} {
+		template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(Lifetime)
+		cert, err := a.issue(template, public)
+		if err != nil {
+			return out, fmt.Errorf("issue a certificate: %w", err)
+		}
+		*der = cert.Raw
+	}
+	return out, nil
+}
+
+// RequestedKey returns the public key of a certificate request, whose owner has proved to have the private key.
+func RequestedKey(request []byte) (ed25519.PublicKey, error) {
+	r, err := x509.ParseCertificateRequest(request)
+	if err == nil {
+		err = r.CheckSignature()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("certificate request: %w", err)
+	}
+	public, ok := r.PublicKey.(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("certificate request: the key is a %T, not an ed25519 key", r.PublicKey)
+	}
+	return public, nil
+}
+
+// peerTemplate returns what a certificate for other agents says.
+func peerTemplate(s Subject) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:     pkix.Name{CommonName: s.ID},
+		URIs:        []*url.URL{{Scheme: uriScheme, Host: s.Mesh, Path: "/" + string(s.Role) + "/" + s.ID}},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+}
+
+// apiTemplate returns what a certificate for clients of an agent's API says.
+func apiTemplate(id string, names []string) *x509.Certificate {
+	t := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: "Coopr API of agent " + id},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, name := range names {
+		if ip, err := netip.ParseAddr(name); err == nil {
+			t.IPAddresses = append(t.IPAddresses, net.IP(ip.Unmap().AsSlice()))
+		} else {
+			t.DNSNames = append(t.DNSNames, name)
+		}
+	}
+	return t
 }
 
 // issue signs a leaf certificate with a random serial number.
-func (a *authority) issue(template *x509.Certificate, public ed25519.PublicKey) (*x509.Certificate, error) {
+func (a *Authority) issue(template *x509.Certificate, public ed25519.PublicKey) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, err
@@ -68,7 +179,7 @@ func (a *authority) issue(template *x509.Certificate, public ed25519.PublicKey) 
 // CACertificate returns the CA certificate of a mesh in PEM, for clients that verify agents' HTTPS.
 // It is the same on every agent.
 func CACertificate(secret Secret) ([]byte, error) {
-	a, err := newAuthority(secret)
+	a, err := selfSigned(secret.caKey())
 	if err != nil {
 		return nil, err
 	}

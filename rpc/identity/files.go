@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -48,6 +49,9 @@ func newID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
+// IsID reports whether a text is an agent's id.
+func IsID(text string) bool { return validID(text) }
+
 // validID reports whether id is a lower-case UUID in its usual form.
 func validID(id string) bool {
 	if len(id) != 36 {
@@ -84,31 +88,42 @@ func LoadSecret(dir string) (Secret, error) {
 	return s, err
 }
 
-// LoadTokenFile reads a join token from a file. It refuses a file that other users than its owner
+// LoadTokenFile reads a mesh secret from a file. It refuses a file that other users than its owner
 // can access.
 func LoadTokenFile(path string) (Secret, error) {
-	f, err := os.Open(path)
+	text, err := ReadTokenFile(path)
 	if err != nil {
-		return Secret{}, fmt.Errorf("mesh secret: %w", err)
+		return Secret{}, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return Secret{}, fmt.Errorf("mesh secret: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return Secret{}, fmt.Errorf("mesh secret: %s can be read by others (mode %04o): chmod 600 it", path, info.Mode().Perm())
-	}
-	buf := make([]byte, 1024)
-	n, err := f.Read(buf)
-	if err != nil && n == 0 && info.Size() > 0 {
-		return Secret{}, fmt.Errorf("mesh secret: %w", err)
-	}
-	secret, err := ParseToken(string(buf[:n]))
+	secret, err := ParseToken(text)
 	if err != nil {
 		return Secret{}, fmt.Errorf("mesh secret: %s: %w", path, err)
 	}
 	return secret, nil
+}
+
+// maxToken bounds the size of a file with a token, in bytes.
+const maxToken = 4096
+
+// ReadTokenFile returns the text of a file with a token. It refuses a file that other users than its owner can access.
+func ReadTokenFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("join token: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", fmt.Errorf("join token: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("join token: %s can be read by others (mode %04o): chmod 600 it", path, info.Mode().Perm())
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxToken))
+	if err != nil {
+		return "", fmt.Errorf("join token: %w", err)
+	}
+	return string(text), nil
 }
 
 // writeFile replaces a file atomically, with mode 0600. The content is on the disk when writeFile

@@ -9,15 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// DefaultLifetime is how long an agent's certificate is valid. The certificate is renewed after two
-// thirds of that time, so that a day remains for an agent that hangs or a clock that is ahead.
+// DefaultLifetime is how long the certificate of an agent that issues it to itself is valid. The certificate is renewed after
+// two thirds of that time, so that a day remains for an agent that hangs or a clock that is ahead.
 const DefaultLifetime = 72 * time.Hour
 
 // backdate lets an agent whose clock is behind accept a certificate that was just issued.
@@ -25,10 +25,14 @@ const backdate = time.Hour
 
 // Identity is the identity of one agent. It is safe for concurrent use.
 type Identity struct {
-	id       string
-	lifetime time.Duration
-	ca       *authority
-	agent    *leaf
+	id    string
+	roots atomic.Pointer[x509.CertPool]
+	// agent returns the certificate for other agents, api a source of certificates for an API with host names and addresses.
+	agent func() (*tls.Certificate, error)
+	api   func(names []string) func() (*tls.Certificate, error)
+	// refused reports whether an agent was removed from the mesh.
+	refused atomic.Pointer[func(id string) bool]
+	store   *Store // nil if the identity is made from the mesh's secret
 }
 
 // New returns the identity of an agent, made from the mesh secret and the agent's id.
@@ -43,33 +47,55 @@ func newIdentity(secret Secret, agentID string, lifetime time.Duration) (*Identi
 	if !validID(agentID) {
 		return nil, fmt.Errorf("identity: %q is not an agent id", agentID)
 	}
-	ca, err := newAuthority(secret)
+	ca, err := selfSigned(secret.caKey())
 	if err != nil {
 		return nil, err
 	}
-	i := &Identity{id: agentID, lifetime: lifetime, ca: ca}
-	i.agent = i.newLeaf(func() *x509.Certificate {
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	agent := &leaf{ca: ca, lifetime: lifetime, template: func() *x509.Certificate {
 		return &x509.Certificate{
 			Subject:     pkix.Name{CommonName: agentID},
-			URIs:        []*url.URL{agentURI(agentID)},
+			URIs:        []*url.URL{{Scheme: uriScheme, Host: "agent", Path: "/" + agentID}},
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		}
-	})
-	if _, err := i.agent.current(); err != nil {
+	}}
+	i := &Identity{id: agentID, agent: agent.current}
+	i.roots.Store(pool)
+	i.api = func(names []string) func() (*tls.Certificate, error) {
+		l := &leaf{ca: ca, lifetime: lifetime, template: func() *x509.Certificate { return apiTemplate(agentID, names) }}
+		return l.current
+	}
+	if _, err := i.agent(); err != nil {
 		return nil, err
 	}
 	return i, nil
 }
 
+// Store returns what keeps the agent's membership, or nil if the identity is nil or made from the mesh's secret.
+func (i *Identity) Store() *Store {
+	if i == nil {
+		return nil
+	}
+	return i.store
+}
+
+// Refuse sets the function that reports whether an agent was removed from the mesh. Connections of such an agent are refused.
+func (i *Identity) Refuse(removed func(id string) bool) { i.refused.Store(&removed) }
+
 // ServerConfig returns the TLS configuration that answers peers: TLS 1.3 with this agent's
-// certificate. The peer's certificate must be of the mesh's CA.
+// certificate. The peer's certificate must be of the mesh's CA. A peer without a certificate is accepted if agents join by
+// being admitted: it may ask for that and for nothing else.
 func (i *Identity) ServerConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
-		ClientAuth:             tls.RequireAnyClientCert, // verified below
-		SessionTicketsDisabled: true,                     // every conn authenticates again
-		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.agent.current() },
+		ClientAuth:             tls.RequestClientCert, // verified below
+		SessionTicketsDisabled: true,                  // every conn authenticates again
+		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.agent() },
 		VerifyConnection: func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 && i.store != nil {
+				return nil
+			}
 			_, err := i.verify(state, x509.ExtKeyUsageClientAuth)
 			return err
 		},
@@ -83,14 +109,14 @@ func (i *Identity) ClientConfig(expect string) *tls.Config {
 		MinVersion: tls.VersionTLS13,
 		// Agents are known by id, not by host name: VerifyConnection checks the chain and the id instead.
 		InsecureSkipVerify:   true,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.agent.current() },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.agent() },
 		VerifyConnection: func(state tls.ConnectionState) error {
 			got, err := i.verify(state, x509.ExtKeyUsageServerAuth)
 			if err != nil {
 				return err
 			}
-			if expect != "" && got != expect {
-				return fmt.Errorf("%w: %s answers where %s was expected", ErrWrongPeer, got, expect)
+			if expect != "" && got.ID != expect {
+				return fmt.Errorf("%w: %s answers where %s was expected", ErrWrongPeer, got.ID, expect)
 			}
 			return nil
 		},
@@ -101,24 +127,11 @@ func (i *Identity) ClientConfig(expect string) *tls.Config {
 // for host names and addresses. It is for agents whose operator has configured no certificate. It
 // does not ask for a client certificate. Peers do not accept its certificate as an agent's.
 func (i *Identity) HTTPSConfig(names []string) *tls.Config {
-	l := i.newLeaf(func() *x509.Certificate {
-		t := &x509.Certificate{
-			Subject:     pkix.Name{CommonName: "Coopr API of agent " + i.id},
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		}
-		for _, name := range names {
-			if ip, err := netip.ParseAddr(name); err == nil {
-				t.IPAddresses = append(t.IPAddresses, net.IP(ip.Unmap().AsSlice()))
-			} else {
-				t.DNSNames = append(t.DNSNames, name)
-			}
-		}
-		return t
-	})
+	current := i.api(names)
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"h2", "http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return l.current() },
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current() },
 	}
 }
 
@@ -127,46 +140,72 @@ var (
 	ErrNotOfThisMesh = errors.New("the peer's certificate is not of this mesh")
 	ErrNoAgent       = errors.New("the peer's certificate names no agent")
 	ErrWrongPeer     = errors.New("another agent answered")
+	ErrRemoved       = errors.New("the agent was removed from the mesh")
 )
 
-// verify checks the certificate of a conn's peer against the mesh's CA and returns the peer's agent id.
-func (i *Identity) verify(state tls.ConnectionState, usage x509.ExtKeyUsage) (string, error) {
+// Peer is the agent at the other end of a conn.
+type Peer struct {
+	ID   string
+	Role Role
+}
+
+// verify checks the certificate of a conn's peer against the mesh's CAs and returns the peer.
+func (i *Identity) verify(state tls.ConnectionState, usage x509.ExtKeyUsage) (Peer, error) {
+	p, err := verify(state, i.roots.Load(), usage)
+	if refused := i.refused.Load(); err == nil && refused != nil && (*refused)(p.ID) {
+		return Peer{}, fmt.Errorf("%w: %s", ErrRemoved, p.ID)
+	}
+	return p, err
+}
+
+func verify(state tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyUsage) (Peer, error) {
 	if len(state.PeerCertificates) == 0 {
-		return "", fmt.Errorf("%w: the peer presented none", ErrNotOfThisMesh)
+		return Peer{}, fmt.Errorf("%w: the peer presented none", ErrNotOfThisMesh)
 	}
 	cert := state.PeerCertificates[0]
 	_, err := cert.Verify(x509.VerifyOptions{
-		Roots: i.ca.pool, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{usage},
+		Roots: roots, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{usage},
 		Intermediates: x509.NewCertPool(),
 	})
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrNotOfThisMesh, err)
+		return Peer{}, fmt.Errorf("%w: %w", ErrNotOfThisMesh, err)
 	}
 	return agentOf(cert)
 }
 
-func agentURI(id string) *url.URL { return &url.URL{Scheme: "coopr", Host: "agent", Path: "/" + id} }
+const uriScheme = "coopr"
 
-func agentOf(cert *x509.Certificate) (string, error) {
-	if len(cert.URIs) != 1 {
-		return "", ErrNoAgent
+// agentOf returns the agent that a certificate names: coopr://MESH/ROLE/ID. A certificate that an agent has issued to itself
+// names no role, coopr://agent/ID: every agent of such a mesh may do everything.
+func agentOf(cert *x509.Certificate) (Peer, error) {
+	if len(cert.URIs) != 1 || cert.URIs[0].Scheme != uriScheme {
+		return Peer{}, ErrNoAgent
 	}
 	uri := cert.URIs[0]
-	id := strings.TrimPrefix(uri.Path, "/")
-	if uri.Scheme != "coopr" || uri.Host != "agent" || !validID(id) {
-		return "", ErrNoAgent
+	role, id, ok := strings.Cut(strings.TrimPrefix(uri.Path, "/"), "/")
+	if !ok && uri.Host == "agent" {
+		role, id = string(Voter), role
 	}
-	return id, nil
+	if p := (Peer{ID: id, Role: Role(role)}); validID(id) && p.Role.valid() {
+		return p, nil
+	}
+	return Peer{}, ErrNoAgent
 }
 
-// PeerID returns the id of the agent at the other end of a conn whose handshake is done. It unwraps
+// ErrNoCertificate is the error of PeerOf for a conn whose other end has presented no certificate.
+var ErrNoCertificate = fmt.Errorf("%w: it has presented no certificate", ErrNoAgent)
+
+// PeerOf returns the agent at the other end of a conn whose handshake is done. It unwraps
 // conns that have a NetConn method. It fails with ErrNoAgent on a conn without TLS, as in dev mode.
-func PeerID(conn net.Conn) (string, error) {
+func PeerOf(conn net.Conn) (Peer, error) {
 	for conn != nil {
 		if t, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
 			state := t.ConnectionState()
-			if !state.HandshakeComplete || len(state.PeerCertificates) == 0 {
-				return "", fmt.Errorf("%w: the TLS handshake is not complete", ErrNoAgent)
+			switch {
+			case !state.HandshakeComplete:
+				return Peer{}, fmt.Errorf("%w: the TLS handshake is not complete", ErrNoAgent)
+			case len(state.PeerCertificates) == 0:
+				return Peer{}, ErrNoCertificate
 			}
 			return agentOf(state.PeerCertificates[0])
 		}
@@ -176,23 +215,19 @@ func PeerID(conn net.Conn) (string, error) {
 		}
 		conn = inner.NetConn()
 	}
-	return "", fmt.Errorf("%w: the connection does not use TLS", ErrNoAgent)
+	return Peer{}, fmt.Errorf("%w: the connection does not use TLS", ErrNoAgent)
 }
 
 // leaf is a certificate with its key. A use after two thirds of its lifetime issues it again.
 // Renewal on use needs no goroutine, and a suspended process cannot miss it.
 type leaf struct {
-	ca       *authority
+	ca       *Authority
 	lifetime time.Duration
 	template func() *x509.Certificate
 
 	mu      sync.Mutex
 	cert    *tls.Certificate
 	renewAt time.Time
-}
-
-func (i *Identity) newLeaf(template func() *x509.Certificate) *leaf {
-	return &leaf{ca: i.ca, lifetime: i.lifetime, template: template}
 }
 
 func (l *leaf) current() (*tls.Certificate, error) {

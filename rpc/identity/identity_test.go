@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -31,12 +32,9 @@ const (
 	twoID = "00000000-0000-4000-8000-000000000002"
 )
 
-func mustSecret(t testing.TB) Secret {
-	t.Helper()
-	s, err := NewSecret()
-	if err != nil {
-		t.Fatal(err)
-	}
+func mustSecret(testing.TB) Secret {
+	var s Secret
+	rand.Read(s.bytes[:]) // never fails
 	return s
 }
 
@@ -122,7 +120,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	inYAML, _ := yaml.Marshal(map[string]any{"s": s})
 	for _, text := range []string{
 		s.String(), fmt.Sprint(s), fmt.Sprintf("%v %+v %#v %x %s %q %d", s, s, s, s, s, s, s), fmt.Sprintf("%+v", struct{ S Secret }{s}),
-		log.String(), string(inJSON), string(inYAML),
+		log.String(), string(inJSON), string(inYAML), fmt.Sprintf("%v %+v %#v", JoinToken{}, JoinToken{}, struct{ T JoinToken }{}),
 	} {
 		if strings.Contains(text, raw[:8]) || strings.Contains(text, s.Token()[13:30]) || !strings.Contains(text, "redacted") {
 			t.Errorf("prints as %s", text)
@@ -182,7 +180,7 @@ func shake(t *testing.T, server, client *tls.Config) (serverSees, clientSees str
 		if _, serverErr = io.ReadFull(conn, make([]byte, 1)); serverErr != nil {
 			return
 		}
-		serverSees, serverErr = PeerID(conn)
+		serverSees, serverErr = peerID(conn)
 	}()
 	raw, err := f.Host("10.0.0.2").Dial(context.Background(), "10.0.0.1:1")
 	if err != nil {
@@ -190,7 +188,7 @@ func shake(t *testing.T, server, client *tls.Config) (serverSees, clientSees str
 	}
 	conn := tls.Client(raw, client)
 	if clientErr = conn.Handshake(); clientErr == nil {
-		clientSees, clientErr = PeerID(conn)
+		clientSees, clientErr = peerID(conn)
 		conn.Write([]byte("x"))
 	}
 	if clientErr != nil {
@@ -199,6 +197,11 @@ func shake(t *testing.T, server, client *tls.Config) (serverSees, clientSees str
 	<-done
 	conn.Close()
 	return
+}
+
+func peerID(conn net.Conn) (string, error) {
+	p, err := PeerOf(conn)
+	return p.ID, err
 }
 
 func TestAgentsOfAMeshTrustEachOther(t *testing.T) {
@@ -279,16 +282,16 @@ func TestRenewal(t *testing.T) {
 		s := mustSecret(t)
 		one, two := mustNew(t, s, oneID), mustNew(t, s, twoID)
 		server, client := one.ServerConfig(), two.ClientConfig("")
-		first, _ := one.agent.current()
+		first, _ := one.agent()
 		time.Sleep(47 * time.Hour)
-		if now, _ := one.agent.current(); now != first {
+		if now, _ := one.agent(); now != first {
 			t.Error("renewed before two thirds of its life")
 		}
 		time.Sleep(2 * time.Hour)
-		if now, _ := one.agent.current(); now == first {
+		if now, _ := one.agent(); now == first {
 			t.Error("not renewed after two thirds of its life")
 		}
-		stale, _ := two.agent.current()
+		stale, _ := two.agent()
 		for range 100 {
 			time.Sleep(71 * time.Hour)
 			if _, _, serverErr, clientErr := shake(t, server, client); serverErr != nil || clientErr != nil {
@@ -303,19 +306,19 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
-func TestPeerIDWithoutTLS(t *testing.T) {
+func TestPeerWithoutTLS(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	if _, err := PeerID(near); !errors.Is(err, ErrNoAgent) {
+	if _, err := PeerOf(near); !errors.Is(err, ErrNoAgent) {
 		t.Error(err)
 	}
 }
 
 func TestCertificatesNameOneAgent(t *testing.T) {
 	one := mustNew(t, mustSecret(t), oneID)
-	cert, _ := one.agent.current()
-	if id, err := agentOf(cert.Leaf); id != oneID || err != nil {
+	cert, _ := one.agent()
+	if id, err := agentOf(cert.Leaf); id.ID != oneID || err != nil {
 		t.Error(id, err)
 	}
 	if got := cert.Leaf.URIs[0].String(); got != "coopr://agent/"+oneID {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/hkdf"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
@@ -17,7 +16,10 @@ import (
 
 // Secret is the mesh secret. It is enough to join the mesh and to do everything in it. It prints as
 // "<redacted>".
-type Secret struct{ bytes [secretSize]byte }
+type Secret struct {
+	masked
+	bytes [secretSize]byte
+}
 
 const (
 	secretSize   = 32
@@ -36,13 +38,6 @@ var (
 )
 
 var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// NewSecret returns a random secret for a new mesh.
-func NewSecret() (Secret, error) {
-	var s Secret
-	_, err := io.ReadFull(rand.Reader, s.bytes[:])
-	return s, err
-}
 
 // Token returns the secret as the join token that operators copy: coopr-join-1-<58 characters>, with
 // a checksum.
@@ -130,18 +125,19 @@ func (s Secret) caKey() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(s.derive("ca key", ed25519.SeedSize))
 }
 
-// These methods keep a secret out of text, logs, JSON and YAML.
+// masked keeps a value in which it is embedded out of text, logs, JSON and YAML.
+type masked struct{}
 
-func (Secret) String() string { return redacted }
+func (masked) String() string { return redacted }
 
-// GoString prints a fixed word in place of the secret.
-func (Secret) GoString() string { return redacted }
+// GoString prints a fixed word in place of the value.
+func (masked) GoString() string { return redacted }
 
-// Format prints a fixed word in place of the secret.
-func (Secret) Format(f fmt.State, _ rune) { io.WriteString(f, redacted) }
+// Format prints a fixed word in place of the value.
+func (masked) Format(f fmt.State, _ rune) { io.WriteString(f, redacted) }
 
-// LogValue logs a fixed word in place of the secret.
-func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+// LogValue logs a fixed word in place of the value.
+func (masked) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalText writes a fixed word in place of the secret.
-func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+// MarshalText writes a fixed word in place of the value.
+func (masked) MarshalText() ([]byte, error) { return []byte(redacted), nil }

@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -24,6 +26,7 @@ func NewServer(impl pb.PeerServer) *grpc.Server {
 	s := grpc.NewServer(
 		grpc.Creds(wire.Credentials()),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.UnaryInterceptor(checkUnary), grpc.StreamInterceptor(checkStream),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)
@@ -58,9 +61,19 @@ func (p *Pool) Client(addr string) (pb.PeerClient, error) {
 	if c, ok := p.conns[addr]; ok {
 		return pb.NewPeerClient(c), nil
 	}
-	c, err := grpc.NewClient(
+	c, err := newConn(addr, p.dial)
+	if err != nil {
+		return nil, err
+	}
+	p.conns[addr] = c
+	return pb.NewPeerClient(c), nil
+}
+
+// newConn returns a conn that dials when it is used first.
+func newConn(addr string, dial func(ctx context.Context, addr string) (net.Conn, error)) (*grpc.ClientConn, error) {
+	return grpc.NewClient(
 		"passthrough:///"+addr,
-		grpc.WithContextDialer(p.dial),
+		grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(wire.Credentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
@@ -72,11 +85,27 @@ func (p *Pool) Client(addr string) (pb.PeerClient, error) {
 			},
 		),
 	)
+}
+
+// Only returns a client that dials an address anew and talks to nobody there but the voter with an id. Where there are no
+// certificates, in dev mode, it cannot tell. The caller hangs up.
+func (p *Pool) Only(addr, id string) (client pb.PeerClient, hang func(), err error) {
+	c, err := newConn(addr, func(ctx context.Context, addr string) (net.Conn, error) {
+		conn, err := p.dial(ctx, addr)
+		if err != nil {
+			return nil, err
+		}
+		who, err := identity.PeerOf(conn)
+		if err == nil && (who.ID != id || who.Role != identity.Voter) {
+			_ = conn.Close()
+			return nil, fmt.Errorf("%w: %s %s answers at %s, where voter %s was expected", identity.ErrWrongPeer, who.Role, who.ID, addr, id)
+		}
+		return conn, nil
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	p.conns[addr] = c
-	return pb.NewPeerClient(c), nil
+	return pb.NewPeerClient(c), func() { _ = c.Close() }, nil
 }
 
 // Drop closes the conn to an address, so that the first request of the next client of that address dials again.

@@ -567,6 +567,11 @@ type Command struct {
 	//	*Command_PutGrant
 	//	*Command_DeleteGrant
 	//	*Command_TouchTokens
+	//	*Command_FoundMesh
+	//	*Command_PutJoinToken
+	//	*Command_DeleteJoinToken
+	//	*Command_AdmitAgent
+	//	*Command_RecordKeys
 	//	*Command_PutDataKey
 	//	*Command_PutSealed
 	Change        isCommand_Change `protobuf_oneof:"change"`
@@ -936,6 +941,51 @@ func (x *Command) GetTouchTokens() *TouchTokens {
 	return nil
 }
 
+func (x *Command) GetFoundMesh() *FoundMesh {
+	if x != nil {
+		if x, ok := x.Change.(*Command_FoundMesh); ok {
+			return x.FoundMesh
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPutJoinToken() *PutJoinToken {
+	if x != nil {
+		if x, ok := x.Change.(*Command_PutJoinToken); ok {
+			return x.PutJoinToken
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeleteJoinToken() *DeleteJoinToken {
+	if x != nil {
+		if x, ok := x.Change.(*Command_DeleteJoinToken); ok {
+			return x.DeleteJoinToken
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetAdmitAgent() *AdmitAgent {
+	if x != nil {
+		if x, ok := x.Change.(*Command_AdmitAgent); ok {
+			return x.AdmitAgent
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRecordKeys() *RecordKeys {
+	if x != nil {
+		if x, ok := x.Change.(*Command_RecordKeys); ok {
+			return x.RecordKeys
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetPutDataKey() *PutDataKey {
 	if x != nil {
 		if x, ok := x.Change.(*Command_PutDataKey); ok {
@@ -1090,6 +1140,26 @@ type Command_TouchTokens struct {
 	TouchTokens *TouchTokens `protobuf:"bytes,95,opt,name=touch_tokens,json=touchTokens,proto3,oneof"`
 }
 
+type Command_FoundMesh struct {
+	FoundMesh *FoundMesh `protobuf:"bytes,100,opt,name=found_mesh,json=foundMesh,proto3,oneof"`
+}
+
+type Command_PutJoinToken struct {
+	PutJoinToken *PutJoinToken `protobuf:"bytes,101,opt,name=put_join_token,json=putJoinToken,proto3,oneof"`
+}
+
+type Command_DeleteJoinToken struct {
+	DeleteJoinToken *DeleteJoinToken `protobuf:"bytes,102,opt,name=delete_join_token,json=deleteJoinToken,proto3,oneof"`
+}
+
+type Command_AdmitAgent struct {
+	AdmitAgent *AdmitAgent `protobuf:"bytes,103,opt,name=admit_agent,json=admitAgent,proto3,oneof"`
+}
+
+type Command_RecordKeys struct {
+	RecordKeys *RecordKeys `protobuf:"bytes,104,opt,name=record_keys,json=recordKeys,proto3,oneof"`
+}
+
 type Command_PutDataKey struct {
 	PutDataKey *PutDataKey `protobuf:"bytes,110,opt,name=put_data_key,json=putDataKey,proto3,oneof"`
 }
@@ -1163,6 +1233,16 @@ func (*Command_PutGrant) isCommand_Change() {}
 func (*Command_DeleteGrant) isCommand_Change() {}
 
 func (*Command_TouchTokens) isCommand_Change() {}
+
+func (*Command_FoundMesh) isCommand_Change() {}
+
+func (*Command_PutJoinToken) isCommand_Change() {}
+
+func (*Command_DeleteJoinToken) isCommand_Change() {}
+
+func (*Command_AdmitAgent) isCommand_Change() {}
+
+func (*Command_RecordKeys) isCommand_Change() {}
 
 func (*Command_PutDataKey) isCommand_Change() {}
 
@@ -1967,6 +2047,301 @@ func (x *DeleteGrant) GetId() string {
 	return ""
 }
 
+// FoundMesh writes the identity of a new mesh. It changes nothing once there is one.
+type FoundMesh struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mesh          string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`                                     // the mesh's id, as certificates name it
+	Ca            []byte                 `protobuf:"bytes,2,opt,name=ca,proto3" json:"ca,omitempty"`                                         // the CA's certificate, DER
+	SealedCa      []byte                 `protobuf:"bytes,3,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"`             // the CA's key, sealed by the keyring
+	SealedGossip  []byte                 `protobuf:"bytes,4,opt,name=sealed_gossip,json=sealedGossip,proto3" json:"sealed_gossip,omitempty"` // the key of gossip, sealed by the keyring
+	RootHash      []byte                 `protobuf:"bytes,5,opt,name=root_hash,json=rootHash,proto3" json:"root_hash,omitempty"`             // SHA-256 of the root token
+	First         *record.AgentIdentity  `protobuf:"bytes,6,opt,name=first,proto3" json:"first,omitempty"`
+	Tokens        []*record.JoinToken    `protobuf:"bytes,7,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FoundMesh) Reset() {
+	*x = FoundMesh{}
+	mi := &file_log_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FoundMesh) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FoundMesh) ProtoMessage() {}
+
+func (x *FoundMesh) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FoundMesh.ProtoReflect.Descriptor instead.
+func (*FoundMesh) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *FoundMesh) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
+}
+
+func (x *FoundMesh) GetCa() []byte {
+	if x != nil {
+		return x.Ca
+	}
+	return nil
+}
+
+func (x *FoundMesh) GetSealedCa() []byte {
+	if x != nil {
+		return x.SealedCa
+	}
+	return nil
+}
+
+func (x *FoundMesh) GetSealedGossip() []byte {
+	if x != nil {
+		return x.SealedGossip
+	}
+	return nil
+}
+
+func (x *FoundMesh) GetRootHash() []byte {
+	if x != nil {
+		return x.RootHash
+	}
+	return nil
+}
+
+func (x *FoundMesh) GetFirst() *record.AgentIdentity {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *FoundMesh) GetTokens() []*record.JoinToken {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+type PutJoinToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *record.JoinToken      `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutJoinToken) Reset() {
+	*x = PutJoinToken{}
+	mi := &file_log_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutJoinToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutJoinToken) ProtoMessage() {}
+
+func (x *PutJoinToken) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutJoinToken.ProtoReflect.Descriptor instead.
+func (*PutJoinToken) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PutJoinToken) GetToken() *record.JoinToken {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+type DeleteJoinToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteJoinToken) Reset() {
+	*x = DeleteJoinToken{}
+	mi := &file_log_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteJoinToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteJoinToken) ProtoMessage() {}
+
+func (x *DeleteJoinToken) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteJoinToken.ProtoReflect.Descriptor instead.
+func (*DeleteJoinToken) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *DeleteJoinToken) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// AdmitAgent uses a join token for an agent. The same agent with the same key is admitted again without a further use.
+type AdmitAgent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"` // SHA-256 of the token's secret
+	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	Key           string                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"` // SHA-256 of the agent's public key, hexadecimal
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdmitAgent) Reset() {
+	*x = AdmitAgent{}
+	mi := &file_log_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdmitAgent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdmitAgent) ProtoMessage() {}
+
+func (x *AdmitAgent) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdmitAgent.ProtoReflect.Descriptor instead.
+func (*AdmitAgent) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *AdmitAgent) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *AdmitAgent) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *AdmitAgent) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *AdmitAgent) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+// RecordKeys records the keys with which agents have renewed their certificates.
+type RecordKeys struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keys          map[string]string      `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordKeys) Reset() {
+	*x = RecordKeys{}
+	mi := &file_log_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordKeys) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordKeys) ProtoMessage() {}
+
+func (x *RecordKeys) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordKeys.ProtoReflect.Descriptor instead.
+func (*RecordKeys) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RecordKeys) GetKeys() map[string]string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 type OpenSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -1981,7 +2356,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1993,7 +2368,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2006,7 +2381,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{15}
+	return file_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OpenSession) GetSession() string {
@@ -2063,7 +2438,7 @@ type EndSession struct {
 
 func (x *EndSession) Reset() {
 	*x = EndSession{}
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2450,7 @@ func (x *EndSession) String() string {
 func (*EndSession) ProtoMessage() {}
 
 func (x *EndSession) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2463,7 @@ func (x *EndSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
 func (*EndSession) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{16}
+	return file_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EndSession) GetSession() string {
@@ -2124,7 +2499,7 @@ type StartOperation struct {
 
 func (x *StartOperation) Reset() {
 	*x = StartOperation{}
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +2511,7 @@ func (x *StartOperation) String() string {
 func (*StartOperation) ProtoMessage() {}
 
 func (x *StartOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +2524,7 @@ func (x *StartOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartOperation.ProtoReflect.Descriptor instead.
 func (*StartOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{17}
+	return file_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StartOperation) GetOperation() *record.Operation {
@@ -2229,7 +2604,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2616,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2629,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{18}
+	return file_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Lease) GetOperation() string {
@@ -2300,7 +2675,7 @@ type Outputs struct {
 
 func (x *Outputs) Reset() {
 	*x = Outputs{}
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2687,7 @@ func (x *Outputs) String() string {
 func (*Outputs) ProtoMessage() {}
 
 func (x *Outputs) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2700,7 @@ func (x *Outputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outputs.ProtoReflect.Descriptor instead.
 func (*Outputs) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{19}
+	return file_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Outputs) GetAt() uint32 {
@@ -2393,7 +2768,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2405,7 +2780,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2418,7 +2793,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{20}
+	return file_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Report) GetOperation() string {
@@ -2474,7 +2849,7 @@ type ControlOperation struct {
 
 func (x *ControlOperation) Reset() {
 	*x = ControlOperation{}
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2861,7 @@ func (x *ControlOperation) String() string {
 func (*ControlOperation) ProtoMessage() {}
 
 func (x *ControlOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2874,7 @@ func (x *ControlOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlOperation.ProtoReflect.Descriptor instead.
 func (*ControlOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{21}
+	return file_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ControlOperation) GetOperation() string {
@@ -2536,7 +2911,7 @@ type ControlCluster struct {
 
 func (x *ControlCluster) Reset() {
 	*x = ControlCluster{}
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2923,7 @@ func (x *ControlCluster) String() string {
 func (*ControlCluster) ProtoMessage() {}
 
 func (x *ControlCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2936,7 @@ func (x *ControlCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlCluster.ProtoReflect.Descriptor instead.
 func (*ControlCluster) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{22}
+	return file_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ControlCluster) GetCluster() string {
@@ -2613,7 +2988,7 @@ type OrderPlan struct {
 
 func (x *OrderPlan) Reset() {
 	*x = OrderPlan{}
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +3000,7 @@ func (x *OrderPlan) String() string {
 func (*OrderPlan) ProtoMessage() {}
 
 func (x *OrderPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +3013,7 @@ func (x *OrderPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderPlan.ProtoReflect.Descriptor instead.
 func (*OrderPlan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{23}
+	return file_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OrderPlan) GetOperation() string {
@@ -2689,7 +3064,7 @@ type QueueOperation struct {
 
 func (x *QueueOperation) Reset() {
 	*x = QueueOperation{}
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +3076,7 @@ func (x *QueueOperation) String() string {
 func (*QueueOperation) ProtoMessage() {}
 
 func (x *QueueOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +3089,7 @@ func (x *QueueOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueOperation.ProtoReflect.Descriptor instead.
 func (*QueueOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{24}
+	return file_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *QueueOperation) GetOperation() *record.Operation {
@@ -2754,7 +3129,7 @@ type HealthChange struct {
 
 func (x *HealthChange) Reset() {
 	*x = HealthChange{}
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +3141,7 @@ func (x *HealthChange) String() string {
 func (*HealthChange) ProtoMessage() {}
 
 func (x *HealthChange) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +3154,7 @@ func (x *HealthChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthChange.ProtoReflect.Descriptor instead.
 func (*HealthChange) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{25}
+	return file_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HealthChange) GetTenant() string {
@@ -2841,7 +3216,7 @@ type ReportHealth struct {
 
 func (x *ReportHealth) Reset() {
 	*x = ReportHealth{}
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +3228,7 @@ func (x *ReportHealth) String() string {
 func (*ReportHealth) ProtoMessage() {}
 
 func (x *ReportHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +3241,7 @@ func (x *ReportHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportHealth.ProtoReflect.Descriptor instead.
 func (*ReportHealth) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{26}
+	return file_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReportHealth) GetChanges() []*HealthChange {
@@ -2889,7 +3264,7 @@ type SaveValue struct {
 
 func (x *SaveValue) Reset() {
 	*x = SaveValue{}
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3276,7 @@ func (x *SaveValue) String() string {
 func (*SaveValue) ProtoMessage() {}
 
 func (x *SaveValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3289,7 @@ func (x *SaveValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveValue.ProtoReflect.Descriptor instead.
 func (*SaveValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{27}
+	return file_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SaveValue) GetOperation() string {
@@ -2966,7 +3341,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3353,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3366,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{28}
+	return file_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Part) GetId() string {
@@ -3026,13 +3401,14 @@ type RemoveAgent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	WithTypes     bool                   `protobuf:"varint,2,opt,name=with_types,json=withTypes,proto3" json:"with_types,omitempty"` // also the plugin types that no other agent offers
+	Revoke        bool                   `protobuf:"varint,3,opt,name=revoke,proto3" json:"revoke,omitempty"`                        // only end its certificates; its record and its session stay until it is silent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RemoveAgent) Reset() {
 	*x = RemoveAgent{}
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3044,7 +3420,7 @@ func (x *RemoveAgent) String() string {
 func (*RemoveAgent) ProtoMessage() {}
 
 func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3057,7 +3433,7 @@ func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAgent.ProtoReflect.Descriptor instead.
 func (*RemoveAgent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{29}
+	return file_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RemoveAgent) GetId() string {
@@ -3070,6 +3446,13 @@ func (x *RemoveAgent) GetId() string {
 func (x *RemoveAgent) GetWithTypes() bool {
 	if x != nil {
 		return x.WithTypes
+	}
+	return false
+}
+
+func (x *RemoveAgent) GetRevoke() bool {
+	if x != nil {
+		return x.Revoke
 	}
 	return false
 }
@@ -3089,7 +3472,7 @@ type Prune struct {
 
 func (x *Prune) Reset() {
 	*x = Prune{}
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3101,7 +3484,7 @@ func (x *Prune) String() string {
 func (*Prune) ProtoMessage() {}
 
 func (x *Prune) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3114,7 +3497,7 @@ func (x *Prune) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prune.ProtoReflect.Descriptor instead.
 func (*Prune) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{30}
+	return file_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Prune) GetOperations() []string {
@@ -3172,7 +3555,7 @@ type PruneCluster struct {
 
 func (x *PruneCluster) Reset() {
 	*x = PruneCluster{}
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3567,7 @@ func (x *PruneCluster) String() string {
 func (*PruneCluster) ProtoMessage() {}
 
 func (x *PruneCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3580,7 @@ func (x *PruneCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneCluster.ProtoReflect.Descriptor instead.
 func (*PruneCluster) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{31}
+	return file_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PruneCluster) GetTenant() string {
@@ -3231,7 +3614,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3626,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3639,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{32}
+	return file_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -3289,7 +3672,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3684,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3697,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{33}
+	return file_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DropResource) GetProvider() string {
@@ -3364,7 +3747,7 @@ type NoteOrphans struct {
 
 func (x *NoteOrphans) Reset() {
 	*x = NoteOrphans{}
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3376,7 +3759,7 @@ func (x *NoteOrphans) String() string {
 func (*NoteOrphans) ProtoMessage() {}
 
 func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3389,7 +3772,7 @@ func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteOrphans.ProtoReflect.Descriptor instead.
 func (*NoteOrphans) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{34}
+	return file_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NoteOrphans) GetFound() []*FoundOrphan {
@@ -3412,7 +3795,7 @@ type FoundOrphan struct {
 
 func (x *FoundOrphan) Reset() {
 	*x = FoundOrphan{}
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3807,7 @@ func (x *FoundOrphan) String() string {
 func (*FoundOrphan) ProtoMessage() {}
 
 func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3820,7 @@ func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundOrphan.ProtoReflect.Descriptor instead.
 func (*FoundOrphan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{35}
+	return file_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FoundOrphan) GetTenant() string {
@@ -3484,7 +3867,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3879,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3892,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{36}
+	return file_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -3610,7 +3993,7 @@ type PutSetting struct {
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +4005,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +4018,7 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{37}
+	return file_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PutSetting) GetKind() SettingKind {
@@ -3788,7 +4171,7 @@ type StartRun struct {
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3800,7 +4183,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3813,7 +4196,7 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{38}
+	return file_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StartRun) GetRun() *record.Run {
@@ -3863,7 +4246,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3875,7 +4258,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3888,7 +4271,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{39}
+	return file_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -3922,7 +4305,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3934,7 +4317,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3947,7 +4330,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{40}
+	return file_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -3975,7 +4358,7 @@ type ChangeResource struct {
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3987,7 +4370,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4000,7 +4383,7 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{41}
+	return file_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ChangeResource) GetChange() isChangeResource_Change {
@@ -4071,7 +4454,7 @@ type AddResource struct {
 
 func (x *AddResource) Reset() {
 	*x = AddResource{}
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4083,7 +4466,7 @@ func (x *AddResource) String() string {
 func (*AddResource) ProtoMessage() {}
 
 func (x *AddResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4096,7 +4479,7 @@ func (x *AddResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
 func (*AddResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{42}
+	return file_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AddResource) GetVersion() *record.ResourceVersion {
@@ -4131,7 +4514,7 @@ type OrderResource struct {
 
 func (x *OrderResource) Reset() {
 	*x = OrderResource{}
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4143,7 +4526,7 @@ func (x *OrderResource) String() string {
 func (*OrderResource) ProtoMessage() {}
 
 func (x *OrderResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4156,7 +4539,7 @@ func (x *OrderResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
 func (*OrderResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{43}
+	return file_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OrderResource) GetResource() *record.ResourceKey {
@@ -4189,7 +4572,7 @@ type SyncResources struct {
 
 func (x *SyncResources) Reset() {
 	*x = SyncResources{}
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4201,7 +4584,7 @@ func (x *SyncResources) String() string {
 func (*SyncResources) ProtoMessage() {}
 
 func (x *SyncResources) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4214,7 +4597,7 @@ func (x *SyncResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
 func (*SyncResources) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{44}
+	return file_log_proto_rawDescGZIP(), []int{49}
 }
 
 // Checkpoint has each voter keep the state as of this entry, so that the leader can compare the
@@ -4227,7 +4610,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4622,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4635,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{45}
+	return file_log_proto_rawDescGZIP(), []int{50}
 }
 
 // PutDataKey adds a data key. It is refused unless its number follows the latest one.
@@ -4269,7 +4652,7 @@ type PutDataKey struct {
 
 func (x *PutDataKey) Reset() {
 	*x = PutDataKey{}
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +4664,7 @@ func (x *PutDataKey) String() string {
 func (*PutDataKey) ProtoMessage() {}
 
 func (x *PutDataKey) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4677,7 @@ func (x *PutDataKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutDataKey.ProtoReflect.Descriptor instead.
 func (*PutDataKey) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{46}
+	return file_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PutDataKey) GetTenant() string {
@@ -4344,7 +4727,7 @@ type SealedValue struct {
 
 func (x *SealedValue) Reset() {
 	*x = SealedValue{}
-	mi := &file_log_proto_msgTypes[47]
+	mi := &file_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4356,7 +4739,7 @@ func (x *SealedValue) String() string {
 func (*SealedValue) ProtoMessage() {}
 
 func (x *SealedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[47]
+	mi := &file_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4369,7 +4752,7 @@ func (x *SealedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedValue.ProtoReflect.Descriptor instead.
 func (*SealedValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{47}
+	return file_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SealedValue) GetId() string {
@@ -4404,7 +4787,7 @@ type PutSealed struct {
 
 func (x *PutSealed) Reset() {
 	*x = PutSealed{}
-	mi := &file_log_proto_msgTypes[48]
+	mi := &file_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4416,7 +4799,7 @@ func (x *PutSealed) String() string {
 func (*PutSealed) ProtoMessage() {}
 
 func (x *PutSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[48]
+	mi := &file_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4429,7 +4812,7 @@ func (x *PutSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSealed.ProtoReflect.Descriptor instead.
 func (*PutSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{48}
+	return file_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PutSealed) GetTenant() string {
@@ -4459,7 +4842,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[49]
+	mi := &file_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4471,7 +4854,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[49]
+	mi := &file_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4484,7 +4867,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{49}
+	return file_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -4528,7 +4911,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x92\x12\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xd7\x14\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -4579,7 +4962,15 @@ const file_log_proto_rawDesc = "" +
 	"deleteUser\x125\n" +
 	"\tput_grant\x18] \x01(\v2\x16.coopr.log.v1.PutGrantH\x00R\bputGrant\x12>\n" +
 	"\fdelete_grant\x18^ \x01(\v2\x19.coopr.log.v1.DeleteGrantH\x00R\vdeleteGrant\x12>\n" +
-	"\ftouch_tokens\x18_ \x01(\v2\x19.coopr.log.v1.TouchTokensH\x00R\vtouchTokens\x12<\n" +
+	"\ftouch_tokens\x18_ \x01(\v2\x19.coopr.log.v1.TouchTokensH\x00R\vtouchTokens\x128\n" +
+	"\n" +
+	"found_mesh\x18d \x01(\v2\x17.coopr.log.v1.FoundMeshH\x00R\tfoundMesh\x12B\n" +
+	"\x0eput_join_token\x18e \x01(\v2\x1a.coopr.log.v1.PutJoinTokenH\x00R\fputJoinToken\x12K\n" +
+	"\x11delete_join_token\x18f \x01(\v2\x1d.coopr.log.v1.DeleteJoinTokenH\x00R\x0fdeleteJoinToken\x12;\n" +
+	"\vadmit_agent\x18g \x01(\v2\x18.coopr.log.v1.AdmitAgentH\x00R\n" +
+	"admitAgent\x12;\n" +
+	"\vrecord_keys\x18h \x01(\v2\x18.coopr.log.v1.RecordKeysH\x00R\n" +
+	"recordKeys\x12<\n" +
 	"\fput_data_key\x18n \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\n" +
 	"putDataKey\x128\n" +
 	"\n" +
@@ -4649,7 +5040,31 @@ const file_log_proto_rawDesc = "" +
 	"\bPutGrant\x12,\n" +
 	"\x05grant\x18\x01 \x01(\v2\x16.coopr.record.v1.GrantR\x05grant\"\x1d\n" +
 	"\vDeleteGrant\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xcc\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xf8\x01\n" +
+	"\tFoundMesh\x12\x12\n" +
+	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x0e\n" +
+	"\x02ca\x18\x02 \x01(\fR\x02ca\x12\x1b\n" +
+	"\tsealed_ca\x18\x03 \x01(\fR\bsealedCa\x12#\n" +
+	"\rsealed_gossip\x18\x04 \x01(\fR\fsealedGossip\x12\x1b\n" +
+	"\troot_hash\x18\x05 \x01(\fR\brootHash\x124\n" +
+	"\x05first\x18\x06 \x01(\v2\x1e.coopr.record.v1.AgentIdentityR\x05first\x122\n" +
+	"\x06tokens\x18\a \x03(\v2\x1a.coopr.record.v1.JoinTokenR\x06tokens\"@\n" +
+	"\fPutJoinToken\x120\n" +
+	"\x05token\x18\x01 \x01(\v2\x1a.coopr.record.v1.JoinTokenR\x05token\"!\n" +
+	"\x0fDeleteJoinToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"^\n" +
+	"\n" +
+	"AdmitAgent\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\"}\n" +
+	"\n" +
+	"RecordKeys\x126\n" +
+	"\x04keys\x18\x01 \x03(\v2\".coopr.log.v1.RecordKeys.KeysEntryR\x04keys\x1a7\n" +
+	"\tKeysEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcc\x01\n" +
 	"\vOpenSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
@@ -4741,11 +5156,12 @@ const file_log_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\rR\x05total\x12\x12\n" +
-	"\x04data\x18\x04 \x01(\fR\x04data\"<\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\"T\n" +
 	"\vRemoveAgent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
-	"with_types\x18\x02 \x01(\bR\twithTypes\"\xea\x01\n" +
+	"with_types\x18\x02 \x01(\bR\twithTypes\x12\x16\n" +
+	"\x06revoke\x18\x03 \x01(\bR\x06revoke\"\xea\x01\n" +
 	"\x05Prune\x12\x1e\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\tR\n" +
@@ -4911,7 +5327,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -4935,64 +5351,72 @@ var file_log_proto_goTypes = []any{
 	(*DeleteUser)(nil),              // 19: coopr.log.v1.DeleteUser
 	(*PutGrant)(nil),                // 20: coopr.log.v1.PutGrant
 	(*DeleteGrant)(nil),             // 21: coopr.log.v1.DeleteGrant
-	(*OpenSession)(nil),             // 22: coopr.log.v1.OpenSession
-	(*EndSession)(nil),              // 23: coopr.log.v1.EndSession
-	(*StartOperation)(nil),          // 24: coopr.log.v1.StartOperation
-	(*Lease)(nil),                   // 25: coopr.log.v1.Lease
-	(*Outputs)(nil),                 // 26: coopr.log.v1.Outputs
-	(*Report)(nil),                  // 27: coopr.log.v1.Report
-	(*ControlOperation)(nil),        // 28: coopr.log.v1.ControlOperation
-	(*ControlCluster)(nil),          // 29: coopr.log.v1.ControlCluster
-	(*OrderPlan)(nil),               // 30: coopr.log.v1.OrderPlan
-	(*QueueOperation)(nil),          // 31: coopr.log.v1.QueueOperation
-	(*HealthChange)(nil),            // 32: coopr.log.v1.HealthChange
-	(*ReportHealth)(nil),            // 33: coopr.log.v1.ReportHealth
-	(*SaveValue)(nil),               // 34: coopr.log.v1.SaveValue
-	(*Part)(nil),                    // 35: coopr.log.v1.Part
-	(*RemoveAgent)(nil),             // 36: coopr.log.v1.RemoveAgent
-	(*Prune)(nil),                   // 37: coopr.log.v1.Prune
-	(*PruneCluster)(nil),            // 38: coopr.log.v1.PruneCluster
-	(*RaiseFeatureLevel)(nil),       // 39: coopr.log.v1.RaiseFeatureLevel
-	(*DropResource)(nil),            // 40: coopr.log.v1.DropResource
-	(*NoteOrphans)(nil),             // 41: coopr.log.v1.NoteOrphans
-	(*FoundOrphan)(nil),             // 42: coopr.log.v1.FoundOrphan
-	(*ChangeRuns)(nil),              // 43: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),              // 44: coopr.log.v1.PutSetting
-	(*StartRun)(nil),                // 45: coopr.log.v1.StartRun
-	(*RunEvent)(nil),                // 46: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),               // 47: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),          // 48: coopr.log.v1.ChangeResource
-	(*AddResource)(nil),             // 49: coopr.log.v1.AddResource
-	(*OrderResource)(nil),           // 50: coopr.log.v1.OrderResource
-	(*SyncResources)(nil),           // 51: coopr.log.v1.SyncResources
-	(*Checkpoint)(nil),              // 52: coopr.log.v1.Checkpoint
-	(*PutDataKey)(nil),              // 53: coopr.log.v1.PutDataKey
-	(*SealedValue)(nil),             // 54: coopr.log.v1.SealedValue
-	(*PutSealed)(nil),               // 55: coopr.log.v1.PutSealed
-	(*ReportDivergence)(nil),        // 56: coopr.log.v1.ReportDivergence
-	nil,                             // 57: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 58: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 59: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 60: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 61: coopr.record.v1.User
-	(*record.Grant)(nil),            // 62: coopr.record.v1.Grant
-	(*record.Agent)(nil),            // 63: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 64: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 65: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 66: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 67: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 68: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 69: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 70: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 71: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 72: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 73: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 74: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 75: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 76: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 77: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 78: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 79: coopr.record.v1.ResourceKey
+	(*FoundMesh)(nil),               // 22: coopr.log.v1.FoundMesh
+	(*PutJoinToken)(nil),            // 23: coopr.log.v1.PutJoinToken
+	(*DeleteJoinToken)(nil),         // 24: coopr.log.v1.DeleteJoinToken
+	(*AdmitAgent)(nil),              // 25: coopr.log.v1.AdmitAgent
+	(*RecordKeys)(nil),              // 26: coopr.log.v1.RecordKeys
+	(*OpenSession)(nil),             // 27: coopr.log.v1.OpenSession
+	(*EndSession)(nil),              // 28: coopr.log.v1.EndSession
+	(*StartOperation)(nil),          // 29: coopr.log.v1.StartOperation
+	(*Lease)(nil),                   // 30: coopr.log.v1.Lease
+	(*Outputs)(nil),                 // 31: coopr.log.v1.Outputs
+	(*Report)(nil),                  // 32: coopr.log.v1.Report
+	(*ControlOperation)(nil),        // 33: coopr.log.v1.ControlOperation
+	(*ControlCluster)(nil),          // 34: coopr.log.v1.ControlCluster
+	(*OrderPlan)(nil),               // 35: coopr.log.v1.OrderPlan
+	(*QueueOperation)(nil),          // 36: coopr.log.v1.QueueOperation
+	(*HealthChange)(nil),            // 37: coopr.log.v1.HealthChange
+	(*ReportHealth)(nil),            // 38: coopr.log.v1.ReportHealth
+	(*SaveValue)(nil),               // 39: coopr.log.v1.SaveValue
+	(*Part)(nil),                    // 40: coopr.log.v1.Part
+	(*RemoveAgent)(nil),             // 41: coopr.log.v1.RemoveAgent
+	(*Prune)(nil),                   // 42: coopr.log.v1.Prune
+	(*PruneCluster)(nil),            // 43: coopr.log.v1.PruneCluster
+	(*RaiseFeatureLevel)(nil),       // 44: coopr.log.v1.RaiseFeatureLevel
+	(*DropResource)(nil),            // 45: coopr.log.v1.DropResource
+	(*NoteOrphans)(nil),             // 46: coopr.log.v1.NoteOrphans
+	(*FoundOrphan)(nil),             // 47: coopr.log.v1.FoundOrphan
+	(*ChangeRuns)(nil),              // 48: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 49: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 50: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 51: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 52: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 53: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 54: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 55: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 56: coopr.log.v1.SyncResources
+	(*Checkpoint)(nil),              // 57: coopr.log.v1.Checkpoint
+	(*PutDataKey)(nil),              // 58: coopr.log.v1.PutDataKey
+	(*SealedValue)(nil),             // 59: coopr.log.v1.SealedValue
+	(*PutSealed)(nil),               // 60: coopr.log.v1.PutSealed
+	(*ReportDivergence)(nil),        // 61: coopr.log.v1.ReportDivergence
+	nil,                             // 62: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 63: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 64: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 65: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 66: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 67: coopr.record.v1.User
+	(*record.Grant)(nil),            // 68: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 69: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 70: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 71: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 72: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 73: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 74: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 75: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 76: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 77: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 78: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 79: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 80: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 81: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 82: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 83: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 84: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 85: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 86: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 87: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -5001,89 +5425,98 @@ var file_log_proto_depIdxs = []int32{
 	13, // 3: coopr.log.v1.Command.delete_tenant:type_name -> coopr.log.v1.DeleteTenant
 	14, // 4: coopr.log.v1.Command.put_token:type_name -> coopr.log.v1.PutToken
 	15, // 5: coopr.log.v1.Command.delete_token:type_name -> coopr.log.v1.DeleteToken
-	22, // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
-	23, // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
-	24, // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
-	25, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
-	27, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
-	28, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
-	34, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
-	35, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
-	36, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
-	37, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	39, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
-	30, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
-	33, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
-	31, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	59, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
-	40, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
-	29, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
-	43, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	48, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
-	41, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
-	52, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	56, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	27, // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
+	28, // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
+	29, // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
+	30, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
+	32, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
+	33, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
+	39, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
+	40, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
+	41, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
+	42, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
+	44, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	35, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
+	38, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
+	36, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
+	65, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	45, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
+	34, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
+	48, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	53, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	46, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
+	57, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
+	61, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17, // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18, // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19, // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
 	20, // 31: coopr.log.v1.Command.put_grant:type_name -> coopr.log.v1.PutGrant
 	21, // 32: coopr.log.v1.Command.delete_grant:type_name -> coopr.log.v1.DeleteGrant
 	16, // 33: coopr.log.v1.Command.touch_tokens:type_name -> coopr.log.v1.TouchTokens
-	53, // 34: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
-	55, // 35: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
-	9,  // 36: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 37: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	60, // 38: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	61, // 39: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	62, // 40: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	63, // 41: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	64, // 42: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	65, // 43: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	66, // 44: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	67, // 45: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	25, // 46: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	68, // 47: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 48: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	69, // 49: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	26, // 50: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 51: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 52: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	57, // 53: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,  // 54: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	58, // 55: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	65, // 56: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	70, // 57: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 58: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	32, // 59: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	38, // 60: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	42, // 61: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	44, // 62: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	45, // 63: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	46, // 64: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	47, // 65: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 66: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 67: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	71, // 68: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	72, // 69: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	73, // 70: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	74, // 71: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	75, // 72: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	73, // 73: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	76, // 74: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	77, // 75: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	49, // 76: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	50, // 77: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	51, // 78: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	78, // 79: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 80: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	79, // 81: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 82: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	54, // 83: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	84, // [84:84] is the sub-list for method output_type
-	84, // [84:84] is the sub-list for method input_type
-	84, // [84:84] is the sub-list for extension type_name
-	84, // [84:84] is the sub-list for extension extendee
-	0,  // [0:84] is the sub-list for field type_name
+	22, // 34: coopr.log.v1.Command.found_mesh:type_name -> coopr.log.v1.FoundMesh
+	23, // 35: coopr.log.v1.Command.put_join_token:type_name -> coopr.log.v1.PutJoinToken
+	24, // 36: coopr.log.v1.Command.delete_join_token:type_name -> coopr.log.v1.DeleteJoinToken
+	25, // 37: coopr.log.v1.Command.admit_agent:type_name -> coopr.log.v1.AdmitAgent
+	26, // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
+	58, // 39: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
+	60, // 40: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
+	9,  // 41: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 42: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	66, // 43: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	67, // 44: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	68, // 45: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	69, // 46: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	70, // 47: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	70, // 48: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	62, // 49: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	71, // 50: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	72, // 51: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	73, // 52: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	74, // 53: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	75, // 54: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30, // 55: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	76, // 56: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 57: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	77, // 58: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31, // 59: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 60: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 61: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	63, // 62: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,  // 63: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	64, // 64: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	73, // 65: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	78, // 66: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 67: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37, // 68: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	43, // 69: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	47, // 70: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	49, // 71: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	50, // 72: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	51, // 73: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	52, // 74: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 75: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 76: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	79, // 77: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	80, // 78: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	81, // 79: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	82, // 80: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	83, // 81: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	81, // 82: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	84, // 83: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	85, // 84: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	54, // 85: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	55, // 86: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	56, // 87: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	86, // 88: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 89: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	87, // 90: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 91: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	59, // 92: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	93, // [93:93] is the sub-list for method output_type
+	93, // [93:93] is the sub-list for method input_type
+	93, // [93:93] is the sub-list for extension type_name
+	93, // [93:93] is the sub-list for extension extendee
+	0,  // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -5127,23 +5560,28 @@ func file_log_proto_init() {
 		(*Command_PutGrant)(nil),
 		(*Command_DeleteGrant)(nil),
 		(*Command_TouchTokens)(nil),
+		(*Command_FoundMesh)(nil),
+		(*Command_PutJoinToken)(nil),
+		(*Command_DeleteJoinToken)(nil),
+		(*Command_AdmitAgent)(nil),
+		(*Command_RecordKeys)(nil),
 		(*Command_PutDataKey)(nil),
 		(*Command_PutSealed)(nil),
 	}
-	file_log_proto_msgTypes[36].OneofWrappers = []any{
+	file_log_proto_msgTypes[41].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
 	}
-	file_log_proto_msgTypes[37].OneofWrappers = []any{
+	file_log_proto_msgTypes[42].OneofWrappers = []any{
 		(*PutSetting_Profile)(nil),
 		(*PutSetting_Program)(nil),
 		(*PutSetting_Schedule)(nil),
 		(*PutSetting_Preferences)(nil),
 		(*PutSetting_Secret)(nil),
 	}
-	file_log_proto_msgTypes[41].OneofWrappers = []any{
+	file_log_proto_msgTypes[46].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
 		(*ChangeResource_Order)(nil),
 		(*ChangeResource_Sync)(nil),
@@ -5154,7 +5592,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   52,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

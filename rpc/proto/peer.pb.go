@@ -1272,6 +1272,7 @@ func (x *Welcome) GetVerdicts() []*Verdict {
 type AgentRegistry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agents        []*record.Agent        `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	Removed       []string               `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"` // ids of agents that were removed from the mesh
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1309,6 +1310,13 @@ func (*AgentRegistry) Descriptor() ([]byte, []int) {
 func (x *AgentRegistry) GetAgents() []*record.Agent {
 	if x != nil {
 		return x.Agents
+	}
+	return nil
+}
+
+func (x *AgentRegistry) GetRemoved() []string {
+	if x != nil {
+		return x.Removed
 	}
 	return nil
 }
@@ -2156,6 +2164,313 @@ func (x *SumsResponse) GetAuditHead() []byte {
 	return nil
 }
 
+// JoinRequest asks a voter to admit an agent to the mesh.
+type JoinRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // the join token's id
+	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	Csr           []byte                 `protobuf:"bytes,4,opt,name=csr,proto3" json:"csr,omitempty"`     // PKCS #10, DER
+	Names         []string               `protobuf:"bytes,5,rep,name=names,proto3" json:"names,omitempty"` // host names and addresses of the API; only a voter's are used
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinRequest) Reset() {
+	*x = JoinRequest{}
+	mi := &file_peer_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinRequest) ProtoMessage() {}
+
+func (x *JoinRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
+func (*JoinRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *JoinRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+func (x *JoinRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetCsr() []byte {
+	if x != nil {
+		return x.Csr
+	}
+	return nil
+}
+
+func (x *JoinRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+// RenewRequest asks a voter for new certificates.
+type RenewRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Certificate   []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // the old one, DER
+	Csr           []byte                 `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"`                 // PKCS #10, DER
+	Signature     []byte                 `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"`     // by the key of the old certificate
+	Names         []string               `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`             // as in JoinRequest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewRequest) Reset() {
+	*x = RenewRequest{}
+	mi := &file_peer_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewRequest) ProtoMessage() {}
+
+func (x *RenewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
+func (*RenewRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RenewRequest) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *RenewRequest) GetCsr() []byte {
+	if x != nil {
+		return x.Csr
+	}
+	return nil
+}
+
+func (x *RenewRequest) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+func (x *RenewRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+// Admission is the answer to both.
+type Admission struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Mesh           string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
+	Role           string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Zone           string                 `protobuf:"bytes,3,opt,name=zone,proto3" json:"zone,omitempty"`
+	Api            bool                   `protobuf:"varint,4,opt,name=api,proto3" json:"api,omitempty"`
+	Certificate    []byte                 `protobuf:"bytes,5,opt,name=certificate,proto3" json:"certificate,omitempty"` // DER
+	ApiCertificate []byte                 `protobuf:"bytes,6,opt,name=api_certificate,json=apiCertificate,proto3" json:"api_certificate,omitempty"`
+	Cas            [][]byte               `protobuf:"bytes,7,rep,name=cas,proto3" json:"cas,omitempty"`
+	Gossip         []byte                 `protobuf:"bytes,8,opt,name=gossip,proto3" json:"gossip,omitempty"`                      // the key of gossip; on joining only
+	Peers          []string               `protobuf:"bytes,9,rep,name=peers,proto3" json:"peers,omitempty"`                        // peer addresses of voters
+	Seeds          []string               `protobuf:"bytes,10,rep,name=seeds,proto3" json:"seeds,omitempty"`                       // gossip addresses of agents
+	SealedCa       []byte                 `protobuf:"bytes,11,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"` // for voters
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Admission) Reset() {
+	*x = Admission{}
+	mi := &file_peer_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Admission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Admission) ProtoMessage() {}
+
+func (x *Admission) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Admission.ProtoReflect.Descriptor instead.
+func (*Admission) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Admission) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
+}
+
+func (x *Admission) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Admission) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Admission) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
+}
+
+func (x *Admission) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *Admission) GetApiCertificate() []byte {
+	if x != nil {
+		return x.ApiCertificate
+	}
+	return nil
+}
+
+func (x *Admission) GetCas() [][]byte {
+	if x != nil {
+		return x.Cas
+	}
+	return nil
+}
+
+func (x *Admission) GetGossip() []byte {
+	if x != nil {
+		return x.Gossip
+	}
+	return nil
+}
+
+func (x *Admission) GetPeers() []string {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+func (x *Admission) GetSeeds() []string {
+	if x != nil {
+		return x.Seeds
+	}
+	return nil
+}
+
+func (x *Admission) GetSealedCa() []byte {
+	if x != nil {
+		return x.SealedCa
+	}
+	return nil
+}
+
+type RecordKeysResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordKeysResponse) Reset() {
+	*x = RecordKeysResponse{}
+	mi := &file_peer_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordKeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordKeysResponse) ProtoMessage() {}
+
+func (x *RecordKeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordKeysResponse.ProtoReflect.Descriptor instead.
+func (*RecordKeysResponse) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{34}
+}
+
 // QuarantineRequest informs a member that its state differs from that of a majority.
 type QuarantineRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2167,7 +2482,7 @@ type QuarantineRequest struct {
 
 func (x *QuarantineRequest) Reset() {
 	*x = QuarantineRequest{}
-	mi := &file_peer_proto_msgTypes[31]
+	mi := &file_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2494,7 @@ func (x *QuarantineRequest) String() string {
 func (*QuarantineRequest) ProtoMessage() {}
 
 func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[31]
+	mi := &file_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2507,7 @@ func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineRequest.ProtoReflect.Descriptor instead.
 func (*QuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{31}
+	return file_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *QuarantineRequest) GetIndex() uint64 {
@@ -2217,7 +2532,7 @@ type QuarantineResponse struct {
 
 func (x *QuarantineResponse) Reset() {
 	*x = QuarantineResponse{}
-	mi := &file_peer_proto_msgTypes[32]
+	mi := &file_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2544,7 @@ func (x *QuarantineResponse) String() string {
 func (*QuarantineResponse) ProtoMessage() {}
 
 func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[32]
+	mi := &file_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2557,7 @@ func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineResponse.ProtoReflect.Descriptor instead.
 func (*QuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{32}
+	return file_peer_proto_rawDescGZIP(), []int{36}
 }
 
 var File_peer_proto protoreflect.FileDescriptor
@@ -2250,7 +2565,7 @@ var File_peer_proto protoreflect.FileDescriptor
 const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"peer.proto\x12\rcoopr.peer.v1\x1a\fplugin.proto\x1a\x11record/mesh.proto\x1a\n" +
+	"peer.proto\x12\rcoopr.peer.v1\x1a\tlog.proto\x1a\fplugin.proto\x1a\x11record/mesh.proto\x1a\n" +
 	"site.proto\"#\n" +
 	"\rStatusRequest\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\"B\n" +
@@ -2360,9 +2675,10 @@ const file_peer_proto_rawDesc = "" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x15\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\x12!\n" +
 	"\fheartbeat_ms\x18\x04 \x01(\x03R\vheartbeatMs\x122\n" +
-	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"?\n" +
+	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"Y\n" +
 	"\rAgentRegistry\x12.\n" +
-	"\x06agents\x18\x01 \x03(\v2\x16.coopr.record.v1.AgentR\x06agents\"\x9d\x04\n" +
+	"\x06agents\x18\x01 \x03(\v2\x16.coopr.record.v1.AgentR\x06agents\x12\x18\n" +
+	"\aremoved\x18\x02 \x03(\tR\aremoved\"\x9d\x04\n" +
 	"\rLeaderMessage\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.coopr.peer.v1.WelcomeR\awelcome\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x12+\n" +
@@ -2420,11 +2736,36 @@ const file_peer_proto_rawDesc = "" +
 	"audit_head\x18\x04 \x01(\fR\tauditHead\x1a9\n" +
 	"\vTablesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"A\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"y\n" +
+	"\vJoinRequest\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x10\n" +
+	"\x03csr\x18\x04 \x01(\fR\x03csr\x12\x14\n" +
+	"\x05names\x18\x05 \x03(\tR\x05names\"v\n" +
+	"\fRenewRequest\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x10\n" +
+	"\x03csr\x18\x02 \x01(\fR\x03csr\x12\x1c\n" +
+	"\tsignature\x18\x03 \x01(\fR\tsignature\x12\x14\n" +
+	"\x05names\x18\x04 \x03(\tR\x05names\"\x97\x02\n" +
+	"\tAdmission\x12\x12\n" +
+	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
+	"\x04zone\x18\x03 \x01(\tR\x04zone\x12\x10\n" +
+	"\x03api\x18\x04 \x01(\bR\x03api\x12 \n" +
+	"\vcertificate\x18\x05 \x01(\fR\vcertificate\x12'\n" +
+	"\x0fapi_certificate\x18\x06 \x01(\fR\x0eapiCertificate\x12\x10\n" +
+	"\x03cas\x18\a \x03(\fR\x03cas\x12\x16\n" +
+	"\x06gossip\x18\b \x01(\fR\x06gossip\x12\x14\n" +
+	"\x05peers\x18\t \x03(\tR\x05peers\x12\x14\n" +
+	"\x05seeds\x18\n" +
+	" \x03(\tR\x05seeds\x12\x1b\n" +
+	"\tsealed_ca\x18\v \x01(\fR\bsealedCa\"\x14\n" +
+	"\x12RecordKeysResponse\"A\n" +
 	"\x11QuarantineRequest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06tables\x18\x02 \x03(\tR\x06tables\"\x14\n" +
-	"\x12QuarantineResponse2\xa2\a\n" +
+	"\x12QuarantineResponse2\xed\a\n" +
 	"\x04Peer\x12E\n" +
 	"\x06Status\x12\x1c.coopr.peer.v1.StatusRequest\x1a\x1d.coopr.peer.v1.StatusResponse\x12?\n" +
 	"\x04Sums\x12\x1a.coopr.peer.v1.SumsRequest\x1a\x1b.coopr.peer.v1.SumsResponse\x12Q\n" +
@@ -2438,8 +2779,13 @@ const file_peer_proto_rawDesc = "" +
 	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponse\x12>\n" +
 	"\x04Blob\x12\x1a.coopr.peer.v1.BlobRequest\x1a\x18.coopr.peer.v1.BlobPiece0\x01\x12?\n" +
 	"\x04Hold\x12\x1a.coopr.peer.v1.HoldRequest\x1a\x1b.coopr.peer.v1.HoldResponse\x12T\n" +
-	"\vResourceSet\x12!.coopr.peer.v1.ResourceSetRequest\x1a\".coopr.peer.v1.ResourceSetResponse\x12G\n" +
-	"\aChanges\x12\x1b.coopr.site.v1.ChangePacket\x1a\x1b.coopr.site.v1.ChangePacket(\x010\x01B\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
+	"\vResourceSet\x12!.coopr.peer.v1.ResourceSetRequest\x1a\".coopr.peer.v1.ResourceSetResponse\x12I\n" +
+	"\n" +
+	"RecordKeys\x12\x18.coopr.log.v1.RecordKeys\x1a!.coopr.peer.v1.RecordKeysResponse\x12G\n" +
+	"\aChanges\x12\x1b.coopr.site.v1.ChangePacket\x1a\x1b.coopr.site.v1.ChangePacket(\x010\x012\x84\x01\n" +
+	"\x04Door\x12<\n" +
+	"\x04Join\x12\x1a.coopr.peer.v1.JoinRequest\x1a\x18.coopr.peer.v1.Admission\x12>\n" +
+	"\x05Renew\x12\x1b.coopr.peer.v1.RenewRequest\x1a\x18.coopr.peer.v1.AdmissionB\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
 
 var (
 	file_peer_proto_rawDescOnce sync.Once
@@ -2453,7 +2799,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
@@ -2486,59 +2832,64 @@ var file_peer_proto_goTypes = []any{
 	(*ResourceSetResponse)(nil),   // 28: coopr.peer.v1.ResourceSetResponse
 	(*SumsRequest)(nil),           // 29: coopr.peer.v1.SumsRequest
 	(*SumsResponse)(nil),          // 30: coopr.peer.v1.SumsResponse
-	(*QuarantineRequest)(nil),     // 31: coopr.peer.v1.QuarantineRequest
-	(*QuarantineResponse)(nil),    // 32: coopr.peer.v1.QuarantineResponse
-	nil,                           // 33: coopr.peer.v1.SumsResponse.TablesEntry
-	(*Result)(nil),                // 34: coopr.plugin.v1.Result
-	(*record.PluginType)(nil),     // 35: coopr.record.v1.PluginType
-	(*SaveState)(nil),             // 36: coopr.plugin.v1.SaveState
-	(*Task)(nil),                  // 37: coopr.plugin.v1.Task
-	(*RuntimeReport)(nil),         // 38: coopr.site.v1.RuntimeReport
-	(*record.Agent)(nil),          // 39: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 40: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 41: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 42: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 43: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 44: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 45: coopr.record.v1.ResourceSet
-	(*ChangePacket)(nil),          // 46: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 47: coopr.plugin.v1.RemoveResponse
+	(*JoinRequest)(nil),           // 31: coopr.peer.v1.JoinRequest
+	(*RenewRequest)(nil),          // 32: coopr.peer.v1.RenewRequest
+	(*Admission)(nil),             // 33: coopr.peer.v1.Admission
+	(*RecordKeysResponse)(nil),    // 34: coopr.peer.v1.RecordKeysResponse
+	(*QuarantineRequest)(nil),     // 35: coopr.peer.v1.QuarantineRequest
+	(*QuarantineResponse)(nil),    // 36: coopr.peer.v1.QuarantineResponse
+	nil,                           // 37: coopr.peer.v1.SumsResponse.TablesEntry
+	(*Result)(nil),                // 38: coopr.plugin.v1.Result
+	(*record.PluginType)(nil),     // 39: coopr.record.v1.PluginType
+	(*SaveState)(nil),             // 40: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 41: coopr.plugin.v1.Task
+	(*RuntimeReport)(nil),         // 42: coopr.site.v1.RuntimeReport
+	(*record.Agent)(nil),          // 43: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 44: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 45: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 46: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 47: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 48: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 49: coopr.record.v1.ResourceSet
+	(*RecordKeys)(nil),            // 50: coopr.log.v1.RecordKeys
+	(*ChangePacket)(nil),          // 51: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 52: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
 	3,  // 1: coopr.peer.v1.StatusResponse.keys:type_name -> coopr.peer.v1.MeshKeyPrint
 	4,  // 2: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
-	34, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	35, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	38, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	39, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
 	7,  // 5: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	36, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	37, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	37, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	40, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	41, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	41, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
 	8,  // 9: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	34, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	38, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
 	9,  // 11: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
 	9,  // 12: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	36, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	40, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	11, // 14: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	38, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	42, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
 	13, // 16: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	39, // 17: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	43, // 17: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
 	14, // 18: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	37, // 19: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	40, // 20: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	41, // 19: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	44, // 20: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
 	13, // 21: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
 	15, // 22: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
 	10, // 23: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	41, // 24: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	45, // 24: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
 	17, // 25: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	42, // 26: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	43, // 27: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	44, // 28: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	45, // 29: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	33, // 30: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	46, // 26: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	47, // 27: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	48, // 28: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	49, // 29: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	37, // 30: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
 	0,  // 31: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
 	29, // 32: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	31, // 33: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	35, // 33: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
 	5,  // 34: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
 	12, // 35: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
 	18, // 36: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
@@ -2547,21 +2898,27 @@ var file_peer_proto_depIdxs = []int32{
 	23, // 39: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
 	25, // 40: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
 	27, // 41: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	46, // 42: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	2,  // 43: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	30, // 44: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	32, // 45: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	6,  // 46: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
-	16, // 47: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	19, // 48: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	21, // 49: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	47, // 50: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	24, // 51: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	26, // 52: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	28, // 53: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	46, // 54: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	43, // [43:55] is the sub-list for method output_type
-	31, // [31:43] is the sub-list for method input_type
+	50, // 42: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
+	51, // 43: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	31, // 44: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
+	32, // 45: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
+	2,  // 46: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	30, // 47: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	36, // 48: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 49: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 50: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	19, // 51: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	21, // 52: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	52, // 53: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	24, // 54: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	26, // 55: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	28, // 56: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	34, // 57: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
+	51, // 58: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	33, // 59: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
+	33, // 60: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
+	46, // [46:61] is the sub-list for method output_type
+	31, // [31:46] is the sub-list for method input_type
 	31, // [31:31] is the sub-list for extension type_name
 	31, // [31:31] is the sub-list for extension extendee
 	0,  // [0:31] is the sub-list for field type_name
@@ -2572,6 +2929,7 @@ func file_peer_proto_init() {
 	if File_peer_proto != nil {
 		return
 	}
+	file_log_proto_init()
 	file_plugin_proto_init()
 	file_site_proto_init()
 	type x struct{}
@@ -2580,9 +2938,9 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   38,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_peer_proto_goTypes,
 		DependencyIndexes: file_peer_proto_depIdxs,

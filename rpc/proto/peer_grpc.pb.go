@@ -32,6 +32,7 @@ const (
 	Peer_Blob_FullMethodName           = "/coopr.peer.v1.Peer/Blob"
 	Peer_Hold_FullMethodName           = "/coopr.peer.v1.Peer/Hold"
 	Peer_ResourceSet_FullMethodName    = "/coopr.peer.v1.Peer/ResourceSet"
+	Peer_RecordKeys_FullMethodName     = "/coopr.peer.v1.Peer/RecordKeys"
 	Peer_Changes_FullMethodName        = "/coopr.peer.v1.Peer/Changes"
 )
 
@@ -54,6 +55,8 @@ type PeerClient interface {
 	Blob(ctx context.Context, in *BlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BlobPiece], error)
 	Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (*HoldResponse, error)
 	ResourceSet(ctx context.Context, in *ResourceSetRequest, opts ...grpc.CallOption) (*ResourceSetResponse, error)
+	// RecordKeys informs the leader of certificates that a voter has signed without one.
+	RecordKeys(ctx context.Context, in *RecordKeys, opts ...grpc.CallOption) (*RecordKeysResponse, error)
 	// Changes carries messages between the change objects of two runtimes, both ways.
 	Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChangePacket, ChangePacket], error)
 }
@@ -206,6 +209,16 @@ func (c *peerClient) ResourceSet(ctx context.Context, in *ResourceSetRequest, op
 	return out, nil
 }
 
+func (c *peerClient) RecordKeys(ctx context.Context, in *RecordKeys, opts ...grpc.CallOption) (*RecordKeysResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecordKeysResponse)
+	err := c.cc.Invoke(ctx, Peer_RecordKeys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *peerClient) Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChangePacket, ChangePacket], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[4], Peer_Changes_FullMethodName, cOpts...)
@@ -238,6 +251,8 @@ type PeerServer interface {
 	Blob(*BlobRequest, grpc.ServerStreamingServer[BlobPiece]) error
 	Hold(context.Context, *HoldRequest) (*HoldResponse, error)
 	ResourceSet(context.Context, *ResourceSetRequest) (*ResourceSetResponse, error)
+	// RecordKeys informs the leader of certificates that a voter has signed without one.
+	RecordKeys(context.Context, *RecordKeys) (*RecordKeysResponse, error)
 	// Changes carries messages between the change objects of two runtimes, both ways.
 	Changes(grpc.BidiStreamingServer[ChangePacket, ChangePacket]) error
 	mustEmbedUnimplementedPeerServer()
@@ -282,6 +297,9 @@ func (UnimplementedPeerServer) Hold(context.Context, *HoldRequest) (*HoldRespons
 }
 func (UnimplementedPeerServer) ResourceSet(context.Context, *ResourceSetRequest) (*ResourceSetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResourceSet not implemented")
+}
+func (UnimplementedPeerServer) RecordKeys(context.Context, *RecordKeys) (*RecordKeysResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RecordKeys not implemented")
 }
 func (UnimplementedPeerServer) Changes(grpc.BidiStreamingServer[ChangePacket, ChangePacket]) error {
 	return status.Error(codes.Unimplemented, "method Changes not implemented")
@@ -473,6 +491,24 @@ func _Peer_ResourceSet_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peer_RecordKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecordKeys)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).RecordKeys(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_RecordKeys_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).RecordKeys(ctx, req.(*RecordKeys))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Peer_Changes_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(PeerServer).Changes(&grpc.GenericServerStream[ChangePacket, ChangePacket]{ServerStream: stream})
 }
@@ -515,6 +551,10 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ResourceSet",
 			Handler:    _Peer_ResourceSet_Handler,
 		},
+		{
+			MethodName: "RecordKeys",
+			Handler:    _Peer_RecordKeys_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -545,5 +585,149 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 			ClientStreams: true,
 		},
 	},
+	Metadata: "peer.proto",
+}
+
+const (
+	Door_Join_FullMethodName  = "/coopr.peer.v1.Door/Join"
+	Door_Renew_FullMethodName = "/coopr.peer.v1.Door/Renew"
+)
+
+// DoorClient is the client API for Door service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Door is what a voter does for agents that have no valid certificate.
+type DoorClient interface {
+	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*Admission, error)
+	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*Admission, error)
+}
+
+type doorClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewDoorClient(cc grpc.ClientConnInterface) DoorClient {
+	return &doorClient{cc}
+}
+
+func (c *doorClient) Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*Admission, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Admission)
+	err := c.cc.Invoke(ctx, Door_Join_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *doorClient) Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*Admission, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Admission)
+	err := c.cc.Invoke(ctx, Door_Renew_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// DoorServer is the server API for Door service.
+// All implementations must embed UnimplementedDoorServer
+// for forward compatibility.
+//
+// Door is what a voter does for agents that have no valid certificate.
+type DoorServer interface {
+	Join(context.Context, *JoinRequest) (*Admission, error)
+	Renew(context.Context, *RenewRequest) (*Admission, error)
+	mustEmbedUnimplementedDoorServer()
+}
+
+// UnimplementedDoorServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedDoorServer struct{}
+
+func (UnimplementedDoorServer) Join(context.Context, *JoinRequest) (*Admission, error) {
+	return nil, status.Error(codes.Unimplemented, "method Join not implemented")
+}
+func (UnimplementedDoorServer) Renew(context.Context, *RenewRequest) (*Admission, error) {
+	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
+}
+func (UnimplementedDoorServer) mustEmbedUnimplementedDoorServer() {}
+func (UnimplementedDoorServer) testEmbeddedByValue()              {}
+
+// UnsafeDoorServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to DoorServer will
+// result in compilation errors.
+type UnsafeDoorServer interface {
+	mustEmbedUnimplementedDoorServer()
+}
+
+func RegisterDoorServer(s grpc.ServiceRegistrar, srv DoorServer) {
+	// If the following call panics, it indicates UnimplementedDoorServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Door_ServiceDesc, srv)
+}
+
+func _Door_Join_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(JoinRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DoorServer).Join(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Door_Join_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DoorServer).Join(ctx, req.(*JoinRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Door_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DoorServer).Renew(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Door_Renew_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DoorServer).Renew(ctx, req.(*RenewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Door_ServiceDesc is the grpc.ServiceDesc for Door service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Door_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "coopr.peer.v1.Door",
+	HandlerType: (*DoorServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Join",
+			Handler:    _Door_Join_Handler,
+		},
+		{
+			MethodName: "Renew",
+			Handler:    _Door_Renew_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
 	Metadata: "peer.proto",
 }

@@ -124,6 +124,8 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Hello
 	//	*SnapshotRecord_User
 	//	*SnapshotRecord_Grant
+	//	*SnapshotRecord_JoinToken
+	//	*SnapshotRecord_Identity
 	//	*SnapshotRecord_DataKey
 	//	*SnapshotRecord_Sealed
 	Row           isSnapshotRecord_Row `protobuf_oneof:"row"`
@@ -465,6 +467,24 @@ func (x *SnapshotRecord) GetGrant() *record.Grant {
 	return nil
 }
 
+func (x *SnapshotRecord) GetJoinToken() *record.JoinToken {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRecord_JoinToken); ok {
+			return x.JoinToken
+		}
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetIdentity() *record.AgentIdentity {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRecord_Identity); ok {
+			return x.Identity
+		}
+	}
+	return nil
+}
+
 func (x *SnapshotRecord) GetDataKey() *PutDataKey {
 	if x != nil {
 		if x, ok := x.Row.(*SnapshotRecord_DataKey); ok {
@@ -619,6 +639,14 @@ type SnapshotRecord_Grant struct {
 	Grant *record.Grant `protobuf:"bytes,33,opt,name=grant,proto3,oneof"`
 }
 
+type SnapshotRecord_JoinToken struct {
+	JoinToken *record.JoinToken `protobuf:"bytes,34,opt,name=join_token,json=joinToken,proto3,oneof"`
+}
+
+type SnapshotRecord_Identity struct {
+	Identity *record.AgentIdentity `protobuf:"bytes,35,opt,name=identity,proto3,oneof"`
+}
+
 type SnapshotRecord_DataKey struct {
 	DataKey *PutDataKey `protobuf:"bytes,53,opt,name=data_key,json=dataKey,proto3,oneof"`
 }
@@ -692,6 +720,10 @@ func (*SnapshotRecord_Hello) isSnapshotRecord_Row() {}
 func (*SnapshotRecord_User) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_Grant) isSnapshotRecord_Row() {}
+
+func (*SnapshotRecord_JoinToken) isSnapshotRecord_Row() {}
+
+func (*SnapshotRecord_Identity) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_DataKey) isSnapshotRecord_Row() {}
 
@@ -1211,6 +1243,7 @@ type Effect struct {
 	Generation    uint64                    `protobuf:"varint,15,opt,name=generation,proto3" json:"generation,omitempty"` // of a site, that began
 	User          *record.User              `protobuf:"bytes,16,opt,name=user,proto3" json:"user,omitempty"`
 	Grant         *record.Grant             `protobuf:"bytes,17,opt,name=grant,proto3" json:"grant,omitempty"`
+	JoinToken     *record.JoinToken         `protobuf:"bytes,18,opt,name=join_token,json=joinToken,proto3" json:"join_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1360,6 +1393,13 @@ func (x *Effect) GetUser() *record.User {
 func (x *Effect) GetGrant() *record.Grant {
 	if x != nil {
 		return x.Grant
+	}
+	return nil
+}
+
+func (x *Effect) GetJoinToken() *record.JoinToken {
+	if x != nil {
+		return x.JoinToken
 	}
 	return nil
 }
@@ -1544,6 +1584,7 @@ type MetaRow struct {
 	LastCluster   int64                  `protobuf:"varint,3,opt,name=last_cluster,json=lastCluster,proto3" json:"last_cluster,omitempty"` // the highest number of a cluster whose record was removed
 	OrphansMs     int64                  `protobuf:"varint,4,opt,name=orphans_ms,json=orphansMs,proto3" json:"orphans_ms,omitempty"`       // the latest search for orphans
 	Orphans       []*FoundOrphan         `protobuf:"bytes,5,rep,name=orphans,proto3" json:"orphans,omitempty"`
+	Identity      *MeshIdentity          `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"` // unset: the agents share a secret
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1613,6 +1654,90 @@ func (x *MetaRow) GetOrphans() []*FoundOrphan {
 	return nil
 }
 
+func (x *MetaRow) GetIdentity() *MeshIdentity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+// MeshIdentity is how agents and the root token are known.
+type MeshIdentity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mesh          string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
+	Cas           [][]byte               `protobuf:"bytes,2,rep,name=cas,proto3" json:"cas,omitempty"`                           // certificates, DER
+	SealedCa      []byte                 `protobuf:"bytes,3,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"` // the key of the first CA
+	SealedGossip  []byte                 `protobuf:"bytes,4,opt,name=sealed_gossip,json=sealedGossip,proto3" json:"sealed_gossip,omitempty"`
+	RootHash      []byte                 `protobuf:"bytes,5,opt,name=root_hash,json=rootHash,proto3" json:"root_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshIdentity) Reset() {
+	*x = MeshIdentity{}
+	mi := &file_snapshot_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshIdentity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshIdentity) ProtoMessage() {}
+
+func (x *MeshIdentity) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshIdentity.ProtoReflect.Descriptor instead.
+func (*MeshIdentity) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *MeshIdentity) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
+}
+
+func (x *MeshIdentity) GetCas() [][]byte {
+	if x != nil {
+		return x.Cas
+	}
+	return nil
+}
+
+func (x *MeshIdentity) GetSealedCa() []byte {
+	if x != nil {
+		return x.SealedCa
+	}
+	return nil
+}
+
+func (x *MeshIdentity) GetSealedGossip() []byte {
+	if x != nil {
+		return x.SealedGossip
+	}
+	return nil
+}
+
+func (x *MeshIdentity) GetRootHash() []byte {
+	if x != nil {
+		return x.RootHash
+	}
+	return nil
+}
+
 // HistoryRow is a cluster at an earlier time.
 type HistoryRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1630,7 +1755,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1767,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1780,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{14}
+	return file_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HistoryRow) GetTenant() string {
@@ -1724,7 +1849,7 @@ type QueueRow struct {
 
 func (x *QueueRow) Reset() {
 	*x = QueueRow{}
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1861,7 @@ func (x *QueueRow) String() string {
 func (*QueueRow) ProtoMessage() {}
 
 func (x *QueueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1874,7 @@ func (x *QueueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRow.ProtoReflect.Descriptor instead.
 func (*QueueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{15}
+	return file_snapshot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *QueueRow) GetOperation() string {
@@ -1776,7 +1901,7 @@ type ProfileRow struct {
 
 func (x *ProfileRow) Reset() {
 	*x = ProfileRow{}
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1913,7 @@ func (x *ProfileRow) String() string {
 func (*ProfileRow) ProtoMessage() {}
 
 func (x *ProfileRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1926,7 @@ func (x *ProfileRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileRow.ProtoReflect.Descriptor instead.
 func (*ProfileRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{16}
+	return file_snapshot_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProfileRow) GetTenant() string {
@@ -1828,7 +1953,7 @@ type ProgramRow struct {
 
 func (x *ProgramRow) Reset() {
 	*x = ProgramRow{}
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1965,7 @@ func (x *ProgramRow) String() string {
 func (*ProgramRow) ProtoMessage() {}
 
 func (x *ProgramRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1978,7 @@ func (x *ProgramRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRow.ProtoReflect.Descriptor instead.
 func (*ProgramRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{17}
+	return file_snapshot_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProgramRow) GetTenant() string {
@@ -1882,7 +2007,7 @@ type SecretRow struct {
 
 func (x *SecretRow) Reset() {
 	*x = SecretRow{}
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +2019,7 @@ func (x *SecretRow) String() string {
 func (*SecretRow) ProtoMessage() {}
 
 func (x *SecretRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +2032,7 @@ func (x *SecretRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRow.ProtoReflect.Descriptor instead.
 func (*SecretRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{18}
+	return file_snapshot_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SecretRow) GetTenant() string {
@@ -1950,7 +2075,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2087,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2100,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{19}
+	return file_snapshot_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UsageRow) GetTenant() string {
@@ -2014,7 +2139,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
-	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xb5\x0e\n" +
+	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xb0\x0f\n" +
 	"\x0eSnapshotRecord\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x17.coopr.record.v1.TenantH\x00R\x06tenant\x12.\n" +
 	"\x05token\x18\x02 \x01(\v2\x16.coopr.log.v1.TokenRowH\x00R\x05token\x12=\n" +
@@ -2054,7 +2179,10 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x05usage\x18\x1e \x01(\v2\x16.coopr.log.v1.UsageRowH\x00R\x05usage\x12.\n" +
 	"\x05hello\x18\x1f \x01(\v2\x16.coopr.log.v1.HelloRowH\x00R\x05hello\x12+\n" +
 	"\x04user\x18  \x01(\v2\x15.coopr.log.v1.UserRowH\x00R\x04user\x12.\n" +
-	"\x05grant\x18! \x01(\v2\x16.coopr.record.v1.GrantH\x00R\x05grant\x125\n" +
+	"\x05grant\x18! \x01(\v2\x16.coopr.record.v1.GrantH\x00R\x05grant\x12;\n" +
+	"\n" +
+	"join_token\x18\" \x01(\v2\x1a.coopr.record.v1.JoinTokenH\x00R\tjoinToken\x12<\n" +
+	"\bidentity\x18# \x01(\v2\x1e.coopr.record.v1.AgentIdentityH\x00R\bidentity\x125\n" +
 	"\bdata_key\x185 \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\adataKey\x121\n" +
 	"\x06sealed\x186 \x01(\v2\x17.coopr.log.v1.SealedRowH\x00R\x06sealedB\x05\n" +
 	"\x03row\"L\n" +
@@ -2097,7 +2225,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\tR\asubject\x12\x12\n" +
 	"\x04time\x18\x04 \x01(\x03R\x04time\x12,\n" +
-	"\x06effect\x18\x05 \x01(\v2\x14.coopr.log.v1.EffectR\x06effect\"\xd8\x06\n" +
+	"\x06effect\x18\x05 \x01(\v2\x14.coopr.log.v1.EffectR\x06effect\"\x93\a\n" +
 	"\x06Effect\x12=\n" +
 	"\vdefinitions\x18\x01 \x03(\v2\x1b.coopr.log.v1.DefinitionRowR\vdefinitions\x12/\n" +
 	"\x06tenant\x18\x02 \x01(\v2\x17.coopr.record.v1.TenantR\x06tenant\x12,\n" +
@@ -2119,7 +2247,9 @@ const file_snapshot_proto_rawDesc = "" +
 	"generation\x18\x0f \x01(\x04R\n" +
 	"generation\x12)\n" +
 	"\x04user\x18\x10 \x01(\v2\x15.coopr.record.v1.UserR\x04user\x12,\n" +
-	"\x05grant\x18\x11 \x01(\v2\x16.coopr.record.v1.GrantR\x05grant\x1a@\n" +
+	"\x05grant\x18\x11 \x01(\v2\x16.coopr.record.v1.GrantR\x05grant\x129\n" +
+	"\n" +
+	"join_token\x18\x12 \x01(\v2\x1a.coopr.record.v1.JoinTokenR\tjoinToken\x1a@\n" +
 	"\x12TasksByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"T\n" +
@@ -2133,14 +2263,21 @@ const file_snapshot_proto_rawDesc = "" +
 	"\bValueRow\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\fR\x05value\"\xb9\x01\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\"\xf1\x01\n" +
 	"\aMetaRow\x12#\n" +
 	"\rfeature_level\x18\x01 \x01(\rR\ffeatureLevel\x12\x12\n" +
 	"\x04mesh\x18\x02 \x01(\tR\x04mesh\x12!\n" +
 	"\flast_cluster\x18\x03 \x01(\x03R\vlastCluster\x12\x1d\n" +
 	"\n" +
 	"orphans_ms\x18\x04 \x01(\x03R\torphansMs\x123\n" +
-	"\aorphans\x18\x05 \x03(\v2\x19.coopr.log.v1.FoundOrphanR\aorphans\"\xe6\x01\n" +
+	"\aorphans\x18\x05 \x03(\v2\x19.coopr.log.v1.FoundOrphanR\aorphans\x126\n" +
+	"\bidentity\x18\x06 \x01(\v2\x1a.coopr.log.v1.MeshIdentityR\bidentity\"\x93\x01\n" +
+	"\fMeshIdentity\x12\x12\n" +
+	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x10\n" +
+	"\x03cas\x18\x02 \x03(\fR\x03cas\x12\x1b\n" +
+	"\tsealed_ca\x18\x03 \x01(\fR\bsealedCa\x12#\n" +
+	"\rsealed_gossip\x18\x04 \x01(\fR\fsealedGossip\x12\x1b\n" +
+	"\troot_hash\x18\x05 \x01(\fR\brootHash\"\xe6\x01\n" +
 	"\n" +
 	"HistoryRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
@@ -2185,7 +2322,7 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),          // 0: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),          // 1: coopr.log.v1.SnapshotRecord
@@ -2201,105 +2338,112 @@ var file_snapshot_proto_goTypes = []any{
 	(*PartRow)(nil),                 // 11: coopr.log.v1.PartRow
 	(*ValueRow)(nil),                // 12: coopr.log.v1.ValueRow
 	(*MetaRow)(nil),                 // 13: coopr.log.v1.MetaRow
-	(*HistoryRow)(nil),              // 14: coopr.log.v1.HistoryRow
-	(*QueueRow)(nil),                // 15: coopr.log.v1.QueueRow
-	(*ProfileRow)(nil),              // 16: coopr.log.v1.ProfileRow
-	(*ProgramRow)(nil),              // 17: coopr.log.v1.ProgramRow
-	(*SecretRow)(nil),               // 18: coopr.log.v1.SecretRow
-	(*UsageRow)(nil),                // 19: coopr.log.v1.UsageRow
-	nil,                             // 20: coopr.log.v1.Effect.TasksByStatusEntry
-	(*record.Tenant)(nil),           // 21: coopr.record.v1.Tenant
-	(*record.PluginType)(nil),       // 22: coopr.record.v1.PluginType
-	(*record.Agent)(nil),            // 23: coopr.record.v1.Agent
-	(*record.Cluster)(nil),          // 24: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 25: coopr.record.v1.Node
-	(*record.Operation)(nil),        // 26: coopr.record.v1.Operation
-	(*record.NodeHealth)(nil),       // 27: coopr.record.v1.NodeHealth
-	(*record.Site)(nil),             // 28: coopr.record.v1.Site
-	(*record.Generation)(nil),       // 29: coopr.record.v1.Generation
-	(*record.PluginResource)(nil),   // 30: coopr.record.v1.PluginResource
-	(*record.ResourceSet)(nil),      // 31: coopr.record.v1.ResourceSet
-	(*record.Schedule)(nil),         // 32: coopr.record.v1.Schedule
-	(*record.Preferences)(nil),      // 33: coopr.record.v1.Preferences
-	(*record.Run)(nil),              // 34: coopr.record.v1.Run
-	(*record.Grant)(nil),            // 35: coopr.record.v1.Grant
-	(*PutDataKey)(nil),              // 36: coopr.log.v1.PutDataKey
-	(*record.Token)(nil),            // 37: coopr.record.v1.Token
-	(*record.User)(nil),             // 38: coopr.record.v1.User
-	(*record.PlanTree)(nil),         // 39: coopr.record.v1.PlanTree
-	(*record.Profile)(nil),          // 40: coopr.record.v1.Profile
-	(*record.ResourceVersion)(nil),  // 41: coopr.record.v1.ResourceVersion
-	(*SealedValue)(nil),             // 42: coopr.log.v1.SealedValue
-	(*FoundOrphan)(nil),             // 43: coopr.log.v1.FoundOrphan
-	(*record.OperationRequest)(nil), // 44: coopr.record.v1.OperationRequest
-	(*record.Program)(nil),          // 45: coopr.record.v1.Program
-	(SettingKind)(0),                // 46: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 47: coopr.record.v1.Usage
+	(*MeshIdentity)(nil),            // 14: coopr.log.v1.MeshIdentity
+	(*HistoryRow)(nil),              // 15: coopr.log.v1.HistoryRow
+	(*QueueRow)(nil),                // 16: coopr.log.v1.QueueRow
+	(*ProfileRow)(nil),              // 17: coopr.log.v1.ProfileRow
+	(*ProgramRow)(nil),              // 18: coopr.log.v1.ProgramRow
+	(*SecretRow)(nil),               // 19: coopr.log.v1.SecretRow
+	(*UsageRow)(nil),                // 20: coopr.log.v1.UsageRow
+	nil,                             // 21: coopr.log.v1.Effect.TasksByStatusEntry
+	(*record.Tenant)(nil),           // 22: coopr.record.v1.Tenant
+	(*record.PluginType)(nil),       // 23: coopr.record.v1.PluginType
+	(*record.Agent)(nil),            // 24: coopr.record.v1.Agent
+	(*record.Cluster)(nil),          // 25: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 26: coopr.record.v1.Node
+	(*record.Operation)(nil),        // 27: coopr.record.v1.Operation
+	(*record.NodeHealth)(nil),       // 28: coopr.record.v1.NodeHealth
+	(*record.Site)(nil),             // 29: coopr.record.v1.Site
+	(*record.Generation)(nil),       // 30: coopr.record.v1.Generation
+	(*record.PluginResource)(nil),   // 31: coopr.record.v1.PluginResource
+	(*record.ResourceSet)(nil),      // 32: coopr.record.v1.ResourceSet
+	(*record.Schedule)(nil),         // 33: coopr.record.v1.Schedule
+	(*record.Preferences)(nil),      // 34: coopr.record.v1.Preferences
+	(*record.Run)(nil),              // 35: coopr.record.v1.Run
+	(*record.Grant)(nil),            // 36: coopr.record.v1.Grant
+	(*record.JoinToken)(nil),        // 37: coopr.record.v1.JoinToken
+	(*record.AgentIdentity)(nil),    // 38: coopr.record.v1.AgentIdentity
+	(*PutDataKey)(nil),              // 39: coopr.log.v1.PutDataKey
+	(*record.Token)(nil),            // 40: coopr.record.v1.Token
+	(*record.User)(nil),             // 41: coopr.record.v1.User
+	(*record.PlanTree)(nil),         // 42: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 43: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 44: coopr.record.v1.ResourceVersion
+	(*SealedValue)(nil),             // 45: coopr.log.v1.SealedValue
+	(*FoundOrphan)(nil),             // 46: coopr.log.v1.FoundOrphan
+	(*record.OperationRequest)(nil), // 47: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 48: coopr.record.v1.Program
+	(SettingKind)(0),                // 49: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 50: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
-	21, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
+	22, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
 	2,  // 1: coopr.log.v1.SnapshotRecord.token:type_name -> coopr.log.v1.TokenRow
 	4,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
-	22, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
-	23, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
+	23, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
+	24, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
 	5,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
-	24, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
-	25, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
-	26, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
+	25, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
+	26, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
+	27, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
 	7,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
 	8,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
 	11, // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
 	12, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
 	13, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
-	14, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
-	25, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
-	27, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
-	15, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
-	28, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
-	29, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
-	30, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
-	31, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
-	16, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
-	17, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
-	32, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
-	33, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
-	18, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
-	34, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
-	19, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
+	15, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
+	26, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
+	28, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
+	16, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
+	29, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
+	30, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
+	31, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
+	32, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
+	17, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
+	18, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
+	33, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
+	34, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
+	19, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
+	35, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
+	20, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
 	6,  // 29: coopr.log.v1.SnapshotRecord.hello:type_name -> coopr.log.v1.HelloRow
 	3,  // 30: coopr.log.v1.SnapshotRecord.user:type_name -> coopr.log.v1.UserRow
-	35, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
-	36, // 32: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
-	10, // 33: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
-	37, // 34: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	38, // 35: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
-	39, // 36: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
-	9,  // 37: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
-	4,  // 38: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
-	21, // 39: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
-	37, // 40: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
-	40, // 41: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
-	32, // 42: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
-	34, // 43: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
-	26, // 44: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
-	41, // 45: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
-	20, // 46: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
-	24, // 47: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
-	38, // 48: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
-	35, // 49: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
-	42, // 50: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
-	43, // 51: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
-	24, // 52: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	44, // 53: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	40, // 54: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	45, // 55: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	46, // 56: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	47, // 57: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	58, // [58:58] is the sub-list for method output_type
-	58, // [58:58] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	36, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
+	37, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
+	38, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
+	39, // 34: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
+	10, // 35: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
+	40, // 36: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	41, // 37: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
+	42, // 38: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	9,  // 39: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
+	4,  // 40: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
+	22, // 41: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	40, // 42: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	43, // 43: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	33, // 44: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	35, // 45: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	27, // 46: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	44, // 47: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	21, // 48: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	25, // 49: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	41, // 50: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
+	36, // 51: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
+	37, // 52: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
+	45, // 53: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
+	46, // 54: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
+	14, // 55: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
+	25, // 56: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	47, // 57: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	43, // 58: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	48, // 59: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	49, // 60: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	50, // 61: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -2342,6 +2486,8 @@ func file_snapshot_proto_init() {
 		(*SnapshotRecord_Hello)(nil),
 		(*SnapshotRecord_User)(nil),
 		(*SnapshotRecord_Grant)(nil),
+		(*SnapshotRecord_JoinToken)(nil),
+		(*SnapshotRecord_Identity)(nil),
 		(*SnapshotRecord_DataKey)(nil),
 		(*SnapshotRecord_Sealed)(nil),
 	}
@@ -2351,7 +2497,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -17,7 +17,8 @@ func Credentials() credentials.TransportCredentials { return passedOn{} }
 // PeerInfo is the AuthInfo of a call that came through the peer port.
 type PeerInfo struct {
 	credentials.CommonAuthInfo
-	ID string // the agent's id; empty in dev mode, where there is no TLS
+	ID   string        // the agent's id; empty in dev mode, where there is no TLS
+	Role identity.Role // empty like ID
 }
 
 // AuthType returns the name of the method, for gRPC's diagnostics.
@@ -34,12 +35,22 @@ func CallerID(ctx context.Context) (id string, ok bool) {
 	return info.ID, ok && info.ID != ""
 }
 
+// CallerRole returns the role of the agent that makes the gRPC call of ctx. ok is as of CallerID.
+func CallerRole(ctx context.Context) (role identity.Role, ok bool) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return "", false
+	}
+	info, ok := p.AuthInfo.(PeerInfo)
+	return info.Role, ok && info.ID != ""
+}
+
 type passedOn struct{}
 
 func (passedOn) info(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	info := PeerInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}
-	if id, err := identity.PeerID(conn); err == nil {
-		info.ID, info.SecurityLevel = id, credentials.PrivacyAndIntegrity
+	if p, err := identity.PeerOf(conn); err == nil {
+		info.ID, info.Role, info.SecurityLevel = p.ID, p.Role, credentials.PrivacyAndIntegrity
 	}
 	return conn, info, nil
 }

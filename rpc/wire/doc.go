@@ -2,7 +2,7 @@
 // on simulated conns, and a multiplexer that serves Raft, gRPC and forwarded HTTP on one port.
 //
 // The port uses mutual TLS, except on loopback in dev mode. The first byte after the handshake names
-// the protocol of the conn: 'R' Raft, 'G' gRPC, 'H' forwarded HTTP. All further bytes belong to that
+// the protocol of the conn: 'R' Raft, 'G' gRPC, 'H' forwarded HTTP, 'J' requests to join. All further bytes belong to that
 // protocol.
 //
 //	net := wire.TCP(tlsConfigs)

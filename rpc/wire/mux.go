@@ -10,6 +10,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/coopr/coopr/rpc/identity"
 )
 
 // Protocol is the first byte of a conn after the TLS handshake.
@@ -20,6 +22,8 @@ const (
 	ProtocolRaft Protocol = 'R'
 	ProtocolGRPC Protocol = 'G'
 	ProtocolHTTP Protocol = 'H'
+	// ProtocolDoor is gRPC for agents that have no valid certificate yet and ask for one.
+	ProtocolDoor Protocol = 'J'
 )
 
 func (p Protocol) String() string {
@@ -30,6 +34,8 @@ func (p Protocol) String() string {
 		return "grpc"
 	case ProtocolHTTP:
 		return "http"
+	case ProtocolDoor:
+		return "door"
 	}
 	return fmt.Sprintf("protocol %#02x", byte(p))
 }
@@ -66,7 +72,7 @@ type Mux struct {
 	end       context.CancelFunc
 	wg        sync.WaitGroup
 
-	grpc, http *subListener
+	grpc, http, door *subListener
 
 	mu   sync.Mutex
 	raft *subListener // the latest one; see Raft
@@ -107,6 +113,7 @@ func NewMux(cfg MuxConfig) (*Mux, error) {
 	m.raft = newSubListener(life, m.advertise)
 	m.grpc = newSubListener(life, m.advertise)
 	m.http = newSubListener(life, m.advertise)
+	m.door = newSubListener(life, m.advertise)
 	return m, nil
 }
 
@@ -126,6 +133,28 @@ func (m *Mux) GRPC() net.Listener { return m.grpc }
 
 // HTTP returns the listener for conns that start with the HTTP byte: requests that another agent forwards.
 func (m *Mux) HTTP() net.Listener { return m.http }
+
+// Door returns the listener for conns of agents that have no valid certificate yet and ask for one.
+func (m *Mux) Door() net.Listener { return m.door }
+
+// Hang closes all conns from other agents for which over returns true.
+func (m *Mux) Hang(over func(identity.Peer) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for conn := range m.open {
+		if p, err := identity.PeerOf(conn); err == nil && over(p) {
+			_ = inner(conn).Close()
+		}
+	}
+}
+
+// inner returns the conn below TLS. The close message of TLS would wait for seconds on a peer that does not read.
+func inner(conn net.Conn) net.Conn {
+	if t, ok := conn.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return conn
+}
 
 // Run serves the port until ctx ends or the listener fails. Then it closes the port, the
 // sub-listeners and every conn that was accepted through them, so a graceful shutdown of a server
@@ -168,16 +197,11 @@ func (m *Mux) Close() error {
 	m.closed = true
 	m.end()
 	err := m.inner.Close()
-	for _, sub := range []*subListener{m.raft, m.grpc, m.http} {
+	for _, sub := range []*subListener{m.raft, m.grpc, m.http, m.door} {
 		sub.Close()
 	}
 	for conn := range m.open {
-		// Close the conn below TLS: the close message of TLS would wait for seconds on a peer that
-		// does not read.
-		if t, ok := conn.(*tls.Conn); ok {
-			conn = t.NetConn()
-		}
-		conn.Close()
+		inner(conn).Close()
 	}
 	return err
 }
@@ -234,6 +258,8 @@ func (m *Mux) greet(conn net.Conn, remote string) {
 		sub = m.grpc
 	case ProtocolHTTP:
 		sub = m.http
+	case ProtocolDoor:
+		sub = m.door
 	default:
 		m.log.Debug("refused a peer's connection", "peer", conn.RemoteAddr().String(), "error", "unknown "+protocol.String())
 		m.drop(conn, remote, m.counts)
@@ -306,7 +332,30 @@ func (m *Mux) handshake(conn net.Conn) (Protocol, error) {
 	if _, err := io.ReadFull(conn, first[:]); err != nil {
 		return 0, err
 	}
-	return Protocol(first[0]), conn.SetDeadline(time.Time{})
+	protocol := Protocol(first[0])
+	if err := mayUse(conn, protocol); err != nil {
+		return 0, err
+	}
+	return protocol, conn.SetDeadline(time.Time{})
+}
+
+// ErrRole is the error for an agent that uses a protocol that its role does not allow.
+var ErrRole = errors.New("the agent's role does not allow this")
+
+// mayUse returns an error if the other end of a conn may not use a protocol: Raft is for voters, and an agent without a
+// certificate may only ask for one.
+func mayUse(conn net.Conn, p Protocol) error {
+	if _, ok := conn.(*tls.Conn); !ok || p == ProtocolDoor {
+		return nil
+	}
+	peer, err := identity.PeerOf(conn)
+	switch {
+	case err != nil:
+		return err
+	case p == ProtocolRaft && peer.Role != identity.Voter:
+		return fmt.Errorf("%w: agent %s is a %s and speaks Raft", ErrRole, peer.ID, peer.Role)
+	}
+	return nil
 }
 
 func hostOf(addr net.Addr) string {
@@ -330,7 +379,7 @@ func (c *muxConn) Close() error {
 	return err
 }
 
-// NetConn returns the wrapped conn, in which identity.PeerID finds the TLS state.
+// NetConn returns the wrapped conn, in which identity.PeerOf finds the TLS state.
 func (c *muxConn) NetConn() net.Conn { return c.Conn }
 
 // subListener is the net.Listener of one protocol.

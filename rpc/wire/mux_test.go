@@ -20,6 +20,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// oldMesh is the secret of a mesh whose agents share one.
+const oldMesh = "coopr-join-1-bb2rm4bbjbejwk5qythtb2pezf7lx2dxg7dn6ufu46k4vxhzqe7rqrziy4"
+
 const (
 	a = "10.0.0.1"
 	b = "10.0.0.2"
@@ -78,7 +81,7 @@ func ask(conn net.Conn, err error) (string, error) {
 }
 
 func TestEachProtocolReachesItsServer(t *testing.T) {
-	secret, _ := identity.NewSecret()
+	secret, _ := identity.ParseToken(oldMesh)
 	one, err := identity.New(secret, "00000000-0000-4000-8000-000000000001")
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +111,7 @@ func TestEachProtocolReachesItsServer(t *testing.T) {
 }
 
 func TestServersSeeWhoCalls(t *testing.T) {
-	secret, _ := identity.NewSecret()
+	secret, _ := identity.ParseToken(oldMesh)
 	const oneID, twoID = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 	one, _ := identity.New(secret, oneID)
 	two, _ := identity.New(secret, twoID)
@@ -121,8 +124,8 @@ func TestServersSeeWhoCalls(t *testing.T) {
 		if err != nil {
 			return
 		}
-		id, err := identity.PeerID(conn)
-		seen <- fmt.Sprint(id, " ", err)
+		p, err := identity.PeerOf(conn)
+		seen <- fmt.Sprint(p.ID, " ", err)
 		conn.Close()
 	}()
 	network := wire.TCP(&wire.TLSConfigs{Server: two.ServerConfig(), Client: two.ClientConfig("")})
@@ -131,8 +134,8 @@ func TestServersSeeWhoCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if id, err := identity.PeerID(conn); id != oneID || err != nil {
-		t.Error("the client sees", id, err)
+	if p, err := identity.PeerOf(conn); p.ID != oneID || err != nil {
+		t.Error("the client sees", p, err)
 	}
 	if got := <-seen; got != twoID+" <nil>" {
 		t.Error("the server sees", got)
@@ -178,7 +181,7 @@ func TestBadClientsDelayNobody(t *testing.T) {
 
 func TestTLSHandshakeHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		secret, _ := identity.NewSecret()
+		secret, _ := identity.ParseToken(oldMesh)
 		one, _ := identity.New(secret, "00000000-0000-4000-8000-000000000001")
 		f := fabric.New(1)
 		network := wire.WithTLS(f.Host(b), wire.TLSConfigs{Server: one.ServerConfig(), Client: one.ClientConfig("")})
@@ -302,7 +305,7 @@ func TestCloseEndsEverything(t *testing.T) {
 // A peer that does not read must not delay Close.
 func TestCloseDoesNotWaitForDeafPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		secret, _ := identity.NewSecret()
+		secret, _ := identity.ParseToken(oldMesh)
 		one, _ := identity.New(secret, "00000000-0000-4000-8000-000000000001")
 		f := fabric.New(1)
 		configs := wire.TLSConfigs{Server: one.ServerConfig(), Client: one.ClientConfig("")}

@@ -36,7 +36,7 @@ func TestRaftOverTheMux(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fabric.New(3)
 		f.SetQuality(fabric.Quality{Delay: time.Millisecond, Jitter: time.Millisecond})
-		secret, _ := identity.NewSecret()
+		secret, _ := identity.ParseToken(oldMesh)
 		var addrs sync.Map // the members read it while one of them moves
 		addrOf := func(id string) (string, error) {
 			if addr, ok := addrs.Load(id); ok {
@@ -128,7 +128,7 @@ func TestRaftOverTheMux(t *testing.T) {
 }
 
 func TestGRPCCallsKnowTheirCaller(t *testing.T) {
-	secret, _ := identity.NewSecret()
+	secret, _ := identity.ParseToken(oldMesh)
 	one, _ := identity.New(secret, agentID(1))
 	two, _ := identity.New(secret, agentID(2))
 	network := func(i *identity.Identity) wire.Network {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent"
+	"github.com/coopr/coopr/agent/admission"
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/confine"
@@ -108,7 +109,7 @@ func newMesh(b *testing.B, store string, slots, count int, change ...func(*agent
 		c.HTTP.Addr, c.Peer.Addr, c.Gossip.Addr = freePort(b), freePort(b), freePort(b)
 		c.BootstrapExpect, c.PluginDir, c.Worker.Slots, c.Raft.Store = count, bin(), slots, store
 		join = append(join, c.Gossip.Addr)
-		m.configs = append(m.configs, agent.Config{Config: c, Build: "bench", Logger: log, Token: "bench-token-bench-token", Drain: time.Second})
+		m.configs = append(m.configs, agent.Config{Config: c, Build: "bench", Logger: log, Credentials: admission.Credentials{Root: "bench-token-bench-token"}, Drain: time.Second})
 	}
 	for i := range m.configs {
 		m.configs[i].Join = join

@@ -69,16 +69,18 @@ func (m *mesh) start(ctx context.Context, bin string, agents int) error {
 		name := string(rune('a' + i))
 		m.agents = append(m.agents, &agent{mesh: m, name: name, addr: addr, data: filepath.Join(dir, name)})
 	}
-	out, err := exec.CommandContext(ctx, filepath.Join(bin, "coopr-agent"), "token", "new").Output()
+	birth := filepath.Join(dir, "birth")
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, "coopr-agent"), "init", "--out", birth, "--peer", m.agents[0].at(peerPort),
+		"--voters", fmt.Sprint(len(m.agents)-1)).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("join token: %w", err)
+		return fmt.Errorf("the mesh's identity: %w: %s", err, out)
 	}
 	ledger, err := filepath.Abs("../e2e/testdata/ledger/plugins")
 	if err != nil {
 		return err
 	}
-	join, plugins := filepath.Join(dir, "join-token"), filepath.Join(dir, "plugins")
-	if err := errors.Join(os.WriteFile(join, out, 0o600), os.CopyFS(plugins, os.DirFS(ledger)), os.MkdirAll(m.nodes(), 0o700),
+	plugins := filepath.Join(dir, "plugins")
+	if err := errors.Join(os.CopyFS(plugins, os.DirFS(ledger)), os.MkdirAll(m.nodes(), 0o700),
 		os.Symlink(filepath.Join(bin, "coopr-automator-shell"), filepath.Join(plugins, "coopr-automator-shell"))); err != nil {
 		return err
 	}
@@ -112,18 +114,19 @@ func (a *agent) start(ctx context.Context, bin string) error {
 	if err := syscall.Mount("tmpfs", a.data, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size)); err != nil {
 		return fmt.Errorf("the disk of agent %s: %w", a.name, err)
 	}
-	var join []string
-	for _, other := range m.agents {
-		join = append(join, fmt.Sprintf("%q", other.at(gossipPort)))
+	if a == m.agents[0] {
+		birth := filepath.Join(m.dir, "birth", "identity")
+		identity, err := os.ReadFile(birth)
+		if err = errors.Join(err, os.WriteFile(filepath.Join(a.data, "identity"), identity, 0o600), os.Remove(birth)); err != nil {
+			return fmt.Errorf("the mesh's identity: %w", err)
+		}
 	}
 	config := filepath.Join(m.dir, a.name+".yaml")
 	lines := []string{
 		"name: " + a.name,
 		"data_dir: " + a.data,
 		"plugin_dir: " + filepath.Join(m.dir, "plugins"),
-		fmt.Sprintf("bootstrap_expect: %d", len(m.agents)),
-		"join: [" + strings.Join(join, ", ") + "]",
-		"join_token_file: " + filepath.Join(m.dir, "join-token"),
+		"join_token_file: " + filepath.Join(m.dir, "birth", "voter-token"),
 		"limits: {strangers: 0}", // the checks try hundreds of revoked tokens from one address
 		fmt.Sprintf("http: {addr: %q}", a.at(httpPort)),
 		fmt.Sprintf("peer: {addr: %q}", a.at(peerPort)),
@@ -153,22 +156,8 @@ func (a *agent) start(ctx context.Context, bin string) error {
 
 // connect makes the clients of the agents, as an operator of the mesh.
 func (m *mesh) connect(ctx context.Context, bin string) error {
-	first := m.agents[0].data
-	if err := await(ctx, "the mesh's secret", func() error {
-		_, err := os.Stat(filepath.Join(first, "mesh-secret"))
-		return err
-	}); err != nil {
-		return err
-	}
-	ca := filepath.Join(m.dir, "ca.pem")
-	cert, err := exec.CommandContext(ctx, filepath.Join(bin, "coopr-agent"), "ca", "--data-dir", first).Output()
-	if err == nil {
-		err = os.WriteFile(ca, cert, 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("the mesh's certificate: %w", err)
-	}
-	token, err := exec.CommandContext(ctx, filepath.Join(bin, "coopr-agent"), "token", "--data-dir", first).Output()
+	ca := filepath.Join(m.dir, "birth", "ca.pem")
+	token, err := os.ReadFile(filepath.Join(m.dir, "birth", "root-token"))
 	if err != nil {
 		return fmt.Errorf("the mesh's token: %w", err)
 	}

@@ -137,7 +137,7 @@ var (
 		{"watermark", at("raft-watermark"), [6]outcome{whole, whole, whole, whole, waits, whole}, "raft-watermark"},
 		{"journal", at("journal"), [6]outcome{whole, whole, whole, whole, idle, whole}, "journal"},
 		{"addresses", at("known-agents.json"), [6]outcome{whole, whole, whole, whole, whole, whole}, "known-agents.json"},
-		{"secret", at("mesh-secret"), [6]outcome{refuses, refuses, refuses, whole, refuses, whole}, "mesh-secret"},
+		{"identity", at("identity"), [6]outcome{refuses, refuses, refuses, refuses, refuses, whole}, "identity"},
 		{"id", at("agent-id"), [6]outcome{refuses, refuses, refuses, "", refuses, whole}, "agent-id"},
 	}
 )
@@ -152,20 +152,11 @@ func TestDamagedFiles(t *testing.T) {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			m := newMesh(t, "a", "b", "c")
-			token := strings.TrimSpace(m.daemon("token", "new").out)
+			m.found()
 			for _, a := range m.agents {
-				a.config(token, "raft: {store: "+store+", snapshot_interval: 500ms, snapshot_threshold: 8, trailing_logs: 4}")
+				a.config(m.voterToken(), "raft: {store: "+store+", snapshot_interval: 500ms, snapshot_threshold: 8, trailing_logs: 4}")
 				a.runWeak()
 			}
-			m.await("the agents to have their secret", func() error {
-				_, err := os.Stat(filepath.Join(m.agents[0].data, "mesh-secret"))
-				return err
-			})
-			m.caCert = filepath.Join(m.dir, "ca.pem")
-			if err := os.WriteFile(m.caCert, []byte(m.daemon("ca", "--data-dir", m.agents[0].data).out), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			m.token = strings.TrimSpace(m.daemon("token", "--data-dir", m.agents[0].data).out)
 			m.ready()
 			hurt := m.agents[2]
 			for _, f := range files {

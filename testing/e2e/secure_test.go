@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/client"
 )
 
@@ -28,6 +30,36 @@ func (m *mesh) daemon(args ...string) said {
 	return said{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
+// found creates the identity of the mesh, whose first agent is the first one of the list. The others join with a token.
+func (m *mesh) found() {
+	m.t.Helper()
+	dir, first := filepath.Join(m.dir, "birth"), m.agents[0]
+	if s := m.daemon("init", "--out", dir, "--peer", first.addr(peerPort), "--voters", fmt.Sprint(len(m.agents)-1)); s.code != 0 {
+		m.t.Fatalf("init: %s%s", s.out, s.err)
+	}
+	if err := os.MkdirAll(first.data, 0o700); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "identity"), filepath.Join(first.data, "identity")); err != nil {
+		m.t.Fatal(err)
+	}
+	root, err := os.ReadFile(filepath.Join(dir, "root-token"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.token, m.caCert = strings.TrimSpace(string(root)), filepath.Join(dir, "ca.pem")
+}
+
+// voterToken returns the token with which agents join that were there when the mesh was founded.
+func (m *mesh) voterToken() string {
+	m.t.Helper()
+	token, err := os.ReadFile(filepath.Join(m.dir, "birth", "voter-token"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(token))
+}
+
 // config writes an agent's configuration as an operator would, and returns its path.
 func (a *agent) config(token string, more ...string) string {
 	m := a.mesh
@@ -36,17 +68,11 @@ func (a *agent) config(token string, more ...string) string {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(token+"\n"), 0o600)); err != nil {
 		m.t.Fatal(err)
 	}
-	var join []string
-	for _, other := range m.agents {
-		join = append(join, fmt.Sprintf("%q", other.addr(gossipPort)))
-	}
 	dir, sum := m.pluginDir()
 	lines := append([]string{
 		"name: " + a.name,
 		"data_dir: " + a.data,
 		"plugin_dir: " + dir,
-		"bootstrap_expect: " + fmt.Sprint(m.expect),
-		"join: [" + strings.Join(join, ", ") + "]",
 		"join_token_file: " + file,
 		fmt.Sprintf("http: {addr: %q}", a.addr(httpPort)),
 		fmt.Sprintf("peer: {addr: %q}", a.addr(peerPort)),
@@ -84,35 +110,27 @@ func (m *mesh) pluginDir() (dir, sum string) {
 	return dir, fmt.Sprintf("sha256:%x", sha256.Sum256(program))
 }
 
-// TestSecureMesh runs a mesh as in production: configuration files, a join token, TLS everywhere.
-// An agent with another token is not admitted.
+// TestSecureMesh runs a mesh as in production: configuration files, join tokens, TLS everywhere.
+// An agent with a token of another mesh is not admitted, nor one with a token that was used up or revoked.
 func TestSecureMesh(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "a", "b", "c")
-	token := strings.TrimSpace(m.daemon("token", "new").out)
+	m.found()
+	first := m.agents[0]
 	for _, a := range m.agents {
-		path := a.config(token)
+		path := a.config(m.voterToken())
 		if s := m.daemon("validate", "--config", path); s.code != 0 {
 			t.Fatalf("validate: %s%s", s.out, s.err)
 		}
 		a.run("run", "--config", path)
 	}
-	first := m.agents[0]
-	m.await("the agent to have its secret", func() error {
-		_, err := os.Stat(filepath.Join(first.data, "mesh-secret"))
-		return err
-	})
-	ca := filepath.Join(m.dir, "ca.pem")
-	if err := os.WriteFile(ca, []byte(m.daemon("ca", "--data-dir", first.data).out), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m.token, m.caCert = strings.TrimSpace(m.daemon("token", "--data-dir", first.data).out), ca
 	m.ready()
 
 	if s := m.coopr("--token", "guess", "status"); s.code != 1 || !strings.Contains(s.err, "token") {
 		t.Errorf("a wrong token: exit code %d\n%s%s", s.code, s.out, s.err)
 	}
-	if s := m.coopr("--ca-cert", selfSigned(t, m), "status"); s.code != 5 {
+	m.elsewhere("ca.pem")
+	if s := m.coopr("--ca-cert", filepath.Join(m.dir, "elsewhere", "ca.pem"), "status"); s.code != 5 {
 		t.Errorf("another CA: exit code %d\n%s%s", s.code, s.out, s.err)
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -127,27 +145,38 @@ func TestSecureMesh(t *testing.T) {
 		}
 	}
 
-	// An agent tries to join with a token of another mesh, and later with the right one.
+	// An agent tries to join with tokens that do not let it in, and later with the right one.
 	stranger := m.add("d")
-	m.expect = 0
-	other := strings.TrimSpace(m.daemon("token", "new").out)
-	stranger.run("run", "--config", stranger.config(other))
+	revoked := m.coopr("token", "join", "--kind", "worker")
+	list := m.coopr("token", "join", "list", "-o", "json")
+	var tokens []model.JoinToken
+	if err := json.Unmarshal([]byte(list.out), &tokens); err != nil || len(tokens) != 1 || tokens[0].Role != "worker" {
+		t.Fatalf("%v\n%s%s", err, list.out, list.err)
+	}
+	if s := m.coopr("token", "join", "revoke", tokens[0].ID, "--yes"); s.code != 0 {
+		t.Fatalf("%s%s", s.out, s.err)
+	}
+	for token, words := range map[string]string{m.voterToken(): "has been used up", strings.TrimSpace(revoked.out): "does not know this join token"} {
+		if s := m.daemon("run", "--config", stranger.config(token)); s.code != 1 || !strings.Contains(s.err, words) {
+			t.Errorf("exit code %d, and it does not say %q\n%s", s.code, words, s.err)
+		}
+	}
+	stranger.run("run", "--config", stranger.config(m.elsewhere("voter-token")))
 	m.await("the stranger to have tried", func() error {
-		if !strings.Contains(stranger.tail(1000), "the agent is running") || !strings.Contains(stranger.tail(1000), "level=WARN") {
+		if !strings.Contains(stranger.tail(1000), "not of this mesh") && !strings.Contains(stranger.tail(1000), "its CA is not the one") {
 			return errNotYet
 		}
 		return nil
 	})
+	stranger.stop()
 	members, err := m.api(first).Members(m.context())
 	if err != nil || len(members) != 3 {
 		t.Errorf("members: %v %v", members, err)
 	}
-	stranger.stop()
-	if s := m.daemon("run", "--config", stranger.config(token)); s.code != 2 || !strings.Contains(s.err, "another mesh") {
-		t.Errorf("a data directory of another mesh: exit code %d\n%s", s.code, s.err)
-	}
-	if err := os.RemoveAll(stranger.data); err != nil {
-		t.Fatal(err)
+	made := m.coopr("token", "join", "--kind", "voter", "--uses", "1")
+	token := strings.TrimSpace(made.out)
+	if made.code != 0 || token == "" {
+		t.Fatalf("%s%s", made.out, made.err)
 	}
 	stranger.run("run", "--config", stranger.config(token))
 	m.ready()
@@ -206,25 +235,20 @@ func TestSecureMesh(t *testing.T) {
 	m.survives(op)
 }
 
-// selfSigned returns the certificate of the CA of another mesh.
-func selfSigned(t *testing.T, m *mesh) string {
-	t.Helper()
+// elsewhere returns the content of a file of another mesh, whose first agent would have the address of this one's.
+func (m *mesh) elsewhere(name string) string {
+	m.t.Helper()
 	dir := filepath.Join(m.dir, "elsewhere")
-	a := &agent{mesh: m, name: "x", ip: freeIP(t), data: dir}
-	a.run("run", "--config", a.config(strings.TrimSpace(m.daemon("token", "new").out)))
-	m.await("another mesh's secret", func() error {
-		_, err := os.Stat(filepath.Join(dir, "mesh-secret"))
-		return err
-	})
-	a.signal(syscall.SIGKILL)
-	<-a.ended
-	out := m.daemon("ca", "--data-dir", dir)
-	path := filepath.Join(m.dir, "other-ca.pem")
-	if err := os.WriteFile(path, []byte(out.out), 0o600); err != nil {
-		t.Fatal(err)
+	if _, err := os.Stat(dir); err != nil {
+		if s := m.daemon("init", "--out", dir, "--peer", m.agents[0].addr(peerPort), "--voters", "1"); s.code != 0 {
+			m.t.Fatalf("init: %s%s", s.out, s.err)
+		}
 	}
-	m.wipe(a)
-	return path
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // TestValidate: every fault of a configuration is named, with its place.

@@ -76,6 +76,12 @@ var testRooms = []string{
 var allowedDead = map[string]string{
 	"rpc/client.WithRequestID": "for programs outside this module that use the client",
 
+	"rpc/identity.masked.Format":      "keeps a secret out of text that prints it by mistake",
+	"rpc/identity.masked.GoString":    "keeps a secret out of text that prints it by mistake",
+	"rpc/identity.masked.LogValue":    "keeps a secret out of logs",
+	"rpc/identity.masked.MarshalText": "keeps a secret out of JSON and YAML",
+	"rpc/identity.masked.String":      "keeps a secret out of text that prints it by mistake",
+
 	"agent.Agent.Handler": "testing/mesh asks the API of a simulated agent",
 	"agent.Agent.ID":      "testing/mesh names a simulated agent",
 	"agent.Agent.Leads":   "testing/mesh asks a simulated agent whether it leads",

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent"
+	"github.com/coopr/coopr/agent/admission"
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/confine"
@@ -46,7 +47,7 @@ func serve(dir string) error {
 	c.Name, c.DataDir, c.PluginDir = "a", dir, dir
 	c.HTTP.Addr, c.Peer.Addr, c.Gossip.Addr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	a, err := agent.New(agent.Config{Config: c, Build: "load", Logger: log, Token: rootToken, Drain: time.Millisecond})
+	a, err := agent.New(agent.Config{Config: c, Build: "load", Logger: log, Credentials: admission.Credentials{Root: rootToken}, Drain: time.Millisecond})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coopr/coopr/agent"
+	"github.com/coopr/coopr/agent/admission"
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/logstore"
@@ -79,8 +80,9 @@ func (a *Agent) Start() {
 			Name: a.Name, Dev: true, BootstrapExpect: a.m.opts.Expect, Eligible: true,
 			Peer: config.Peer{Addr: a.ip + peerPort}, Worker: config.Worker{Slots: a.m.opts.Slots}, Retention: a.m.opts.Retention,
 		},
-		Build: "simulation", Logger: slog.New(tracer{m: a.m, life: l, name: a.Name, level: level}), ID: a.ID, Token: Token,
-		Network: network{a.host, l}, Gossip: gossip{g, l}, Journal: journal{a.journal, l},
+		Build: "simulation", Logger: slog.New(tracer{m: a.m, life: l, name: a.Name, level: level}), ID: a.ID,
+		Credentials: admission.Credentials{Root: Token},
+		Network:     network{a.host, l}, Gossip: gossip{g, l}, Journal: journal{a.journal, l},
 		Executor: &executor{world: a.m.World, life: l, name: a.Name},
 		OpenStores: func() (*logstore.Stores, error) {
 			wrap := func(ls raft.LogStore, ss raft.StableStore) (raft.LogStore, raft.StableStore) {

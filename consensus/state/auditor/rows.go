@@ -25,6 +25,10 @@ func (u *Auditor) Put(row any) {
 		u.row(tenantChange(r), docOf(u, table.Get[model.Tenant](txn, table.Tenants, "id", r.Name)), u.document(r))
 	case *table.TokenRow:
 		u.row(tokenChange(r), u.token(table.Get[table.TokenRow](txn, table.Tokens, "id", r.ID)), u.token(r))
+	case *model.JoinToken:
+		u.row(joinTokenChange(r), docOf(u, table.Get[model.JoinToken](txn, table.JoinTokens, "id", r.ID)), u.document(r))
+	case *model.AgentIdentity:
+		u.row(identityChange(r), docOf(u, table.Get[model.AgentIdentity](txn, table.Identities, "id", r.Agent)), u.document(r))
 	case *model.Grant:
 		u.row(grantChange(r), docOf(u, table.Get[model.Grant](txn, table.Grants, "id", r.Tenant, r.ID)), u.document(r))
 	case *table.UserRow:
@@ -63,6 +67,8 @@ func (u *Auditor) Remove(row any) {
 		u.row(tenantChange(r), docOf(u, table.Get[model.Tenant](u.txn, table.Tenants, "id", r.Name)), none)
 	case *table.TokenRow:
 		u.row(tokenChange(r), u.token(r), none)
+	case *model.JoinToken:
+		u.row(joinTokenChange(r), u.document(r), none)
 	case *model.Grant:
 		u.row(grantChange(r), u.document(r), none)
 	case *table.UserRow:
@@ -114,6 +120,14 @@ func userChange(r *table.UserRow) *audit.Change {
 
 func dataKeyChange(r *table.DataKeyRow) *audit.Change {
 	return &audit.Change{Type: "datakey", Tenant: r.Tenant, Subject: strconv.FormatUint(uint64(r.Number), 10)}
+}
+
+func joinTokenChange(t *model.JoinToken) *audit.Change {
+	return &audit.Change{Type: "jointoken", Subject: t.ID}
+}
+
+func identityChange(a *model.AgentIdentity) *audit.Change {
+	return &audit.Change{Type: "identity", Subject: a.Agent}
 }
 
 func grantChange(g *model.Grant) *audit.Change {
@@ -242,6 +256,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken,
 		*pb.Command_RenewToken, *pb.Command_PutUser, *pb.Command_DeleteUser, *pb.Command_PutGrant, *pb.Command_DeleteGrant,
 		*pb.Command_TouchTokens, *pb.Command_PutDataKey, *pb.Command_PutSealed,
+		*pb.Command_PutJoinToken, *pb.Command_DeleteJoinToken, *pb.Command_AdmitAgent, *pb.Command_RecordKeys,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:
@@ -252,6 +267,8 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		out.Type, out.Subject = "plan.order", logformat.PlanOrders.Word(ch.OrderPlan.Order)
 	case *pb.Command_RemoveAgent:
 		out.Type = "agent.removed"
+	case *pb.Command_FoundMesh:
+		out.Type, out.Subject = "mesh.founded", ch.FoundMesh.Mesh
 	case *pb.Command_RaiseFeatureLevel:
 		out.Type = "mesh.upgraded"
 	case *pb.Command_ReportDivergence:

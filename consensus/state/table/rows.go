@@ -89,7 +89,18 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		for _, f := range r.Orphans.Found {
 			x.Orphans = append(x.Orphans, &pb.FoundOrphan{Tenant: f.Tenant, ProviderType: f.ProviderType, Id: f.ID, SinceMs: f.Since})
 		}
+		if i := r.Identity; i != nil {
+			x.Identity = &pb.MeshIdentity{Mesh: i.Mesh, Cas: i.CAs, SealedCa: i.SealedCA, SealedGossip: i.SealedGossip, RootHash: i.RootHash}
+		}
 		rec.Row = &pb.SnapshotRecord_Meta{Meta: x}
+	case *model.JoinToken:
+		x := &pb.SnapshotRecord_JoinToken{}
+		x.JoinToken, err = logformat.EncodeJoinToken(r)
+		rec.Row = x
+	case *model.AgentIdentity:
+		x := &pb.SnapshotRecord_Identity{}
+		x.Identity, err = logformat.EncodeAgentIdentity(r)
+		rec.Row = x
 	case *model.Snapshot:
 		x := &pb.SnapshotRecord_History{}
 		x.History, err = history.encode(r)
@@ -188,6 +199,12 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 	case *pb.SnapshotRecord_Grant:
 		table = Grants
 		row, err = logformat.DecodeGrant(x.Grant)
+	case *pb.SnapshotRecord_JoinToken:
+		table = JoinTokens
+		row, err = logformat.DecodeJoinToken(x.JoinToken)
+	case *pb.SnapshotRecord_Identity:
+		table = Identities
+		row, err = logformat.DecodeAgentIdentity(x.Identity)
 	case *pb.SnapshotRecord_Definition:
 		d := x.Definition
 		if d.Deleted {
@@ -239,6 +256,9 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 			Orphans: model.OrphanSearch{At: m.OrphansMs}}
 		for _, f := range m.Orphans {
 			r.Orphans.Found = append(r.Orphans.Found, model.FoundOrphan{Tenant: f.Tenant, ProviderType: f.ProviderType, ID: f.Id, Since: f.SinceMs})
+		}
+		if i := m.Identity; i != nil {
+			r.Identity = &MeshIdentity{Mesh: i.Mesh, CAs: i.Cas, SealedCA: i.SealedCa, SealedGossip: i.SealedGossip, RootHash: i.RootHash}
 		}
 		return Meta, r, nil
 	case *pb.SnapshotRecord_History:

@@ -44,6 +44,8 @@ const (
 	Health      = "health"
 	Queue       = "queue"
 	Retired     = "retired"
+	JoinTokens  = "jointokens"
+	Identities  = "identities"
 )
 
 // TokenRow is an API token.
@@ -154,6 +156,19 @@ type MetaRow struct {
 	LastCluster int
 	// Orphans is the latest search for machines that belong to no node.
 	Orphans model.OrphanSearch
+	// Identity is nil if the agents share a secret, or need none in dev mode. It is never changed in place.
+	Identity *MeshIdentity
+}
+
+// MeshIdentity is how the agents of a mesh and its root token are known.
+type MeshIdentity struct {
+	// Mesh is the mesh's id, as certificates name it.
+	Mesh string
+	// CAs are the certificates of the CAs in DER; the first one issues.
+	CAs [][]byte
+	// SealedCA is the key of the first CA and SealedGossip that of gossip, sealed by the keyring.
+	SealedCA, SealedGossip []byte
+	RootHash               []byte // SHA-256 of the root token
 }
 
 // key indexes rows by a list of parts. Each part follows its length, so that one key is a prefix of
@@ -264,6 +279,8 @@ func Schema() *memdb.DBSchema {
 				return []string{t.Parent}
 			}),
 			index("actor", false, func(t *TokenRow) []string { return []string{t.Tenant, t.Actor} })),
+		table(JoinTokens, index("id", true, func(t *model.JoinToken) []string { return []string{t.ID} })),
+		table(Identities, index("id", true, func(a *model.AgentIdentity) []string { return []string{a.Agent} })),
 		table(Grants, index("id", true, func(g *model.Grant) []string { return []string{g.Tenant, g.ID} })),
 		table(Users, index("id", true, func(u *UserRow) []string { return []string{u.Tenant, u.Name} })),
 		table(Definitions, versions),

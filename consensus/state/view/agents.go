@@ -28,6 +28,36 @@ func (v AgentView) Agent(id string) (model.Agent, bool) {
 	return table.Found[model.Agent](v.txn, table.Agents, id)
 }
 
+// MeshIdentity returns how agents and the root token are known, or nil if the agents share a secret.
+func (v AgentView) MeshIdentity() *table.MeshIdentity { return table.Mesh(v.txn).Identity }
+
+// JoinTokens returns the join tokens, by id.
+func (v AgentView) JoinTokens() []model.JoinToken {
+	return values(table.List[model.JoinToken](v.txn, table.JoinTokens, "id"))
+}
+
+// Identity finds what the mesh has on record of an agent's certificates.
+func (v AgentView) Identity(agent string) (model.AgentIdentity, bool) {
+	return table.Found[model.AgentIdentity](v.txn, table.Identities, agent)
+}
+
+// Identities returns what the mesh has on record of its agents' certificates, by the agents' ids.
+func (v AgentView) Identities() []model.AgentIdentity {
+	return values(table.List[model.AgentIdentity](v.txn, table.Identities, "id"))
+}
+
+// RemovedAgents returns the ids of agents that were removed from the mesh.
+func (v AgentView) RemovedAgents() []string {
+	var out []string
+	table.Each(v.txn, table.Identities, "id", func(a *model.AgentIdentity) bool {
+		if a.Removed != 0 {
+			out = append(out, a.Agent)
+		}
+		return true
+	})
+	return out
+}
+
 // Session returns the agent to which a session belongs.
 func (v AgentView) Session(id string) (agent string, ok bool) {
 	s := table.Get[table.SessionRow](v.txn, table.Sessions, "id", id)

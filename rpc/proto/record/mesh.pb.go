@@ -596,6 +596,232 @@ func (x *Grant) GetCreated() int64 {
 	return 0
 }
 
+// JoinToken lets agents join the mesh.
+type JoinToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"` // SHA-256 of its secret
+	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"` // voter, worker
+	Zone          string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
+	Names         []string               `protobuf:"bytes,5,rep,name=names,proto3" json:"names,omitempty"`      // host names and addresses of the agent's API
+	Api           bool                   `protobuf:"varint,6,opt,name=api,proto3" json:"api,omitempty"`         // its agents may serve the API to other machines
+	Uses          int64                  `protobuf:"varint,7,opt,name=uses,proto3" json:"uses,omitempty"`       // that remain
+	Expires       int64                  `protobuf:"varint,8,opt,name=expires,proto3" json:"expires,omitempty"` // Unix milliseconds
+	Created       int64                  `protobuf:"varint,9,opt,name=created,proto3" json:"created,omitempty"`
+	Creator       string                 `protobuf:"bytes,10,opt,name=creator,proto3" json:"creator,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinToken) Reset() {
+	*x = JoinToken{}
+	mi := &file_record_mesh_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinToken) ProtoMessage() {}
+
+func (x *JoinToken) ProtoReflect() protoreflect.Message {
+	mi := &file_record_mesh_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
+func (*JoinToken) Descriptor() ([]byte, []int) {
+	return file_record_mesh_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *JoinToken) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *JoinToken) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *JoinToken) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *JoinToken) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *JoinToken) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *JoinToken) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
+}
+
+func (x *JoinToken) GetUses() int64 {
+	if x != nil {
+		return x.Uses
+	}
+	return 0
+}
+
+func (x *JoinToken) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+func (x *JoinToken) GetCreated() int64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *JoinToken) GetCreator() string {
+	if x != nil {
+		return x.Creator
+	}
+	return ""
+}
+
+// AgentIdentity is what the mesh has on record of an agent that it has admitted.
+type AgentIdentity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Zone          string                 `protobuf:"bytes,3,opt,name=zone,proto3" json:"zone,omitempty"`
+	Names         []string               `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`
+	Api           bool                   `protobuf:"varint,5,opt,name=api,proto3" json:"api,omitempty"`
+	Keys          []string               `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`          // SHA-256 of its latest public keys, hexadecimal, the newest last
+	Token         string                 `protobuf:"bytes,7,opt,name=token,proto3" json:"token,omitempty"`        // the id of the join token that it used
+	Admitted      int64                  `protobuf:"varint,8,opt,name=admitted,proto3" json:"admitted,omitempty"` // Unix milliseconds
+	Removed       int64                  `protobuf:"varint,9,opt,name=removed,proto3" json:"removed,omitempty"`   // Unix milliseconds; 0: not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentIdentity) Reset() {
+	*x = AgentIdentity{}
+	mi := &file_record_mesh_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentIdentity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentIdentity) ProtoMessage() {}
+
+func (x *AgentIdentity) ProtoReflect() protoreflect.Message {
+	mi := &file_record_mesh_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentIdentity.ProtoReflect.Descriptor instead.
+func (*AgentIdentity) Descriptor() ([]byte, []int) {
+	return file_record_mesh_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AgentIdentity) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *AgentIdentity) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *AgentIdentity) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *AgentIdentity) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *AgentIdentity) GetApi() bool {
+	if x != nil {
+		return x.Api
+	}
+	return false
+}
+
+func (x *AgentIdentity) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *AgentIdentity) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *AgentIdentity) GetAdmitted() int64 {
+	if x != nil {
+		return x.Admitted
+	}
+	return 0
+}
+
+func (x *AgentIdentity) GetRemoved() int64 {
+	if x != nil {
+		return x.Removed
+	}
+	return 0
+}
+
 // Agent is an agent of the mesh, as it described itself.
 type Agent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -623,7 +849,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_record_mesh_proto_msgTypes[4]
+	mi := &file_record_mesh_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +861,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[4]
+	mi := &file_record_mesh_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +874,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{4}
+	return file_record_mesh_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Agent) GetId() string {
@@ -802,7 +1028,7 @@ type PluginType struct {
 
 func (x *PluginType) Reset() {
 	*x = PluginType{}
-	mi := &file_record_mesh_proto_msgTypes[5]
+	mi := &file_record_mesh_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +1040,7 @@ func (x *PluginType) String() string {
 func (*PluginType) ProtoMessage() {}
 
 func (x *PluginType) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[5]
+	mi := &file_record_mesh_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +1053,7 @@ func (x *PluginType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginType.ProtoReflect.Descriptor instead.
 func (*PluginType) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{5}
+	return file_record_mesh_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PluginType) GetName() string {
@@ -953,7 +1179,7 @@ type PluginParameters struct {
 
 func (x *PluginParameters) Reset() {
 	*x = PluginParameters{}
-	mi := &file_record_mesh_proto_msgTypes[6]
+	mi := &file_record_mesh_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1191,7 @@ func (x *PluginParameters) String() string {
 func (*PluginParameters) ProtoMessage() {}
 
 func (x *PluginParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[6]
+	mi := &file_record_mesh_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1204,7 @@ func (x *PluginParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginParameters.ProtoReflect.Descriptor instead.
 func (*PluginParameters) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{6}
+	return file_record_mesh_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PluginParameters) GetAdmin() *PluginFields {
@@ -1006,7 +1232,7 @@ type PluginFields struct {
 
 func (x *PluginFields) Reset() {
 	*x = PluginFields{}
-	mi := &file_record_mesh_proto_msgTypes[7]
+	mi := &file_record_mesh_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1244,7 @@ func (x *PluginFields) String() string {
 func (*PluginFields) ProtoMessage() {}
 
 func (x *PluginFields) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[7]
+	mi := &file_record_mesh_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1257,7 @@ func (x *PluginFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginFields.ProtoReflect.Descriptor instead.
 func (*PluginFields) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{7}
+	return file_record_mesh_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PluginFields) GetFields() map[string]*FieldSchema {
@@ -1065,7 +1291,7 @@ type FieldSchema struct {
 
 func (x *FieldSchema) Reset() {
 	*x = FieldSchema{}
-	mi := &file_record_mesh_proto_msgTypes[8]
+	mi := &file_record_mesh_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1303,7 @@ func (x *FieldSchema) String() string {
 func (*FieldSchema) ProtoMessage() {}
 
 func (x *FieldSchema) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[8]
+	mi := &file_record_mesh_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1316,7 @@ func (x *FieldSchema) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldSchema.ProtoReflect.Descriptor instead.
 func (*FieldSchema) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{8}
+	return file_record_mesh_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FieldSchema) GetLabel() string {
@@ -1161,7 +1387,7 @@ type ResourceType struct {
 
 func (x *ResourceType) Reset() {
 	*x = ResourceType{}
-	mi := &file_record_mesh_proto_msgTypes[9]
+	mi := &file_record_mesh_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1399,7 @@ func (x *ResourceType) String() string {
 func (*ResourceType) ProtoMessage() {}
 
 func (x *ResourceType) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[9]
+	mi := &file_record_mesh_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1412,7 @@ func (x *ResourceType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceType.ProtoReflect.Descriptor instead.
 func (*ResourceType) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{9}
+	return file_record_mesh_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ResourceType) GetFormat() string {
@@ -1223,7 +1449,7 @@ type PluginResource struct {
 
 func (x *PluginResource) Reset() {
 	*x = PluginResource{}
-	mi := &file_record_mesh_proto_msgTypes[10]
+	mi := &file_record_mesh_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1461,7 @@ func (x *PluginResource) String() string {
 func (*PluginResource) ProtoMessage() {}
 
 func (x *PluginResource) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[10]
+	mi := &file_record_mesh_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1474,7 @@ func (x *PluginResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginResource.ProtoReflect.Descriptor instead.
 func (*PluginResource) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{10}
+	return file_record_mesh_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PluginResource) GetTenant() string {
@@ -1292,7 +1518,7 @@ type ResourceVersion struct {
 
 func (x *ResourceVersion) Reset() {
 	*x = ResourceVersion{}
-	mi := &file_record_mesh_proto_msgTypes[11]
+	mi := &file_record_mesh_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1530,7 @@ func (x *ResourceVersion) String() string {
 func (*ResourceVersion) ProtoMessage() {}
 
 func (x *ResourceVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[11]
+	mi := &file_record_mesh_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1543,7 @@ func (x *ResourceVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceVersion.ProtoReflect.Descriptor instead.
 func (*ResourceVersion) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{11}
+	return file_record_mesh_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResourceVersion) GetPin() *ResourcePin {
@@ -1364,7 +1590,7 @@ type ResourcePin struct {
 
 func (x *ResourcePin) Reset() {
 	*x = ResourcePin{}
-	mi := &file_record_mesh_proto_msgTypes[12]
+	mi := &file_record_mesh_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1602,7 @@ func (x *ResourcePin) String() string {
 func (*ResourcePin) ProtoMessage() {}
 
 func (x *ResourcePin) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[12]
+	mi := &file_record_mesh_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1615,7 @@ func (x *ResourcePin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourcePin.ProtoReflect.Descriptor instead.
 func (*ResourcePin) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{12}
+	return file_record_mesh_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResourcePin) GetKey() *ResourceKey {
@@ -1454,7 +1680,7 @@ type ResourceKey struct {
 
 func (x *ResourceKey) Reset() {
 	*x = ResourceKey{}
-	mi := &file_record_mesh_proto_msgTypes[13]
+	mi := &file_record_mesh_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1692,7 @@ func (x *ResourceKey) String() string {
 func (*ResourceKey) ProtoMessage() {}
 
 func (x *ResourceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[13]
+	mi := &file_record_mesh_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1705,7 @@ func (x *ResourceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceKey.ProtoReflect.Descriptor instead.
 func (*ResourceKey) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{13}
+	return file_record_mesh_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResourceKey) GetKind() string {
@@ -1522,7 +1748,7 @@ type ResourceSet struct {
 
 func (x *ResourceSet) Reset() {
 	*x = ResourceSet{}
-	mi := &file_record_mesh_proto_msgTypes[14]
+	mi := &file_record_mesh_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1760,7 @@ func (x *ResourceSet) String() string {
 func (*ResourceSet) ProtoMessage() {}
 
 func (x *ResourceSet) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[14]
+	mi := &file_record_mesh_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1773,7 @@ func (x *ResourceSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSet.ProtoReflect.Descriptor instead.
 func (*ResourceSet) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{14}
+	return file_record_mesh_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResourceSet) GetTenant() string {
@@ -1638,7 +1864,29 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\bresource\x18\x06 \x01(\tR\bresource\x12\x12\n" +
 	"\x04name\x18\a \x01(\tR\x04name\x12\x14\n" +
 	"\x05until\x18\b \x01(\x03R\x05until\x12\x18\n" +
-	"\acreated\x18\t \x01(\x03R\acreated\"\xa8\x04\n" +
+	"\acreated\x18\t \x01(\x03R\acreated\"\xe1\x01\n" +
+	"\tJoinToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x12\n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x14\n" +
+	"\x05names\x18\x05 \x03(\tR\x05names\x12\x10\n" +
+	"\x03api\x18\x06 \x01(\bR\x03api\x12\x12\n" +
+	"\x04uses\x18\a \x01(\x03R\x04uses\x12\x18\n" +
+	"\aexpires\x18\b \x01(\x03R\aexpires\x12\x18\n" +
+	"\acreated\x18\t \x01(\x03R\acreated\x12\x18\n" +
+	"\acreator\x18\n" +
+	" \x01(\tR\acreator\"\xd5\x01\n" +
+	"\rAgentIdentity\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
+	"\x04zone\x18\x03 \x01(\tR\x04zone\x12\x14\n" +
+	"\x05names\x18\x04 \x03(\tR\x05names\x12\x10\n" +
+	"\x03api\x18\x05 \x01(\bR\x03api\x12\x12\n" +
+	"\x04keys\x18\x06 \x03(\tR\x04keys\x12\x14\n" +
+	"\x05token\x18\a \x01(\tR\x05token\x12\x1a\n" +
+	"\badmitted\x18\b \x01(\x03R\badmitted\x12\x18\n" +
+	"\aremoved\x18\t \x01(\x03R\aremoved\"\xa8\x04\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -1755,45 +2003,47 @@ func file_record_mesh_proto_rawDescGZIP() []byte {
 	return file_record_mesh_proto_rawDescData
 }
 
-var file_record_mesh_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_record_mesh_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_record_mesh_proto_goTypes = []any{
 	(*Tenant)(nil),           // 0: coopr.record.v1.Tenant
 	(*Token)(nil),            // 1: coopr.record.v1.Token
 	(*User)(nil),             // 2: coopr.record.v1.User
 	(*Grant)(nil),            // 3: coopr.record.v1.Grant
-	(*Agent)(nil),            // 4: coopr.record.v1.Agent
-	(*PluginType)(nil),       // 5: coopr.record.v1.PluginType
-	(*PluginParameters)(nil), // 6: coopr.record.v1.PluginParameters
-	(*PluginFields)(nil),     // 7: coopr.record.v1.PluginFields
-	(*FieldSchema)(nil),      // 8: coopr.record.v1.FieldSchema
-	(*ResourceType)(nil),     // 9: coopr.record.v1.ResourceType
-	(*PluginResource)(nil),   // 10: coopr.record.v1.PluginResource
-	(*ResourceVersion)(nil),  // 11: coopr.record.v1.ResourceVersion
-	(*ResourcePin)(nil),      // 12: coopr.record.v1.ResourcePin
-	(*ResourceKey)(nil),      // 13: coopr.record.v1.ResourceKey
-	(*ResourceSet)(nil),      // 14: coopr.record.v1.ResourceSet
-	nil,                      // 15: coopr.record.v1.Agent.PluginsEntry
-	nil,                      // 16: coopr.record.v1.PluginType.ResourceTypesEntry
-	nil,                      // 17: coopr.record.v1.PluginType.ActionsEntry
-	nil,                      // 18: coopr.record.v1.PluginFields.FieldsEntry
-	(*Names)(nil),            // 19: coopr.record.v1.Names
+	(*JoinToken)(nil),        // 4: coopr.record.v1.JoinToken
+	(*AgentIdentity)(nil),    // 5: coopr.record.v1.AgentIdentity
+	(*Agent)(nil),            // 6: coopr.record.v1.Agent
+	(*PluginType)(nil),       // 7: coopr.record.v1.PluginType
+	(*PluginParameters)(nil), // 8: coopr.record.v1.PluginParameters
+	(*PluginFields)(nil),     // 9: coopr.record.v1.PluginFields
+	(*FieldSchema)(nil),      // 10: coopr.record.v1.FieldSchema
+	(*ResourceType)(nil),     // 11: coopr.record.v1.ResourceType
+	(*PluginResource)(nil),   // 12: coopr.record.v1.PluginResource
+	(*ResourceVersion)(nil),  // 13: coopr.record.v1.ResourceVersion
+	(*ResourcePin)(nil),      // 14: coopr.record.v1.ResourcePin
+	(*ResourceKey)(nil),      // 15: coopr.record.v1.ResourceKey
+	(*ResourceSet)(nil),      // 16: coopr.record.v1.ResourceSet
+	nil,                      // 17: coopr.record.v1.Agent.PluginsEntry
+	nil,                      // 18: coopr.record.v1.PluginType.ResourceTypesEntry
+	nil,                      // 19: coopr.record.v1.PluginType.ActionsEntry
+	nil,                      // 20: coopr.record.v1.PluginFields.FieldsEntry
+	(*Names)(nil),            // 21: coopr.record.v1.Names
 }
 var file_record_mesh_proto_depIdxs = []int32{
-	15, // 0: coopr.record.v1.Agent.plugins:type_name -> coopr.record.v1.Agent.PluginsEntry
-	6,  // 1: coopr.record.v1.PluginType.parameters:type_name -> coopr.record.v1.PluginParameters
-	16, // 2: coopr.record.v1.PluginType.resource_types:type_name -> coopr.record.v1.PluginType.ResourceTypesEntry
-	17, // 3: coopr.record.v1.PluginType.actions:type_name -> coopr.record.v1.PluginType.ActionsEntry
-	7,  // 4: coopr.record.v1.PluginParameters.admin:type_name -> coopr.record.v1.PluginFields
-	7,  // 5: coopr.record.v1.PluginParameters.user:type_name -> coopr.record.v1.PluginFields
-	18, // 6: coopr.record.v1.PluginFields.fields:type_name -> coopr.record.v1.PluginFields.FieldsEntry
-	19, // 7: coopr.record.v1.PluginFields.required:type_name -> coopr.record.v1.Names
-	13, // 8: coopr.record.v1.PluginResource.key:type_name -> coopr.record.v1.ResourceKey
-	11, // 9: coopr.record.v1.PluginResource.versions:type_name -> coopr.record.v1.ResourceVersion
-	12, // 10: coopr.record.v1.ResourceVersion.pin:type_name -> coopr.record.v1.ResourcePin
-	13, // 11: coopr.record.v1.ResourcePin.key:type_name -> coopr.record.v1.ResourceKey
-	12, // 12: coopr.record.v1.ResourceSet.pins:type_name -> coopr.record.v1.ResourcePin
-	9,  // 13: coopr.record.v1.PluginType.ResourceTypesEntry.value:type_name -> coopr.record.v1.ResourceType
-	8,  // 14: coopr.record.v1.PluginFields.FieldsEntry.value:type_name -> coopr.record.v1.FieldSchema
+	17, // 0: coopr.record.v1.Agent.plugins:type_name -> coopr.record.v1.Agent.PluginsEntry
+	8,  // 1: coopr.record.v1.PluginType.parameters:type_name -> coopr.record.v1.PluginParameters
+	18, // 2: coopr.record.v1.PluginType.resource_types:type_name -> coopr.record.v1.PluginType.ResourceTypesEntry
+	19, // 3: coopr.record.v1.PluginType.actions:type_name -> coopr.record.v1.PluginType.ActionsEntry
+	9,  // 4: coopr.record.v1.PluginParameters.admin:type_name -> coopr.record.v1.PluginFields
+	9,  // 5: coopr.record.v1.PluginParameters.user:type_name -> coopr.record.v1.PluginFields
+	20, // 6: coopr.record.v1.PluginFields.fields:type_name -> coopr.record.v1.PluginFields.FieldsEntry
+	21, // 7: coopr.record.v1.PluginFields.required:type_name -> coopr.record.v1.Names
+	15, // 8: coopr.record.v1.PluginResource.key:type_name -> coopr.record.v1.ResourceKey
+	13, // 9: coopr.record.v1.PluginResource.versions:type_name -> coopr.record.v1.ResourceVersion
+	14, // 10: coopr.record.v1.ResourceVersion.pin:type_name -> coopr.record.v1.ResourcePin
+	15, // 11: coopr.record.v1.ResourcePin.key:type_name -> coopr.record.v1.ResourceKey
+	14, // 12: coopr.record.v1.ResourceSet.pins:type_name -> coopr.record.v1.ResourcePin
+	11, // 13: coopr.record.v1.PluginType.ResourceTypesEntry.value:type_name -> coopr.record.v1.ResourceType
+	10, // 14: coopr.record.v1.PluginFields.FieldsEntry.value:type_name -> coopr.record.v1.FieldSchema
 	15, // [15:15] is the sub-list for method output_type
 	15, // [15:15] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
@@ -1813,7 +2063,7 @@ func file_record_mesh_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_record_mesh_proto_rawDesc), len(file_record_mesh_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

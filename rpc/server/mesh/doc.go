@@ -9,4 +9,5 @@ import (
 func Register(s *rest.Server) {
 	meshRoutes(s)
 	operatorRoutes(s)
+	joinTokenRoutes(s)
 }

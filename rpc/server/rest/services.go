@@ -77,6 +77,9 @@ type Tokens interface {
 	// Create returns the secret of a new token, which is not stored.
 	Create(ctx context.Context, who model.Caller, t model.Token) (string, api.Written, error)
 	Delete(ctx context.Context, who model.Caller, id string) (api.Written, error)
+	// CreateJoin returns a new join token, which is not stored. It fails with problem.Conflict in a mesh whose agents share a secret.
+	CreateJoin(ctx context.Context, who model.Caller, t model.JoinToken) (string, api.Written, error)
+	DeleteJoin(ctx context.Context, who model.Caller, id string) (api.Written, error)
 	// Renew moves the end of the caller's session. It fails with problem.Unauthorized if the session has ended or the user's
 	// directory does not let the user in, and with problem.Busy if the directory does not answer.
 	Renew(ctx context.Context, who model.Caller) (api.Written, error)

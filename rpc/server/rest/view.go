@@ -25,6 +25,8 @@ type View interface {
 	Audit() *audit.Trail
 	// Agents returns the agents on record.
 	Agents() []model.Agent
+	// JoinTokens returns the tokens with which agents join the mesh.
+	JoinTokens() []model.JoinToken
 	// Answered returns the result of the write that was carried out with the caller's request id.
 	Answered(who model.Caller) (api.Written, bool)
 }

@@ -1,0 +1,289 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/replica"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/identity"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/wire"
+)
+
+// Config configures a Desk.
+type Config struct {
+	ID         string // this agent's
+	Store      *identity.Store
+	Ring       Ring
+	Names      []string // host names and addresses of this agent's API
+	Network    wire.Network
+	Supervisor *member.Supervisor
+	Locator    *member.Locator
+	Mesh       member.Mesh
+	Peers      member.Peers
+	// Hang closes the connections of removed agents.
+	Hang   func(over func(identity.Peer) bool)
+	Logger *slog.Logger
+}
+
+// Desk admits agents to the mesh, and keeps the certificates of this one.
+type Desk struct {
+	cfg     Config
+	door    *Door
+	renewer *Renewer
+}
+
+// New returns the desk of an agent. It is nil for an agent without a membership: in dev mode, or in a mesh whose agents share a
+// secret.
+func New(cfg Config) *Desk {
+	if cfg.Store == nil {
+		return nil
+	}
+	d := &Desk{cfg: cfg}
+	d.door = &Door{
+		Supervisor: cfg.Supervisor, Locator: cfg.Locator, Ring: cfg.Ring, Places: d.places, Logger: cfg.Logger,
+		Leader: func(_ context.Context, addr string) (pb.DoorClient, func(), error) {
+			return Dial(cfg.Network, cfg.Store.DoorConfig(), addr)
+		},
+	}
+	d.renewer = &Renewer{
+		ID: cfg.ID, Store: cfg.Store, Door: d.door, Names: cfg.Names, Network: cfg.Network, Voters: d.voters, Record: d.record,
+		Logger: cfg.Logger,
+	}
+	return d
+}
+
+// Run answers agents at a listener and renews this agent's certificates, until ctx ends.
+func (d *Desk) Run(ctx context.Context, l net.Listener) error {
+	if d == nil {
+		<-ctx.Done()
+		return nil
+	}
+	server := grpc.NewServer(grpc.Creds(wire.Credentials()), grpc.MaxRecvMsgSize(64<<10), grpc.ConnectionTimeout(askTimeout))
+	pb.RegisterDoorServer(server, d.door)
+	stop := context.AfterFunc(ctx, server.Stop)
+	defer stop()
+	var g errgroup.Group
+	g.Go(func() error {
+		if err := server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("serve agents that join: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error { return d.renewer.Run(ctx) })
+	return g.Wait()
+}
+
+// Refuse brings what this agent keeps of the mesh up to date with the state, and refuses agents that were removed.
+func (d *Desk) Refuse(removed []string) {
+	if d == nil {
+		return
+	}
+	m := d.cfg.Store.Membership()
+	next := *m
+	next.Removed = removed
+	if own := d.cfg.Supervisor.Member(); own != nil {
+		if mesh := own.Machine.View().MeshIdentity(); mesh != nil && mesh.Mesh == m.Mesh {
+			next.Birth, next.CAs = nil, mesh.CAs
+			if m.Role == identity.Voter {
+				next.SealedCA = mesh.SealedCA
+			}
+		}
+	}
+	if peers := d.voters(); len(peers) > 0 {
+		next.Peers = peers
+	}
+	if same(m, &next) {
+		return
+	}
+	err := d.cfg.Store.Change(func(m *identity.Membership) {
+		m.Removed, m.Birth, m.CAs, m.SealedCA, m.Peers = next.Removed, next.Birth, next.CAs, next.SealedCA, next.Peers
+	})
+	if err != nil {
+		d.cfg.Logger.Error("this agent could not write its identity", "error", err)
+	}
+	d.cfg.Hang(func(p identity.Peer) bool { return slices.Contains(removed, p.ID) })
+	for _, id := range removed {
+		if addr, err := member.PeerAddr(d.cfg.Mesh, id); err == nil {
+			d.cfg.Peers.Drop(addr)
+		}
+	}
+}
+
+func same(a, b *identity.Membership) bool {
+	return slices.Equal(a.Removed, b.Removed) && (a.Birth == nil) == (b.Birth == nil) && slices.EqualFunc(a.CAs, b.CAs, bytes.Equal) &&
+		bytes.Equal(a.SealedCA, b.SealedCA) && slices.Equal(a.Peers, b.Peers)
+}
+
+// Server serves voters that have signed certificates without a leader.
+type Server struct{ Desk *Desk }
+
+// RecordKeys records the keys of such certificates. Leader only.
+func (s Server) RecordKeys(ctx context.Context, r *pb.RecordKeys) (*pb.RecordKeysResponse, error) {
+	if s.Desk == nil {
+		return nil, status.Error(codes.FailedPrecondition, "the agents of this mesh sign their certificates themselves")
+	}
+	if err := s.Desk.door.recordKeys(ctx, r.Keys); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	return &pb.RecordKeysResponse{}, nil
+}
+
+// record passes keys on to the leader.
+func (d *Desk) record(ctx context.Context, keys map[string]string) error {
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+	defer cancel()
+	_, addr, err := d.cfg.Locator.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := d.cfg.Peers.Client(addr)
+	if err != nil {
+		return err
+	}
+	_, err = c.RecordKeys(ctx, &pb.RecordKeys{Keys: keys})
+	return err
+}
+
+// voters returns the peer addresses of agents that may be voters, in the order of their ids.
+func (d *Desk) voters() []string {
+	var out []string
+	for _, m := range d.cfg.Mesh.Members() {
+		if m.Eligible && m.Alive() && m.ID != d.cfg.ID && m.RPCAddr != "" {
+			out = append(out, m.RPCAddr)
+		}
+	}
+	if len(out) == 0 {
+		return d.cfg.Store.Membership().Peers
+	}
+	return out
+}
+
+// Peers returns peer addresses of voters, for join tokens.
+func (d *Desk) Peers() []string {
+	if d == nil {
+		return nil
+	}
+	peers, _ := d.places()
+	return peers[:min(len(peers), 5)] // a token is copied by hand
+}
+
+// maxPlaces bounds the addresses that a newcomer receives.
+const maxPlaces = 32
+
+// places returns the peer addresses of voters and the gossip addresses of agents, this one among them.
+func (d *Desk) places() (peers, seeds []string) {
+	for _, m := range d.cfg.Mesh.Members() {
+		if !m.Alive() {
+			continue
+		}
+		if m.Eligible && m.RPCAddr != "" && len(peers) < maxPlaces {
+			peers = append(peers, m.RPCAddr)
+		}
+		if m.Addr != "" && len(seeds) < maxPlaces {
+			seeds = append(seeds, m.Addr)
+		}
+	}
+	return peers, seeds
+}
+
+// Birth is the leader's duty that writes the identity of a new mesh.
+type Birth struct {
+	Replica *replica.Replica
+	Store   *identity.Store // nil: there is nothing to write
+	Ring    Ring
+	ID      string // this agent's
+	Logger  *slog.Logger
+}
+
+// Name returns the name of the duty in logs.
+func (b *Birth) Name() string { return "birth of the mesh" }
+
+// Restore does nothing, because a term must not wait for the mesh's first key.
+func (b *Birth) Restore(context.Context) error { return nil }
+
+// birthPause is the time between two tries to write the identity of a new mesh.
+const birthPause = 100 * time.Millisecond
+
+// Run writes the mesh's identity if this agent is its first one, and waits for the end of the term. The CA's key and that of
+// gossip are sealed with the mesh's first key, which another duty makes.
+func (b *Birth) Run(ctx context.Context) error {
+	said := false
+	for b.Store != nil && b.Store.Membership().Birth != nil && b.Replica.Machine.View().MeshIdentity() == nil {
+		err := b.write(ctx)
+		if err == nil {
+			b.Logger.Info("the mesh has its identity", "mesh", b.Store.Membership().Mesh)
+			break
+		}
+		if !said && !errors.Is(err, keyring.ErrNoKey) {
+			said = true
+			b.Logger.Warn("the identity of the mesh could not be written yet", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(birthPause):
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (b *Birth) write(ctx context.Context) error {
+	c, err := b.command(b.Store.Membership())
+	if err != nil {
+		return err
+	}
+	answers, err := b.Replica.Propose(ctx, &pb.Command{Actor: "coopr", Change: c})
+	if err != nil {
+		return err
+	}
+	return answers[0].Err
+}
+
+func (b *Birth) command(m *identity.Membership) (*pb.Command_FoundMesh, error) {
+	sealedCA, err := b.Ring.Seal(caPurpose(m.Mesh), m.Birth.CAKey)
+	if err != nil {
+		return nil, err
+	}
+	sealedGossip, err := b.Ring.Seal(gossipPurpose(m.Mesh), m.Gossip)
+	if err != nil {
+		return nil, err
+	}
+	key, err := m.KeyID()
+	if err != nil {
+		return nil, err
+	}
+	first, err := logformat.EncodeAgentIdentity(&model.AgentIdentity{Agent: b.ID, Role: model.RoleVoter, API: true, Keys: []string{key}})
+	if err != nil {
+		return nil, err
+	}
+	found := &pb.FoundMesh{
+		Mesh: m.Mesh, Ca: m.CAs[0], SealedCa: sealedCA, SealedGossip: sealedGossip, RootHash: m.Birth.RootHash, First: first,
+	}
+	for _, t := range m.Birth.Tokens {
+		token, err := logformat.EncodeJoinToken(&model.JoinToken{
+			ID: t.ID, Hash: t.Hash, Role: string(t.Role), Uses: t.Uses, Expires: t.Expires.UnixMilli(), Creator: "coopr",
+		})
+		if err != nil {
+			return nil, err
+		}
+		found.Tokens = append(found.Tokens, token)
+	}
+	return &pb.Command_FoundMesh{FoundMesh: found}, nil
+}

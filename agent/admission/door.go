@@ -1,0 +1,263 @@
+package admission
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/identity"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Door answers agents that have no valid certificate. Only voters open it for them.
+type Door struct {
+	pb.UnimplementedDoorServer
+	Supervisor *member.Supervisor
+	Locator    *member.Locator
+	Ring       Ring
+	// Leader returns a client of the leader's door.
+	Leader func(ctx context.Context, addr string) (pb.DoorClient, func(), error)
+	// Places returns peer addresses of voters, and gossip addresses of agents.
+	Places func() (peers, seeds []string)
+	Logger *slog.Logger
+
+	mu sync.Mutex
+	// renewed are the keys that this voter has signed and no leader has recorded yet, by agent.
+	renewed map[string]string
+}
+
+// maxRequest bounds a certificate request in bytes, maxNames the names in it.
+const (
+	maxRequest = 4096
+	maxNames   = 32
+)
+
+// leaderTimeout is how long a voter waits for the leader before it renews by itself.
+const leaderTimeout = 2 * time.Second
+
+var _ pb.DoorServer = (*Door)(nil)
+
+// Join admits an agent that has a join token.
+func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, error) {
+	if len(r.Csr) > maxRequest || len(r.Names) > maxNames {
+		return nil, status.Error(codes.InvalidArgument, "the request is too large")
+	}
+	public, err := identity.RequestedKey(r.Csr)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if !identity.IsID(r.Agent) {
+		return nil, status.Errorf(codes.InvalidArgument, "%q is not an agent id", r.Agent)
+	}
+	m, _, leads := d.Supervisor.Leader()
+	if !leads {
+		return ask(ctx, d, func(ctx context.Context, c pb.DoorClient) (*pb.Admission, error) { return c.Join(ctx, r) })
+	}
+	v := m.Machine.View()
+	mesh := v.MeshIdentity()
+	if mesh == nil {
+		return nil, status.Error(codes.Unavailable, "the mesh is not founded yet, or its agents share a secret")
+	}
+	if _, err := authority(d.Ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error()) // before the token is used
+	}
+	hash := identity.HashJoinSecret(r.Secret)
+	if err := known(v, r, hash); err != nil { // strangers write no log
+		d.Logger.Warn("an agent was not admitted to the mesh", "id", r.Agent, "token", r.Token, "error", err)
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	answers, err := m.Propose(ctx, &pb.Command{Actor: "agent " + r.Agent, Change: &pb.Command_AdmitAgent{AdmitAgent: &pb.AdmitAgent{
+		Token: r.Token, Hash: hash, Agent: r.Agent, Key: identity.KeyID(public),
+	}}})
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	if err := answers[0].Err; err != nil {
+		d.Logger.Warn("an agent was not admitted to the mesh", "id", r.Agent, "token", r.Token, "error", err)
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	who, ok := m.Machine.View().Identity(r.Agent)
+	if !ok {
+		return nil, status.Error(codes.Unavailable, "the agent's record is missing")
+	}
+	out, err := issue(d.Ring, mesh, who, r.Csr, r.Names)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	if out.Gossip, err = d.Ring.Open(gossipPurpose(mesh.Mesh), mesh.SealedGossip); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	d.Logger.Info("an agent was admitted to the mesh", "id", r.Agent, "kind", who.Role, "token", r.Token)
+	return d.answer(out), nil
+}
+
+// errUnknown is the error for a join token that the mesh does not know. Strangers learn nothing else.
+var errUnknown = errors.New("the mesh does not know this join token: it was revoked, has ended, or belongs to another mesh")
+
+// known returns an error unless the state has the token of a request, or an agent that was admitted with it.
+func known(v *state.View, r *pb.JoinRequest, hash []byte) error {
+	if who, ok := v.Identity(r.Agent); ok && who.Token == r.Token {
+		return nil
+	}
+	for _, t := range v.JoinTokens() {
+		if t.ID == r.Token && subtle.ConstantTimeCompare(t.Hash, hash) == 1 {
+			return nil
+		}
+	}
+	return errUnknown
+}
+
+// Renew signs new certificates for an agent of the mesh. The leader does it, or this voter while there is none.
+func (d *Door) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.Admission, error) {
+	if len(r.Csr) > maxRequest || len(r.Certificate) > maxRequest || len(r.Names) > maxNames {
+		return nil, status.Error(codes.InvalidArgument, "the request is too large")
+	}
+	_, _, leads := d.Supervisor.Leader()
+	if !leads {
+		wait, cancel := context.WithTimeout(ctx, leaderTimeout)
+		defer cancel()
+		out, err := ask(wait, d, func(ctx context.Context, c pb.DoorClient) (*pb.Admission, error) { return c.Renew(ctx, r) })
+		if err == nil || final(err) {
+			return out, err
+		}
+	}
+	out, err := d.renew(r)
+	if err != nil {
+		return nil, err
+	}
+	d.Flush(ctx)
+	return d.answer(out), nil
+}
+
+// renew signs new certificates by this voter's own state.
+func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
+	m := d.Supervisor.Member()
+	if m == nil {
+		return nil, status.Error(codes.Unavailable, "this agent holds no replicated state")
+	}
+	v := m.Machine.View()
+	mesh := v.MeshIdentity()
+	if mesh == nil {
+		return nil, status.Error(codes.Unavailable, "this agent does not know the mesh's identity yet")
+	}
+	renewal := identity.Renewal{Certificate: r.Certificate, Request: r.Csr, Signature: r.Signature}
+	peer, old, err := renewal.Verify(mesh.CAs, time.Now())
+	if err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	public, err := identity.RequestedKey(r.Csr)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	who, ok := v.Identity(peer.ID)
+	next := identity.KeyID(public)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case !ok || who.Removed != 0:
+		return nil, status.Errorf(codes.PermissionDenied, "agent %s was removed from the mesh", peer.ID)
+	case !who.HasKey(old) && d.renewed[peer.ID] != old:
+		d.Logger.Warn("an agent asked for a certificate with a key that it has replaced: somebody has a copy of its data directory",
+			"id", peer.ID)
+		return nil, status.Errorf(codes.PermissionDenied, "agent %s has renewed its certificate with another key since: this is a copy of "+
+			"its data directory, or an old one. Delete data_dir, and it joins as a new agent with a token", peer.ID)
+	}
+	out, err := issue(d.Ring, mesh, who, r.Csr, r.Names)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	if !who.HasKey(next) {
+		if d.renewed == nil {
+			d.renewed = map[string]string{}
+		}
+		d.renewed[peer.ID] = next
+	}
+	return out, nil
+}
+
+// recordKeys records keys that other voters have signed while they knew no leader. Leader only.
+func (d *Door) recordKeys(ctx context.Context, keys map[string]string) error {
+	m, _, leads := d.Supervisor.Leader()
+	if !leads {
+		return problem.NoLeader
+	}
+	answers, err := m.Propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_RecordKeys{RecordKeys: &pb.RecordKeys{Keys: keys}}})
+	if err != nil {
+		return err
+	}
+	return answers[0].Err
+}
+
+// Flush records the keys that this voter has signed, if this agent leads. It returns those that remain.
+func (d *Door) Flush(ctx context.Context) map[string]string {
+	d.mu.Lock()
+	keys := d.renewed
+	d.renewed = nil
+	d.mu.Unlock()
+	if len(keys) == 0 || d.recordKeys(ctx, keys) == nil {
+		return nil
+	}
+	d.Return(keys)
+	return keys
+}
+
+// Return takes keys back that could not be recorded.
+func (d *Door) Return(keys map[string]string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.renewed == nil {
+		d.renewed = map[string]string{}
+	}
+	for agent, key := range keys {
+		if _, newer := d.renewed[agent]; !newer {
+			d.renewed[agent] = key
+		}
+	}
+}
+
+// answer completes an admission with places, for its message.
+func (d *Door) answer(a *identity.Admission) *pb.Admission {
+	peers, seeds := d.Places()
+	return &pb.Admission{
+		Mesh: a.Mesh, Role: string(a.Role), Zone: a.Zone, Api: a.API, Certificate: a.Certificates.Agent, ApiCertificate: a.Certificates.API,
+		Cas: a.CAs, Gossip: a.Gossip, Peers: peers, Seeds: seeds, SealedCa: a.SealedCA,
+	}
+}
+
+// ask passes a request on to the leader's door.
+func ask(ctx context.Context, d *Door, call func(context.Context, pb.DoorClient) (*pb.Admission, error)) (*pb.Admission, error) {
+	if m := d.Supervisor.Member(); m == nil || m.Machine.View().MeshIdentity() == nil {
+		return nil, status.Error(codes.Unavailable, "this agent holds no state of the mesh: ask a voter")
+	}
+	_, addr, err := d.Locator.Leader(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	if m := d.Supervisor.Member(); m != nil && m.Group.IsLeader() {
+		return nil, status.Error(codes.Unavailable, "this agent has just been elected: try again in a moment")
+	}
+	c, hang, err := d.Leader(ctx, addr)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	defer hang()
+	return call(ctx, c)
+}
+
+// final reports whether a voter's answer will not be another one at another time.
+func final(err error) bool {
+	switch status.Code(err) {
+	case codes.PermissionDenied, codes.InvalidArgument, codes.Unimplemented:
+		return true
+	}
+	return errors.Is(err, identity.ErrNotOfThisMesh)
+}

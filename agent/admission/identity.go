@@ -1,0 +1,96 @@
+package admission
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+
+	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/rpc/identity"
+)
+
+// Credentials are what an agent is known by in its mesh. All are zero in dev mode.
+type Credentials struct {
+	// Membership is the agent's own.
+	Membership *identity.Membership
+	// Secret is that of an older mesh, whose agents share it.
+	Secret identity.Secret
+	// Root is the root token, if this agent knows it: in dev mode, or in an older mesh.
+	Root string
+}
+
+// Open returns the identity of an agent, or nil in dev mode. It completes the configuration and the credentials with what follows
+// from them.
+func Open(cfg *config.Config, c *Credentials, ring Ring, id string, log *slog.Logger) (*identity.Identity, error) {
+	switch {
+	case c.Membership != nil:
+		return open(cfg, c.Membership, ring, id, log)
+	case !c.Secret.IsZero():
+		c.Root = c.Secret.RootToken()
+		return identity.New(c.Secret, id)
+	case !cfg.Dev:
+		return nil, errors.New("an agent needs an identity: create a mesh, give a join token, or use dev mode")
+	case c.Root != "" || cfg.DataDir == "":
+		return nil, nil
+	}
+	var shared bool
+	var err error
+	if c.Root, shared, err = identity.DevToken(cfg.DataDir); !shared && err == nil {
+		log.Info("the token of this agent is its own: dev agents can join it with a copy of dev-token in their data directories")
+	}
+	return nil, err
+}
+
+func open(cfg *config.Config, m *identity.Membership, ring Ring, id string, log *slog.Logger) (*identity.Identity, error) {
+	names := cfg.APINames()
+	i, err := identity.Open(cfg.DataDir, id, names, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := SignSelf(i.Store(), ring, id, names); err != nil {
+		log.Warn("this voter cannot renew its certificate by itself; it asks others", "error", err)
+	}
+	cfg.BootstrapExpect = 0
+	if m.Birth != nil {
+		cfg.BootstrapExpect = 1
+	}
+	if m.Zone != "" {
+		cfg.Zone = m.Zone
+	}
+	if m.Role == identity.Worker {
+		cfg.Eligible = false
+	}
+	if host, port, err := net.SplitHostPort(cfg.HTTP.Addr); !m.API && err == nil && !loopback(host) {
+		cfg.HTTP.Addr = net.JoinHostPort("127.0.0.1", port)
+		log.Info("this worker serves the API on loopback only, as its join token did not allow more", "addr", cfg.HTTP.Addr)
+	}
+	return i, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// JoinAddrs returns the gossip addresses through which the agent joins the mesh: the configured ones, and those that it got with its
+// admission.
+func (c *Credentials) JoinAddrs(cfg *config.Config) []string {
+	if c.Membership == nil {
+		return cfg.Join
+	}
+	return append(slices.Clone(cfg.Join), c.Membership.Seeds...)
+}
+
+// GossipKey returns the key with which gossip starts. It is nil where there is none, in simulations.
+func (c *Credentials) GossipKey(cfg *config.Config) []byte {
+	switch {
+	case c.Membership != nil:
+		return c.Membership.Gossip
+	case !c.Secret.IsZero():
+		return c.Secret.GossipKey()
+	case cfg.DataDir != "":
+		return identity.DevGossipKey(c.Root)
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/identity"
+)
+
+// Ring opens and seals what the state keeps; *keyring.Ring implements it.
+type Ring interface {
+	Seal(aad, plaintext []byte) ([]byte, error)
+	Open(aad, sealed []byte) ([]byte, error)
+}
+
+// The purposes of sealed keys: what is sealed for one cannot be opened for another.
+func caPurpose(mesh string) []byte     { return keyring.Bind("ca", mesh) }
+func gossipPurpose(mesh string) []byte { return keyring.Bind("gossip", mesh) }
+
+// ErrSealed is the error of a voter that cannot open the CA's key.
+var ErrSealed = errors.New("this agent cannot sign certificates: it has not got the keys of the mesh")
+
+// authority returns the mesh's CA with its key.
+func authority(ring Ring, mesh string, ca, sealed []byte) (*identity.Authority, error) {
+	if len(sealed) == 0 {
+		return nil, ErrSealed
+	}
+	key, err := ring.Open(caPurpose(mesh), sealed)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSealed, err)
+	}
+	return identity.LoadAuthority(key, ca)
+}
+
+// issue signs the certificates of an agent as the mesh has it on record. names are what the agent calls its API.
+func issue(ring Ring, mesh *table.MeshIdentity, who model.AgentIdentity, csr []byte, names []string) (*identity.Admission, error) {
+	ca, err := authority(ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA)
+	if err != nil {
+		return nil, err
+	}
+	s := identity.Subject{Mesh: mesh.Mesh, Role: identity.Role(who.Role), ID: who.Agent, Names: identity.LoopbackNames()}
+	s.Names = append(s.Names, who.Names...)
+	if who.Role == model.RoleVoter {
+		s.Names = append(s.Names, names...)
+	}
+	out := &identity.Admission{Mesh: mesh.Mesh, Role: s.Role, Zone: who.Zone, API: who.API || who.Role == model.RoleVoter, CAs: mesh.CAs}
+	if who.Role == model.RoleVoter {
+		out.SealedCA = mesh.SealedCA
+	}
+	out.Certificates, err = ca.Issue(s, csr, time.Now())
+	return out, err
+}
