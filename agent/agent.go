@@ -222,7 +222,7 @@ func (a *Agent) openMember() error {
 	})
 	a.locator = member.NewLocator(a.supervisor)
 	a.desk = admission.New(admission.Config{
-		ID: a.id, Store: a.identity.Store(), Ring: a.ring, Names: a.cfg.APINames(), Network: a.net.plain, Supervisor: a.supervisor,
+		ID: a.id, Store: a.identity.Store(), Ring: a.ring, Lifetime: a.cfg.Lifetime, Names: a.cfg.APINames(), Network: a.net.plain, Supervisor: a.supervisor,
 		Locator: a.locator, Mesh: a.mesh, Peers: a.net.peers, Hang: a.net.mux.Hang, Logger: a.log,
 	})
 	a.departure = service.NewDeparture(a.supervisor, func() error { return a.mesh.SetSelf(a.self()) })

@@ -30,15 +30,23 @@ type Config struct {
 	ID         string // this agent's
 	Store      *identity.Store
 	Ring       Ring
-	Names      []string // host names and addresses of this agent's API
+	Lifetime   time.Duration // of certificates
+	Names      []string      // host names and addresses of this agent's API
 	Network    wire.Network
 	Supervisor *member.Supervisor
 	Locator    *member.Locator
-	Mesh       member.Mesh
+	Mesh       Mesh
 	Peers      member.Peers
 	// Hang closes the connections of removed agents.
 	Hang   func(over func(identity.Peer) bool)
 	Logger *slog.Logger
+}
+
+// Mesh is the view of the mesh that gossip keeps; *mesh.Mesh implements it.
+type Mesh interface {
+	member.Mesh
+	// Ban takes agents out of the view.
+	Ban(ids []string)
 }
 
 // Desk admits agents to the mesh, and keeps the certificates of this one.
@@ -56,7 +64,7 @@ func New(cfg Config) *Desk {
 	}
 	d := &Desk{cfg: cfg}
 	d.door = &Door{
-		Supervisor: cfg.Supervisor, Locator: cfg.Locator, Ring: cfg.Ring, Places: d.places, Logger: cfg.Logger,
+		Supervisor: cfg.Supervisor, Locator: cfg.Locator, Ring: cfg.Ring, Lifetime: cfg.Lifetime, Places: d.places, Logger: cfg.Logger,
 		Leader: func(_ context.Context, addr string) (pb.DoorClient, func(), error) {
 			return Dial(cfg.Network, cfg.Store.DoorConfig(), addr)
 		},
@@ -108,6 +116,13 @@ func (d *Desk) Refuse(removed []string) {
 	if peers := d.voters(); len(peers) > 0 {
 		next.Peers = peers
 	}
+	var addrs []string
+	for _, id := range removed {
+		if addr, err := member.PeerAddr(d.cfg.Mesh, id); err == nil {
+			addrs = append(addrs, addr)
+		}
+	}
+	d.cfg.Mesh.Ban(removed)
 	if same(m, &next) {
 		return
 	}
@@ -118,10 +133,8 @@ func (d *Desk) Refuse(removed []string) {
 		d.cfg.Logger.Error("this agent could not write its identity", "error", err)
 	}
 	d.cfg.Hang(func(p identity.Peer) bool { return slices.Contains(removed, p.ID) })
-	for _, id := range removed {
-		if addr, err := member.PeerAddr(d.cfg.Mesh, id); err == nil {
-			d.cfg.Peers.Drop(addr)
-		}
+	for _, addr := range addrs {
+		d.cfg.Peers.Drop(addr)
 	}
 }
 

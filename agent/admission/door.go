@@ -24,6 +24,7 @@ type Door struct {
 	Supervisor *member.Supervisor
 	Locator    *member.Locator
 	Ring       Ring
+	Lifetime   time.Duration // of certificates
 	// Leader returns a client of the leader's door.
 	Leader func(ctx context.Context, addr string) (pb.DoorClient, func(), error)
 	// Places returns peer addresses of voters, and gossip addresses of agents.
@@ -89,7 +90,7 @@ func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, erro
 	if !ok {
 		return nil, status.Error(codes.Unavailable, "the agent's record is missing")
 	}
-	out, err := issue(d.Ring, mesh, who, r.Csr, r.Names)
+	out, err := issue(d.Ring, mesh, who, r.Csr, r.Names, d.Lifetime)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
@@ -171,7 +172,7 @@ func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
 		return nil, status.Errorf(codes.PermissionDenied, "agent %s has renewed its certificate with another key since: this is a copy of "+
 			"its data directory, or an old one. Delete data_dir, and it joins as a new agent with a token", peer.ID)
 	}
-	out, err := issue(d.Ring, mesh, who, r.Csr, r.Names)
+	out, err := issue(d.Ring, mesh, who, r.Csr, r.Names, d.Lifetime)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}

@@ -1,10 +1,12 @@
 package admission
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/rpc/identity"
@@ -12,8 +14,11 @@ import (
 
 // Credentials are what an agent is known by in its mesh. All are zero in dev mode.
 type Credentials struct {
-	// Membership is the agent's own.
+	// Membership is the agent's own. Dir is the folder that keeps it; "" means the data directory.
 	Membership *identity.Membership
+	Dir        string
+	// Lifetime is that of certificates; 0 means that of package identity.
+	Lifetime time.Duration
 	// Secret is that of an older mesh, whose agents share it.
 	Secret identity.Secret
 	// Root is the root token, if this agent knows it: in dev mode, or in an older mesh.
@@ -25,7 +30,8 @@ type Credentials struct {
 func Open(cfg *config.Config, c *Credentials, ring Ring, id string, log *slog.Logger) (*identity.Identity, error) {
 	switch {
 	case c.Membership != nil:
-		return open(cfg, c.Membership, ring, id, log)
+		c.Lifetime = cmp.Or(c.Lifetime, identity.Lifetime)
+		return open(cfg, c, ring, id, log)
 	case !c.Secret.IsZero():
 		c.Root = c.Secret.RootToken()
 		return identity.New(c.Secret, id)
@@ -42,13 +48,13 @@ func Open(cfg *config.Config, c *Credentials, ring Ring, id string, log *slog.Lo
 	return nil, err
 }
 
-func open(cfg *config.Config, m *identity.Membership, ring Ring, id string, log *slog.Logger) (*identity.Identity, error) {
-	names := cfg.APINames()
-	i, err := identity.Open(cfg.DataDir, id, names, m)
+func open(cfg *config.Config, c *Credentials, ring Ring, id string, log *slog.Logger) (*identity.Identity, error) {
+	names, m := cfg.APINames(), c.Membership
+	i, err := identity.Open(cmp.Or(c.Dir, cfg.DataDir), id, names, c.Lifetime, m)
 	if err != nil {
 		return nil, err
 	}
-	if err := SignSelf(i.Store(), ring, id, names); err != nil {
+	if err := SignSelf(i.Store(), ring, id, names, c.Lifetime); err != nil {
 		log.Warn("this voter cannot renew its certificate by itself; it asks others", "error", err)
 	}
 	cfg.BootstrapExpect = 0

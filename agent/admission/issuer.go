@@ -37,7 +37,7 @@ func authority(ring Ring, mesh string, ca, sealed []byte) (*identity.Authority, 
 }
 
 // issue signs the certificates of an agent as the mesh has it on record. names are what the agent calls its API.
-func issue(ring Ring, mesh *table.MeshIdentity, who model.AgentIdentity, csr []byte, names []string) (*identity.Admission, error) {
+func issue(ring Ring, mesh *table.MeshIdentity, who model.AgentIdentity, csr []byte, names []string, lifetime time.Duration) (*identity.Admission, error) {
 	ca, err := authority(ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA)
 	if err != nil {
 		return nil, err
@@ -51,6 +51,6 @@ func issue(ring Ring, mesh *table.MeshIdentity, who model.AgentIdentity, csr []b
 	if who.Role == model.RoleVoter {
 		out.SealedCA = mesh.SealedCA
 	}
-	out.Certificates, err = ca.Issue(s, csr, time.Now())
+	out.Certificates, err = ca.Issue(s, csr, time.Now(), lifetime)
 	return out, err
 }

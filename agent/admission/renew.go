@@ -77,7 +77,7 @@ func (r *Renewer) renew(ctx context.Context) error {
 
 // SignSelf renews the certificate of a voter that starts after its end, before it knows the state: the mesh may have been off for
 // long. It does nothing for others.
-func SignSelf(k *identity.Store, ring Ring, id string, names []string) error {
+func SignSelf(k *identity.Store, ring Ring, id string, names []string, lifetime time.Duration) error {
 	m := k.Membership()
 	if m.Role != identity.Voter || len(m.SealedCA) == 0 || time.Now().Before(k.RenewAt()) {
 		return nil
@@ -92,7 +92,7 @@ func SignSelf(k *identity.Store, ring Ring, id string, names []string) error {
 	}
 	certs, err := ca.Issue(identity.Subject{
 		Mesh: m.Mesh, Role: m.Role, ID: id, Names: append(identity.LoopbackNames(), names...),
-	}, own.Request, time.Now())
+	}, own.Request, time.Now(), lifetime)
 	if err != nil {
 		return err
 	}

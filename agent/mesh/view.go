@@ -18,7 +18,8 @@ type view struct {
 	// removed has the epochs of the agents that the registry has no more. What gossip still has of
 	// their deaths does not count.
 	removed map[string]uint64
-	prune   chan struct{} // removed has changed
+	prune   chan struct{}   // removed has changed
+	banned  map[string]bool // agents that others refuse, whatever they gossip
 	merged  map[string]Member
 	sorted  []Member // nil: out of date
 	alive   int      // of merged
@@ -39,6 +40,9 @@ func newView(self string, me Member) *view {
 func (v *view) gossiped(m Member) (before, after Member) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.banned[m.ID] {
+		return v.merged[m.ID], v.merged[m.ID]
+	}
 	if epoch, ok := v.removed[m.ID]; ok {
 		if !m.Status.Alive() && m.Epoch <= epoch {
 			return v.merged[m.ID], v.merged[m.ID]
@@ -69,6 +73,24 @@ func (v *view) forget(id string) {
 	}
 	delete(v.gossip, id)
 	v.merge(id)
+}
+
+// ban removes agents from the view, whatever they gossip from now on. It reports whether that is new.
+func (v *view) ban(ids []string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(ids) == len(v.banned) && !slices.ContainsFunc(ids, func(id string) bool { return !v.banned[id] }) {
+		return false
+	}
+	v.banned = make(map[string]bool, len(ids))
+	for _, id := range ids {
+		v.banned[id] = true
+		if _, ok := v.gossip[id]; ok && id != v.self {
+			delete(v.gossip, id)
+			v.merge(id)
+		}
+	}
+	return true
 }
 
 // keep removes the agents that are not known to gossip from its part of the view. Failed agents stay while the registry
@@ -264,6 +286,14 @@ func (m *Mesh) Repair(records []Member) {
 		signal(m.rejoin)
 		signal(m.resized)
 		signal(m.view.prune)
+	}
+}
+
+// Ban takes agents that were removed from the mesh out of the view. They may still have the key of gossip, but nothing that they
+// announce counts.
+func (m *Mesh) Ban(ids []string) {
+	if m.view.ban(ids) {
+		m.view.notify()
 	}
 }
 

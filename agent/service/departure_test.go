@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/apitest"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -16,7 +17,7 @@ func TestVoteThatIsStillNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.NewStore()
 		defer s.Close()
-		if err := apitest.NewAgent(s, "a").Services().Mesh.Leave(t.Context(), model.Caller{}, rest.Bearer{}, ""); !errors.Is(err, problem.Conflict) {
+		if err := apitest.NewAgent(s, "a").Services().Mesh.Leave(t.Context(), model.Caller{}, rest.Bearer{}, api.LeaveBody{}); !errors.Is(err, problem.Conflict) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -164,21 +165,27 @@ func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
 
 // Leave removes another agent, which must be dead, or makes this agent leave the mesh. If another agent leads, it decides
 // by what the caller authenticates with.
-func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, agent string) error {
+func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what api.LeaveBody) error {
+	agent := what.Agent
 	if agent == "" || agent == m.ID || agent == m.Name() {
 		return m.Departure.Leave(ctx)
 	}
 	id := agent
 	for _, x := range m.Gossip.Members() {
 		if x.Name == agent || x.ID == agent {
-			if id = x.ID; x.Gossip.Alive() || x.Alive() && x.Gossip != mesh.StatusNone {
+			if id = x.ID; !what.Force && (x.Gossip.Alive() || x.Alive() && x.Gossip != mesh.StatusNone) {
 				return problem.New(problem.Conflict, "agent %s is alive: run coopr leave against the agent's own address", agent)
 			}
 		}
 	}
 	r, _, ok := m.Supervisor.Leader()
 	if !ok {
-		return m.forwardLeave(ctx, b, id)
+		return m.forwardLeave(ctx, b, api.LeaveBody{Agent: id, Force: what.Force})
+	}
+	if what.Force {
+		if err := revoke(ctx, r, who, id); err != nil {
+			return err
+		}
 	}
 	for _, s := range r.Group.Servers() {
 		// Only a member without a vote is removed here. The leader removes a voter once
@@ -205,6 +212,20 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, agent
 	}
 	_ = m.Gossip.Remove(ctx, id) // it fails if gossip does not know the agent
 	return nil
+}
+
+// revoke ends the certificates of an agent that may be alive: all others refuse it, and its session ends for want of a heartbeat.
+func revoke(ctx context.Context, r *member.Member, who model.Caller, id string) error {
+	if i, ok := r.Machine.View().Identity(id); !ok || i.Removed != 0 {
+		return nil // the agents share a secret, or this is a repetition
+	}
+	answers, err := r.Propose(ctx, &pb.Command{
+		Actor: who.Actor, Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id, Revoke: true}},
+	})
+	if err != nil {
+		return err
+	}
+	return answers[0].Err
 }
 
 // sessionTimeout is how long the removal of an agent waits for the end of its session: longer than a leader waits
@@ -237,8 +258,8 @@ const findTimeout = 5 * time.Second
 
 // forwardLeave asks the leader to remove an agent. The server does not forward this route by
 // itself, because a request without a name is about the agent that receives it.
-func (m *Mesh) forwardLeave(ctx context.Context, b rest.Bearer, id string) error {
-	body, err := json.Marshal(api.LeaveBody{Agent: id})
+func (m *Mesh) forwardLeave(ctx context.Context, b rest.Bearer, what api.LeaveBody) error {
+	body, err := json.Marshal(what)
 	if err != nil {
 		return err
 	}

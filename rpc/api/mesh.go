@@ -15,6 +15,7 @@ type Joined struct {
 // LeaveBody names the agent that leaves the mesh.
 type LeaveBody struct {
 	Agent string `json:"agent,omitempty" doc:"Another agent, which is dead, by id or name; absent: the agent that receives the request"`
+	Force bool   `json:"force,omitempty" doc:"The other agent is removed even if it answers: its certificates end at once, and what it did is given to others when its session ends"`
 }
 
 // Left names the agent that leaves.

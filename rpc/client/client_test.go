@@ -182,7 +182,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("%+v %v", ps, err)
 	}
 	for name, err := range map[string]error{
-		"transfer": super.RaftTransfer(ctx, "x"), "remove": super.RaftRemove(ctx, "x"), "leave": super.Leave(ctx, "x"),
+		"transfer": super.RaftTransfer(ctx, "x"), "remove": super.RaftRemove(ctx, "x"), "leave": super.Leave(ctx, "x", false),
 	} {
 		if !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)

@@ -73,9 +73,9 @@ func (c *Client) Join(ctx context.Context, addresses []string) (int, error) {
 	return out.Reached, err
 }
 
-// Leave makes the agent that answers leave the mesh, or removes another agent, which must be dead.
-func (c *Client) Leave(ctx context.Context, agent string) error {
-	_, err := c.sendSingle(ctx, http.MethodPost, "/v1/leave", api.LeaveBody{Agent: agent}, nil)
+// Leave makes the agent that answers leave the mesh, or removes another agent, which must be dead unless force is set.
+func (c *Client) Leave(ctx context.Context, agent string, force bool) error {
+	_, err := c.sendSingle(ctx, http.MethodPost, "/v1/leave", api.LeaveBody{Agent: agent, Force: force}, nil)
 	return err
 }
 

@@ -278,7 +278,7 @@ func TestSilentAgentDoesNotHoldUp(t *testing.T) {
 func TestSingleWrites(t *testing.T) {
 	for name, do := range map[string]func(context.Context, *client.Client) error{
 		"join":     func(ctx context.Context, c *client.Client) error { return third(c.Join(ctx, []string{"x"})) },
-		"leave":    func(ctx context.Context, c *client.Client) error { return c.Leave(ctx, "x") },
+		"leave":    func(ctx context.Context, c *client.Client) error { return c.Leave(ctx, "x", false) },
 		"transfer": func(ctx context.Context, c *client.Client) error { return c.RaftTransfer(ctx, "x") },
 		"remove":   func(ctx context.Context, c *client.Client) error { return c.RaftRemove(ctx, "x") },
 		"token": func(ctx context.Context, c *client.Client) error {

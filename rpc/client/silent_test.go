@@ -90,7 +90,7 @@ func TestBusyHosts(t *testing.T) {
 		}
 		agents.asked.Store(0)
 		agents.answered.Store(0)
-		if err := c.Leave(t.Context(), "x"); err != nil || agents.asked.Load() != 1 {
+		if err := c.Leave(t.Context(), "x", false); err != nil || agents.asked.Load() != 1 {
 			t.Errorf("a write was sent %d times: %v", agents.asked.Load(), err)
 		}
 	})

@@ -19,6 +19,9 @@ import (
 // Lifetime is how long an agent's certificate is valid. It is renewed after two thirds of that time.
 const Lifetime = 24 * time.Hour
 
+// life returns for how long a certificate was issued.
+func life(c *x509.Certificate) time.Duration { return c.NotAfter.Sub(c.NotBefore) - backdate }
+
 // Authority is the CA of a mesh, with its key.
 type Authority struct {
 	key  ed25519.PrivateKey
@@ -98,9 +101,9 @@ type Certificates struct {
 	API   []byte // for clients of the API, in DER
 }
 
-// Issue signs the certificates of an agent whose request (PKCS #10, in DER) names its public key. Everything else comes from
-// the subject.
-func (a *Authority) Issue(s Subject, request []byte, now time.Time) (out Certificates, err error) {
+// Issue signs the certificates of an agent, for a lifetime. The request (PKCS #10, in DER) names its public key, and everything else
+// comes from the subject.
+func (a *Authority) Issue(s Subject, request []byte, now time.Time, lifetime time.Duration) (out Certificates, err error) {
 	public, err := RequestedKey(request)
 	if err != nil {
 		return out, err
@@ -109,7 +112,7 @@ func (a *Authority) Issue(s Subject, request []byte, now time.Time) (out Certifi
 		return out, fmt.Errorf("issue a certificate: %q is no %s of a mesh %q", s.ID, s.Role, s.Mesh)
 	}
 	for template, der := range map[*x509.Certificate]*[]byte{peerTemplate(s): &out.Agent, apiTemplate(s.ID, s.Names): &out.API} {
-		template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(Lifetime)
+		template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(lifetime)
 		cert, err := a.issue(template, public)
 		if err != nil {
 			return out, fmt.Errorf("issue a certificate: %w", err)

@@ -98,7 +98,7 @@ func Found() (*Membership, string, error) {
 
 // Complete returns the membership of the first agent with a key and certificates, which are made on its own machine. names are the
 // host names and addresses of its API.
-func (m *Membership) Complete(agentID string, names []string, now time.Time) (*Membership, error) {
+func (m *Membership) Complete(agentID string, names []string, now time.Time, lifetime time.Duration) (*Membership, error) {
 	if m.Birth == nil || m.Certificate != nil {
 		return m, nil
 	}
@@ -112,7 +112,7 @@ func (m *Membership) Complete(agentID string, names []string, now time.Time) (*M
 	if err != nil {
 		return nil, err
 	}
-	certs, err := ca.Issue(Subject{Mesh: m.Mesh, Role: m.Role, ID: agentID, Names: append(LoopbackNames(), names...)}, request, now)
+	certs, err := ca.Issue(Subject{Mesh: m.Mesh, Role: m.Role, ID: agentID, Names: append(LoopbackNames(), names...)}, request, now, lifetime)
 	next.Certificate, next.APICertificate = certs.Agent, certs.API
 	return &next, err
 }

@@ -39,7 +39,7 @@ func found(t testing.TB) *founded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := Open("", oneID, []string{"one.example.org"}, m)
+	first, err := Open("", oneID, []string{"one.example.org"}, Lifetime, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func found(t testing.TB) *founded {
 // sign answers a request of an agent.
 func (f *founded) sign(id string, role Role, request []byte, names ...string) *Admission {
 	f.t.Helper()
-	certs, err := f.ca.Issue(Subject{Mesh: f.mesh, Role: role, ID: id, Names: append(LoopbackNames(), names...)}, request, time.Now())
+	certs, err := f.ca.Issue(Subject{Mesh: f.mesh, Role: role, ID: id, Names: append(LoopbackNames(), names...)}, request, time.Now(), Lifetime)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func (f *founded) admit(dir, id string, role Role) *Identity {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	i, err := Open(dir, id, nil, m)
+	i, err := Open(dir, id, nil, Lifetime, m)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestRenewalOfCertificates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := Open(dir, twoID, nil, reopened)
+		again, err := Open(dir, twoID, nil, Lifetime, reopened)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +254,7 @@ func TestMembershipFile(t *testing.T) {
 	if err != nil || m.Role != Worker || m.Mesh != f.mesh {
 		t.Fatal(m, err)
 	}
-	if _, err := Open(dir, threeID, nil, m); err == nil {
+	if _, err := Open(dir, threeID, nil, Lifetime, m); err == nil {
 		t.Error("a membership of another agent was accepted")
 	}
 	if err := os.Chmod(path, 0o640); err != nil {
@@ -311,7 +311,7 @@ func TestFirstAgent(t *testing.T) {
 	if m, err = LoadMembership(dir); err != nil {
 		t.Fatal(err)
 	}
-	i, err := Open(dir, oneID, []string{"one.example.org", "10.0.0.1"}, m)
+	i, err := Open(dir, oneID, []string{"one.example.org", "10.0.0.1"}, Lifetime, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +419,7 @@ func FuzzMembership(f *testing.F) {
 		sum := sha256.Sum256(body)
 		raw := append([]byte(membershipHead+hex.EncodeToString(sum[:])+"\n"), body...)
 		if m, err := decodeMembership(raw); err == nil && m.Mesh != "" {
-			_, _ = Open("", oneID, nil, m)
+			_, _ = Open("", oneID, nil, Lifetime, m)
 		}
 	})
 }

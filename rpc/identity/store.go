@@ -27,15 +27,15 @@ type Store struct {
 }
 
 // Open returns the identity of an agent whose membership is in a data directory, or only in memory if dir is "". The first agent
-// of a mesh completes it; names are the host names and addresses of its API.
-func Open(dir, agentID string, names []string, m *Membership) (*Identity, error) {
+// of a mesh makes its certificates: for a lifetime, and with the host names and addresses of its API.
+func Open(dir, agentID string, names []string, lifetime time.Duration, m *Membership) (*Identity, error) {
 	if !validID(agentID) {
 		return nil, fmt.Errorf("identity: %q is not an agent id", agentID)
 	}
 	if m.Mesh == "" {
 		return nil, errors.New("identity: no mesh has admitted this agent yet")
 	}
-	complete, err := m.Complete(agentID, names, time.Now())
+	complete, err := m.Complete(agentID, names, time.Now(), lifetime)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (k *Store) RenewAt() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.agent.Leaf
-	return c.NotAfter.Add(-Lifetime / 3)
+	return c.NotAfter.Add(-life(c) / 3)
 }
 
 // Expires returns when the agent's certificate ends.
@@ -191,8 +191,8 @@ func (k *Store) Renewed(a *Admission) error {
 	return k.put(next)
 }
 
-// Late is how long after its end a certificate can still be renewed.
-const Late = 90 * 24 * time.Hour
+// late is how long after its end a certificate can still be renewed, in lifetimes: 90 days.
+const late = 90
 
 // Verify returns the agent that asks for a renewal, and the id of its old key. cas are the mesh's CAs in DER.
 func (r *Renewal) Verify(cas [][]byte, now time.Time) (Peer, string, error) {
@@ -206,7 +206,7 @@ func (r *Renewal) Verify(cas [][]byte, now time.Time) (Peer, string, error) {
 	}
 	at := now
 	if at.After(cert.NotAfter) {
-		if at = cert.NotAfter; now.Sub(at) > Late {
+		if at = cert.NotAfter; now.Sub(at) > late*life(cert) {
 			return Peer{}, "", fmt.Errorf("renewal: the certificate has ended on %s: join again with a token", at.UTC().Format(time.DateOnly))
 		}
 	}

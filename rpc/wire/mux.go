@@ -79,9 +79,10 @@ type Mux struct {
 	// raftTaken is true if the method Raft has returned the listener raft already.
 	raftTaken bool
 	closed    bool
-	open      map[net.Conn]struct{} // all incoming conns that are not closed yet
-	counts    map[string]int        // per remote host: conns in handshake, gRPC and HTTP
-	rafts     map[string]int        // per remote host: Raft conns
+	open      map[net.Conn]identity.Peer // all incoming conns that are not closed yet; those in handshake have no peer
+	over      func(identity.Peer) bool   // agents that are hung up on; nil: none
+	counts    map[string]int             // per remote host: conns in handshake, gRPC and HTTP
+	rafts     map[string]int             // per remote host: Raft conns
 }
 
 // NewMux returns a Mux that is bound to its port. Run serves the conns.
@@ -105,7 +106,7 @@ func NewMux(cfg MuxConfig) (*Mux, error) {
 	life, end := context.WithCancel(context.Background())
 	m := &Mux{
 		cfg: cfg, log: cfg.Logger, inner: inner, advertise: inner.Addr(), life: life, end: end,
-		open: map[net.Conn]struct{}{}, counts: map[string]int{}, rafts: map[string]int{},
+		open: map[net.Conn]identity.Peer{}, counts: map[string]int{}, rafts: map[string]int{},
 	}
 	if cfg.Advertise != "" {
 		m.advertise = Addr(cfg.Advertise)
@@ -137,15 +138,26 @@ func (m *Mux) HTTP() net.Listener { return m.http }
 // Door returns the listener for conns of agents that have no valid certificate yet and ask for one.
 func (m *Mux) Door() net.Listener { return m.door }
 
-// Hang closes all conns from other agents for which over returns true.
+// Hang closes all conns from other agents for which over returns true, now and until the next call.
 func (m *Mux) Hang(over func(identity.Peer) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for conn := range m.open {
-		if p, err := identity.PeerOf(conn); err == nil && over(p) {
+	m.over = over
+	for conn, p := range m.open {
+		if p.ID != "" && over(p) {
 			_ = inner(conn).Close()
 		}
 	}
+}
+
+// known notes which agent is at the other end of a conn. It reports whether the conn may go on.
+func (m *Mux) known(conn net.Conn, p identity.Peer) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.open[conn]; ok {
+		m.open[conn] = p
+	}
+	return m.over == nil || !m.over(p)
 }
 
 // inner returns the conn below TLS. The close message of TLS would wait for seconds on a peer that does not read.
@@ -232,7 +244,7 @@ func (m *Mux) begin(conn net.Conn) {
 		return
 	}
 	m.counts[remote]++
-	m.open[conn] = struct{}{}
+	m.open[conn] = identity.Peer{}
 	m.wg.Go(func() { m.greet(conn, remote) })
 }
 
@@ -333,7 +345,7 @@ func (m *Mux) handshake(conn net.Conn) (Protocol, error) {
 		return 0, err
 	}
 	protocol := Protocol(first[0])
-	if err := mayUse(conn, protocol); err != nil {
+	if err := m.mayUse(conn, protocol); err != nil {
 		return 0, err
 	}
 	return protocol, conn.SetDeadline(time.Time{})
@@ -344,7 +356,7 @@ var ErrRole = errors.New("the agent's role does not allow this")
 
 // mayUse returns an error if the other end of a conn may not use a protocol: Raft is for voters, and an agent without a
 // certificate may only ask for one.
-func mayUse(conn net.Conn, p Protocol) error {
+func (m *Mux) mayUse(conn net.Conn, p Protocol) error {
 	if _, ok := conn.(*tls.Conn); !ok || p == ProtocolDoor {
 		return nil
 	}
@@ -352,6 +364,8 @@ func mayUse(conn net.Conn, p Protocol) error {
 	switch {
 	case err != nil:
 		return err
+	case !m.known(conn, peer):
+		return fmt.Errorf("%w: %s", identity.ErrRemoved, peer.ID)
 	case p == ProtocolRaft && peer.Role != identity.Voter:
 		return fmt.Errorf("%w: agent %s is a %s and speaks Raft", ErrRole, peer.ID, peer.Role)
 	}

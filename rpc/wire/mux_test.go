@@ -411,3 +411,41 @@ func closeOf(c net.Conn) {
 		c.Close()
 	}
 }
+
+// A conn that is slow in its handshake delays nobody who hangs up on others.
+func TestHangDoesNotWaitForHandshakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secret, _ := identity.ParseToken(oldMesh)
+		one, _ := identity.New(secret, "00000000-0000-4000-8000-000000000001")
+		two, _ := identity.New(secret, "00000000-0000-4000-8000-000000000002")
+		f := fabric.New(1)
+		at := func(host string, i *identity.Identity) wire.Network {
+			return wire.WithTLS(f.Host(host), wire.TLSConfigs{Server: i.ServerConfig(), Client: i.ClientConfig("")})
+		}
+		m, stop := run(t, wire.MuxConfig{Network: at(b, one), Addr: b + ":55055", HandshakeTimeout: 5 * time.Second})
+		defer stop()
+		go echo(m.GRPC(), "grpc ")
+		silent, err := f.Host(a).Dial(t.Context(), b+":55055")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		known, err := wire.Dial(t.Context(), at(a, two), b+":55055", wire.ProtocolGRPC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer known.Close()
+		synctest.Wait()
+		begin := time.Now()
+		m.Hang(func(p identity.Peer) bool { return p.ID == "00000000-0000-4000-8000-000000000002" })
+		if _, err := known.Read(make([]byte, 1)); err == nil || time.Since(begin) > time.Second {
+			t.Error("the conn of the removed agent goes on:", err, time.Since(begin))
+		}
+		if again, err := wire.Dial(t.Context(), at(a, two), b+":55055", wire.ProtocolGRPC); err == nil {
+			if _, err := again.Read(make([]byte, 1)); err == nil {
+				t.Error("the removed agent has another conn")
+			}
+			_ = again.Close()
+		}
+	})
+}

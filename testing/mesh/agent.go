@@ -37,6 +37,7 @@ type Agent struct {
 	content   *faultystore.Lying
 	journal   *memjournal.Journal
 	keys      *memkeys.Store
+	dir       string // of its identity
 	recovered atomic.Int32
 
 	life   *life
@@ -103,6 +104,11 @@ func (a *Agent) Start() {
 		}
 	}
 	a.m.Tracef("%s starts", a.Name)
+	if a.m.opts.Identity {
+		if err := a.identify(&cfg); err != nil {
+			a.m.T.Fatalf("%s: %v", a.Name, err)
+		}
+	}
 	ag, err := agent.New(cfg)
 	if err != nil {
 		a.m.T.Fatalf("%s: %v", a.Name, err)

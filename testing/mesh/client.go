@@ -73,7 +73,8 @@ func (m *Mesh) Ask(method, path string, body any, into any) int {
 	}
 }
 
-func (m *Mesh) must(method, path string, body, into any) {
+// Must is Ask, and fails the test unless the answer is a success.
+func (m *Mesh) Must(method, path string, body, into any) {
 	m.T.Helper()
 	if code := m.Ask(method, path, body, into); code >= 300 {
 		m.T.Fatalf("seed %d: %s %s: %d", m.opts.Seed, method, path, code)
@@ -84,7 +85,7 @@ func (m *Mesh) must(method, path string, body, into any) {
 func (m *Mesh) Define() {
 	m.T.Helper()
 	m.AwaitLeader()
-	m.must("POST", "/v1/import", definitions, nil)
+	m.Must("POST", "/v1/import", definitions, nil)
 }
 
 // started is the answer of the API about a new operation.
@@ -97,7 +98,7 @@ type started struct {
 func (m *Mesh) Create(name string, nodes int, onFailure string) (cluster, operation string) {
 	m.T.Helper()
 	var s started
-	m.must("POST", "/v1/clusters", map[string]any{"name": name, "clusterTemplate": "trio", "numMachines": nodes, "onFailure": onFailure}, &s)
+	m.Must("POST", "/v1/clusters", map[string]any{"name": name, "clusterTemplate": "trio", "numMachines": nodes, "onFailure": onFailure}, &s)
 	m.Tracef("cluster %s, operation %s", s.Cluster.ID, s.Operation.ID)
 	return s.Cluster.ID, s.Operation.ID
 }
@@ -106,14 +107,14 @@ func (m *Mesh) Create(name string, nodes int, onFailure string) (cluster, operat
 func (m *Mesh) Delete(cluster string) (operation string) {
 	m.T.Helper()
 	var s started
-	m.must("DELETE", "/v1/clusters/"+cluster, nil, &s)
+	m.Must("DELETE", "/v1/clusters/"+cluster, nil, &s)
 	return s.Operation.ID
 }
 
 // Operation reads an operation from any agent that answers.
 func (m *Mesh) Operation(id string) (op model.Operation) {
 	m.T.Helper()
-	m.must("GET", "/v1/operations/"+id, nil, &op)
+	m.Must("GET", "/v1/operations/"+id, nil, &op)
 	return op
 }
 

@@ -35,6 +35,10 @@ type Options struct {
 	Retention config.Retention
 	// Checkpoint is how often the leader compares the voters' states; 0 means every 5 s.
 	Checkpoint time.Duration
+	// Identity is true for a mesh whose agents have certificates: the first one founds it, and the others join with tokens.
+	Identity bool
+	// Workers is the number of agents that join as workers, the last ones.
+	Workers int
 	// Verbose writes the trace as it comes.
 	Verbose bool
 }
@@ -49,6 +53,8 @@ type Mesh struct {
 	rng    *rand.Rand
 	agents []*Agent
 	begin  time.Time
+
+	births *births // of a mesh with identities
 
 	mu   sync.Mutex
 	cuts map[string]cut // by name
@@ -88,6 +94,10 @@ func New(t testing.TB, o Options) *Mesh {
 	m.World = newWorld(o.Seed, m.Tracef)
 	m.Fabric.SetQuality(fabric.Quality{Delay: time.Millisecond, Jitter: time.Millisecond})
 	t.Cleanup(m.close)
+	if o.Identity {
+		m.opts.Expect = 1
+		m.births = newBirths(t)
+	}
 	for i := range o.Agents {
 		m.agents = append(m.agents, m.newAgent(i))
 	}

@@ -16,8 +16,8 @@ func (m *Mesh) DefineRuns(p profile.Profile) {
 	m.T.Helper()
 	m.Until("the simulated cloud to be offered", func() bool { return m.Ask("GET", "/v1/provisioners/sim", nil, nil) == http.StatusOK })
 	p.Provisioner = profile.Provisioner{Name: "sim", Properties: []profile.Property{{Name: profile.PropNodes, Value: "2"}}}
-	m.must("PUT", "/v1/profiles/small", p, nil)
-	m.must("PUT", "/v1/programs/job", profile.Program{Steps: []profile.Step{
+	m.Must("PUT", "/v1/profiles/small", p, nil)
+	m.Must("PUT", "/v1/programs/job", profile.Program{Steps: []profile.Step{
 		{Name: "map", Command: []string{"true"}}, {Name: "reduce", On: profile.OnOne, Command: []string{"true"}},
 	}}, nil)
 }
@@ -26,7 +26,7 @@ func (m *Mesh) DefineRuns(p profile.Profile) {
 func (m *Mesh) BeginRun() string {
 	m.T.Helper()
 	var r struct{ ID string }
-	m.must("POST", "/v1/programs/job/start", map[string]any{"profile": "small"}, &r)
+	m.Must("POST", "/v1/programs/job/start", map[string]any{"profile": "small"}, &r)
 	return r.ID
 }
 
@@ -57,14 +57,14 @@ func (m *Mesh) Run(id string) *profile.Run {
 func (m *Mesh) Orphans() []model.Orphan {
 	m.T.Helper()
 	var r model.OrphanReport
-	m.must("POST", "/v1/orphans/search", nil, &r)
+	m.Must("POST", "/v1/orphans/search", nil, &r)
 	return r.Orphans
 }
 
 // RemoveOrphan lets the mesh remove one of them.
 func (m *Mesh) RemoveOrphan(id string) {
 	m.T.Helper()
-	m.must("POST", "/v1/orphans/remove", map[string]string{"id": id}, nil)
+	m.Must("POST", "/v1/orphans/remove", map[string]string{"id": id}, nil)
 }
 
 // List reports every machine.
@@ -156,5 +156,5 @@ func (w *World) Idle() bool {
 // OrderRun gives an order to a run.
 func (m *Mesh) OrderRun(id, order string) {
 	m.T.Helper()
-	m.must("POST", "/v1/runs/"+id+"/"+order, nil, nil)
+	m.Must("POST", "/v1/runs/"+id+"/"+order, nil, nil)
 }

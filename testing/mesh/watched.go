@@ -11,7 +11,7 @@ import (
 func (m *Mesh) DefineWatched() {
 	m.T.Helper()
 	m.AwaitLeader()
-	m.must("POST", "/v1/import", strings.ReplaceAll(definitions, `"start": {"type": "sim"}`,
+	m.Must("POST", "/v1/import", strings.ReplaceAll(definitions, `"start": {"type": "sim"}`,
 		`"check": {"type": "sim"}, "start": {"type": "sim"}`), nil)
 }
 
@@ -19,14 +19,14 @@ func (m *Mesh) DefineWatched() {
 func (m *Mesh) Nodes(cluster string) []model.Node {
 	m.T.Helper()
 	var d struct{ Nodes []model.Node }
-	m.must("GET", "/v1/clusters/"+cluster, nil, &d)
+	m.Must("GET", "/v1/clusters/"+cluster, nil, &d)
 	return d.Nodes
 }
 
 // Operations returns a cluster's operations.
 func (m *Mesh) Operations(cluster string) (ops []model.Operation) {
 	m.T.Helper()
-	m.must("GET", "/v1/operations?cluster="+cluster, nil, &ops)
+	m.Must("GET", "/v1/operations?cluster="+cluster, nil, &ops)
 	return ops
 }
 
@@ -74,15 +74,15 @@ func DefineUnrecovered(m *Mesh) {
 	m.T.Helper()
 	m.DefineWatched()
 	var tpl map[string]any
-	m.must("GET", "/v1/clustertemplates/trio", nil, &tpl)
+	m.Must("GET", "/v1/clustertemplates/trio", nil, &tpl)
 	tpl["recovery"] = map[string]any{"off": true}
-	m.must("PUT", "/v1/clustertemplates/trio", tpl, nil)
+	m.Must("PUT", "/v1/clustertemplates/trio", tpl, nil)
 }
 
 // Cluster returns a cluster.
 func Cluster(m *Mesh, cluster string) (cl model.Cluster) {
 	m.T.Helper()
-	m.must("GET", "/v1/clusters/"+cluster, nil, &cl)
+	m.Must("GET", "/v1/clusters/"+cluster, nil, &cl)
 	return cl
 }
 
@@ -90,6 +90,6 @@ func Cluster(m *Mesh, cluster string) (cl model.Cluster) {
 func Operate(m *Mesh, cluster string, op model.OperationType, body any) (operation string) {
 	m.T.Helper()
 	var s started
-	m.must("POST", "/v1/clusters/"+cluster+"/"+string(op), body, &s)
+	m.Must("POST", "/v1/clusters/"+cluster+"/"+string(op), body, &s)
 	return s.Operation.ID
 }

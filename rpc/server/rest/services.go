@@ -224,8 +224,8 @@ type Mesh interface {
 	Quorum(ctx context.Context) api.Quorum
 	// Join contacts the mesh at gossip addresses and returns how many of them answered.
 	Join(ctx context.Context, addrs []string) (int, error)
-	// Leave makes this agent leave the mesh, or removes another agent, which must be dead. b is the caller's.
-	Leave(ctx context.Context, who model.Caller, b Bearer, agent string) error
+	// Leave makes this agent leave the mesh, or removes another agent, which must be dead unless that is forced. b is the caller's.
+	Leave(ctx context.Context, who model.Caller, b Bearer, what api.LeaveBody) error
 }
 
 // Raft controls the Raft group and snapshots of the whole state.

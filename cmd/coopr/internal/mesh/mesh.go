@@ -46,10 +46,18 @@ func LeaveCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
 		Use: "leave [AGENT]", Short: "Make the agent at --addr leave the mesh, or remove a dead agent from the mesh", Args: cli.Args("[AGENT]"),
-		Example: "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes",
+		Long: "Make the agent at --addr leave the mesh, or remove another agent, which must be dead.\n\n" +
+			"With --force, an agent is removed even if it answers, for example because its machine was stolen: its certificates end at\n" +
+			"once. Change the secrets of what it worked on. A voter also had the keys of the mesh, and nothing changes those yet.",
+		Example: "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes\n  coopr leave agent-3 --force",
 	}
+	var force bool
+	cmd.Flags().BoolVar(&force, "force", false, "remove another agent even if it answers")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		agent, question := "", "Make the connected agent leave the mesh and exit?"
+		if len(given) == 0 && force {
+			return cli.Usage(cmd, "--force is for another agent: name it")
+		}
 		if len(given) > 0 {
 			agent = given[0]
 			question = fmt.Sprintf("Remove agent %s from the mesh permanently?", agent)
@@ -58,7 +66,7 @@ func LeaveCommand(app cli.App) *cobra.Command {
 			return err
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
-			if err := c.Leave(ctx, agent); err != nil {
+			if err := c.Leave(ctx, agent, force); err != nil {
 				return err
 			}
 			if agent == "" {
