@@ -72,7 +72,7 @@ type Leadership struct {
 func (m *Member) duties() []leader.Duty {
 	cfg, log := m.cfg.Leader, m.cfg.Logger
 	d := dispatch.New(dispatch.Config{
-		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine), Logger: log, Timing: lease.Timing{TTL: cfg.SessionTTL},
+		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine, m.Box), Logger: log, Timing: lease.Timing{TTL: cfg.SessionTTL},
 		Jitter: rand.Float64,
 	})
 	l := &Leadership{
@@ -81,11 +81,11 @@ func (m *Member) duties() []leader.Duty {
 			Machine: m.Machine, Propose: m.Propose, Logger: log, Rank: cfg.Rank, First: firstLeases(d), HostExec: cfg.HostExec,
 		}),
 		Watcher: watch.New(watch.Config{
-			Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewChecks(m.Machine), Logger: log, TTL: cfg.SessionTTL,
+			Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewChecks(m.Machine, m.Box), Logger: log, TTL: cfg.SessionTTL,
 		}),
 		Sites: sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: log, Node: sites.NodeAccess, Paused: sites.Resting}),
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{
-			Machine: m.Machine, Propose: m.Propose, Finder: inventory{m.Machine, m.cfg.Peers}, Logger: log,
+			Machine: m.Machine, Propose: m.Propose, Finder: inventory{m.Machine, m.cfg.Peers}, Opener: m.Box, Logger: log,
 			Every: cfg.OrphanInterval, Delete: cfg.DeleteOrphans, Grace: cfg.OrphanGrace,
 		}),
 		Integrity: m.integrity(),
@@ -128,9 +128,10 @@ func (m *Member) duties() []leader.Duty {
 
 // runs returns the duty that carries out runs of programs.
 func (m *Member) runs(l *Leadership) *runs.Controller {
-	c := &runs.Clusters{Machine: m.Machine, Propose: m.Propose, Start: l.Orchestrator}
+	c := &runs.Clusters{Machine: m.Machine, Propose: m.Propose, Start: l.Orchestrator, Opener: m.Box}
 	return runs.New(runs.Config{
-		Machine: m.Machine, Propose: m.Propose, Provisioner: c.Provisioner, Programs: c.Programs(), Random: rand.Uint32, Logger: m.cfg.Logger,
+		Machine: m.Machine, Propose: m.Propose, Provisioner: c.Provisioner, Programs: c.Programs(), Opener: m.Box, Random: rand.Uint32,
+		Logger: m.cfg.Logger,
 	})
 }
 

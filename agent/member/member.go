@@ -26,6 +26,7 @@ type Member struct {
 	// distrusted is set when the state was found to be wrong, faults has the fault for the supervisor.
 	distrusted atomic.Bool
 	faults     chan error
+	resealed   chan struct{} // has a value when values in the clear were encrypted
 }
 
 // Leadership returns the duties of the current term. ok is false while this

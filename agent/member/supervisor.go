@@ -186,7 +186,8 @@ func (s *Supervisor) runMember(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, transport.Close())
 	}
-	m := &Member{Replica: r, Box: sealed.NewBox(r.Machine, r.Propose, s.cfg.Keyring), cfg: &s.cfg, faults: make(chan error, 1)}
+	m := &Member{Replica: r, Box: sealed.NewBox(r.Machine, r.Propose, s.cfg.Keyring), cfg: &s.cfg, faults: make(chan error, 1),
+		resealed: make(chan struct{}, 1)}
 	if m.voters, err = m.newVoters(); err != nil {
 		return err
 	}
@@ -199,6 +200,7 @@ func (s *Supervisor) runMember(ctx context.Context) (err error) {
 	var g errgroup.Group
 	g.Go(func() error { return m.terms.Run(ctx) })
 	g.Go(func() error { return m.bootstrap(ctx) })
+	g.Go(func() error { return m.compact(ctx) })
 	g.Go(func() error { s.retire(ctx, m, cancel); return nil })
 	go s.scrub(ctx, stores, m) // not waited for, as a disk may hang
 	select {
@@ -224,6 +226,12 @@ func (s *Supervisor) watch(m *Member) func(state.Batch) {
 		}
 		if (b.Resources || b.Restored) && s.cfg.ResourcesChanged != nil {
 			s.cfg.ResourcesChanged()
+		}
+		if b.Resealed {
+			select {
+			case m.resealed <- struct{}{}:
+			default:
+			}
 		}
 		if b.Agents {
 			v := m.Machine.View()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/runs"
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -27,6 +28,9 @@ type Runs struct {
 
 // ChangeSetting writes or deletes a profile, a program, a schedule, preferences or a secret.
 func (r *Runs) ChangeSetting(ctx context.Context, who model.Caller, s api.Setting) (api.Written, error) {
+	if secret, ok := s.Value.(profile.Secret); ok {
+		return r.putSecret(ctx, who, s, secret)
+	}
 	put, err := logformat.PutSetting(s.Kind, s.Name, s.Order, s.Value)
 	if err != nil {
 		return api.Written{}, err
@@ -39,6 +43,36 @@ func (r *Runs) ChangeSetting(ctx context.Context, who model.Caller, s api.Settin
 		&pb.Command{Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: put}}}},
 	)
 }
+
+// putSecret writes a secret. Its value is encrypted before it is proposed.
+func (r *Runs) putSecret(ctx context.Context, who model.Caller, s api.Setting, secret profile.Secret) (api.Written, error) {
+	for try := 1; ; try++ {
+		m, l, err := leader(r.Supervisor)
+		if err != nil {
+			return api.Written{}, err
+		}
+		id, version := sealed.NewID(), uint32(0)
+		if have, ok := m.Machine.View().Secret(who.Tenant, s.Name); ok && have.ID != "" {
+			id, version = have.ID, have.Version
+		}
+		value, err := l.Keys.Seal(ctx, who.Tenant, id, version+1, []byte(secret.Value.Reveal()))
+		if err != nil {
+			return api.Written{}, err
+		}
+		put, err := logformat.PutSetting(s.Kind, s.Name, s.Order, logformat.Secret{Value: value, UsableBy: secret.UsableBy})
+		if err != nil {
+			return api.Written{}, err
+		}
+		w, err := write(ctx, r.Supervisor, who,
+			&pb.Command{Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: put}}}})
+		if !errors.Is(err, problem.Stale) || try == sealTries {
+			return w, err
+		}
+	}
+}
+
+// sealTries is how often a value is encrypted again because it was changed meanwhile.
+const sealTries = 5
 
 // startTries is how often a run is prepared again because the state changed.
 const startTries = 5

@@ -21,6 +21,7 @@ const maxClusters = 64
 // until either changes. It is safe for concurrent use.
 type Builder struct {
 	machine *state.Machine
+	opener  state.Opener
 
 	mu       sync.Mutex
 	clusters map[string]*clusterCache
@@ -41,9 +42,10 @@ type clusterCache struct {
 	nodesIndex  uint64 // nodes include every change up to this index
 }
 
-// NewBuilder returns a Builder that reads from a replica's state machine.
-func NewBuilder(m *state.Machine) *Builder {
-	return &Builder{machine: m, clusters: map[string]*clusterCache{}}
+// NewBuilder returns a Builder that reads from a replica's state machine. The opener decrypts secrets for one
+// assignment.
+func NewBuilder(m *state.Machine, o state.Opener) *Builder {
+	return &Builder{machine: m, opener: o, clusters: map[string]*clusterCache{}}
 }
 
 // cluster returns an operation's cluster.

@@ -50,7 +50,7 @@ func (b *Builder) prepareProgram(v *state.View, op *model.Operation, cl *model.C
 	hidden := map[string][]string{}
 	for i := range r.Program.Steps {
 		s := &r.Program.Steps[i]
-		env, secrets, err := v.StepEnv(r, s)
+		env, secrets, err := v.StepEnv(b.opener, r, s)
 		if err != nil {
 			return nil, err
 		}

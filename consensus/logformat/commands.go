@@ -15,9 +15,16 @@ func PutTenant(t *model.Tenant, createOnly bool) (*pb.Command_PutTenant, error) 
 	return &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: m, CreateOnly: createOnly}}, err
 }
 
+// Secret is the encrypted value of a secret, with the users whose documents may refer to it. If UsableBy is nil, the users
+// stay as they are.
+type Secret struct {
+	Value    *pb.SealedValue
+	UsableBy []string
+}
+
 // PutSetting returns an order, such as "put" or "disable", about a setting of runs. Orders that
 // write need a value: a profile.Profile, profile.Program or profile.Schedule, the properties of
-// preferences, or a profile.Secret. The state refuses kinds and orders that do not exist.
+// preferences, the encrypted value of a secret, or nil. The state refuses kinds and orders that do not exist.
 func PutSetting(kind, name, order string, value any) (*pb.PutSetting, error) {
 	p := &pb.PutSetting{Kind: SettingKinds.Number(kind), Name: name, Order: SettingOrders.Number(order), NumbersContinue: true}
 	switch v := value.(type) {
@@ -36,8 +43,8 @@ func PutSetting(kind, name, order string, value any) (*pb.PutSetting, error) {
 		return p, err
 	case map[string]string:
 		p.Value = &pb.PutSetting_Preferences{Preferences: &record.Properties{Properties: v}}
-	case profile.Secret:
-		p.Value, p.UsableBy = &pb.PutSetting_Secret{Secret: []byte(v.Value.Reveal())}, v.UsableBy
+	case Secret:
+		p.Value, p.UsableBy = &pb.PutSetting_Sealed{Sealed: v.Value}, v.UsableBy
 		p.KeepUsers = v.UsableBy == nil
 	default:
 		return nil, fmt.Errorf("a setting is a %T", value)

@@ -5,14 +5,17 @@ package sealed
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/consensus/state/view"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -37,6 +40,9 @@ func NewBox(m *state.Machine, propose func(ctx context.Context, commands ...*pb.
 	return &Box{machine: m, propose: propose, ring: r, ciphers: map[string]*keyring.Cipher{}}
 }
 
+// NewID returns the id of a new value. Ids are not used again.
+func NewID() string { return strings.ToLower(rand.Text()) }
+
 // place returns the additional data of a value: the place where it belongs.
 func place(mesh, tenant, id string, version uint32) []byte {
 	return keyring.Bind("value", mesh, tenant, id, strconv.FormatUint(uint64(version), 10))
@@ -54,7 +60,7 @@ func (b *Box) Seal(ctx context.Context, tenant, id string, version uint32, value
 }
 
 // Open decrypts a value of a view.
-func (b *Box) Open(v *state.View, r table.SealedRow) ([]byte, error) {
+func (b *Box) Open(v view.SealedView, r table.SealedRow) ([]byte, error) {
 	out, err := b.open(v, r)
 	if err != nil {
 		return nil, fmt.Errorf("decrypt version %d of value %s of tenant %q: %w", r.Version, r.ID, r.Tenant, err)
@@ -62,7 +68,7 @@ func (b *Box) Open(v *state.View, r table.SealedRow) ([]byte, error) {
 	return out, nil
 }
 
-func (b *Box) open(v *state.View, r table.SealedRow) ([]byte, error) {
+func (b *Box) open(v view.SealedView, r table.SealedRow) ([]byte, error) {
 	number, err := keyring.NumberOf(r.Sealed)
 	if err != nil {
 		return nil, err

@@ -84,17 +84,17 @@ func TestBox(t *testing.T) {
 		}
 		v.do(t, &pb.Command{Change: &pb.Command_PutSealed{PutSealed: &pb.PutSealed{Tenant: tenant, Values: []*pb.SealedValue{value}}}})
 		row, _ := v.View().LatestSealed(tenant, "a")
-		if got, err := v.box.Open(v.View(), row); string(got) != "canary" || err != nil {
+		if got, err := v.box.Open(v.View().SealedView, row); string(got) != "canary" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
 		row.Version++
-		if _, err := v.box.Open(v.View(), row); !errors.Is(err, keyring.ErrNotSealed) {
+		if _, err := v.box.Open(v.View().SealedView, row); !errors.Is(err, keyring.ErrNotSealed) {
 			t.Error("as another version:", err)
 		}
 	}
 	mixed, _ := v.View().LatestSealed("t", "a")
 	mixed.Tenant = "u"
-	if _, err := v.box.Open(v.View(), mixed); !errors.Is(err, keyring.ErrNotSealed) {
+	if _, err := v.box.Open(v.View().SealedView, mixed); !errors.Is(err, keyring.ErrNotSealed) {
 		t.Error("as another tenant's:", err)
 	}
 	var dump bytes.Buffer
@@ -134,7 +134,7 @@ func TestBoxOfAnotherMember(t *testing.T) {
 		if err := ring.Put(other.keys); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sealed.NewBox(v.Machine, v.propose, ring).Open(v.View(), row); !errors.Is(err, other.want) {
+		if _, err := sealed.NewBox(v.Machine, v.propose, ring).Open(v.View().SealedView, row); !errors.Is(err, other.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -155,7 +155,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 	row, _ := v.View().LatestSealed("t", "a")
 	for b.Loop() {
-		if _, err := v.box.Open(v.View(), row); err != nil {
+		if _, err := v.box.Open(v.View().SealedView, row); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -26,7 +26,7 @@ func asked(request string, c *pb.Command) *pb.Command {
 
 func setting(t testing.TB, kind, name, order string, value any) *pb.Command {
 	t.Helper()
-	p, err := logformat.PutSetting(kind, name, order, value)
+	p, err := logtest.PutSetting(kind, name, order, value)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -444,7 +444,7 @@ func (c *clinic) resources(must func(*pb.Command) state.Answer, as func(string, 
 
 func (c *clinic) programs(must func(*pb.Command) state.Answer, as func(string, *pb.Command) *pb.Command) {
 	put := func(kind, name, order string, value any) {
-		p, err := logformat.PutSetting(kind, name, order, value)
+		p, err := logtest.PutSetting(kind, name, order, value)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -452,6 +452,11 @@ func (c *clinic) programs(must func(*pb.Command) state.Answer, as func(string, *
 	}
 	retries := 1
 	put("secret", "key", "put", profile.Secret{Value: model.NewSecret("value"), UsableBy: []string{"alice"}})
+	put("secret", "old", "put", profile.Secret{Value: model.NewSecret("value")})
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_Reseal{Reseal: &pb.Reseal{
+		Secrets: []*pb.ResealedSecret{{Tenant: "t", Name: "old", Value: &pb.SealedValue{Id: "w", Version: 1, Sealed: []byte("sealed")}}},
+	}}})
+	put("secret", "new", "put", logformat.Secret{Value: &pb.SealedValue{Id: "x", Version: 1, Sealed: []byte("sealed")}})
 	put("profile", "p", "put", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}, Retries: 1,
 		Limits: profile.Limits{Runs: &retries}})
 	put("program", "job", "create", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true",

@@ -50,6 +50,9 @@ type Answer struct {
 // View is the state at one moment; see package view.
 type View = view.View
 
+// Opener decrypts values of a view; see package view.
+type Opener = view.Opener
+
 // Machine applies log entries. It implements raft.BatchingFSM. Readers use View, which never waits
 // for Apply.
 type Machine struct {
@@ -133,6 +136,8 @@ type Batch struct {
 	Resources bool
 	// Agents reports that the agent registry changed.
 	Agents bool
+	// Resealed reports that values in the clear were replaced by encrypted ones.
+	Resealed bool
 	// Restored reports that a snapshot replaced the state, so that everything may have changed.
 	Restored bool
 	Tally    Tally
@@ -437,6 +442,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.sealed().putDataKey(ch.PutDataKey)
 	case *pb.Command_PutSealed:
 		return a.sealed().putSealed(ch.PutSealed)
+	case *pb.Command_Reseal:
+		return a.sealed().reseal(ch.Reseal)
 	case *pb.Command_Checkpoint:
 		a.checkpoint = true
 		return Answer{}

@@ -49,7 +49,7 @@ func TestRunProviders(t *testing.T) {
 		"b": {"local <nil>", "other 8"},
 	} {
 		var got []string
-		for _, p := range s.m.View().RunProviders(tenant) {
+		for _, p := range s.m.View().RunProviders(nil, tenant) {
 			got = append(got, fmt.Sprint(p.ProviderType, " ", p.Provisioner["region"]))
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {

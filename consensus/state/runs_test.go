@@ -9,11 +9,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 // settings is a machine with two tenants, to which tests send settings.
@@ -49,7 +49,7 @@ func (s *settings) do(t rapid.TB, c *pb.Command) error {
 }
 
 func (s *settings) put(t rapid.TB, tenant, kind, name, order string, v any) error {
-	p, err := logformat.PutSetting(kind, name, order, v)
+	p, err := logtest.PutSetting(kind, name, order, v)
 	if err != nil {
 		t.Fatal(err)
 	}

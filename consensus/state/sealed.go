@@ -72,3 +72,34 @@ func (a sealed) follows(tenant string, v *pb.SealedValue) error {
 func (a sealed) putValue(tenant string, v *pb.SealedValue) {
 	a.put(table.Sealed, &table.SealedRow{Tenant: tenant, ID: v.Id, Version: v.Version, Sealed: v.Sealed})
 }
+
+// of returns the encrypted value of a secret, or nil.
+func (a sealed) of(r *table.SecretRow) *table.SealedRow {
+	if r == nil || r.ID == "" {
+		return nil
+	}
+	return table.Get[table.SealedRow](a.txn, table.Sealed, "id", r.Tenant, r.ID, r.Version)
+}
+
+// dropOf removes the encrypted value of a secret, if there is one.
+func (a sealed) dropOf(r *table.SecretRow) {
+	if v := a.of(r); v != nil {
+		a.drop(table.Sealed, v)
+	}
+}
+
+// reseal replaces secrets in the clear by encrypted ones. It skips those that were changed meanwhile.
+func (a sealed) reseal(p *pb.Reseal) Answer {
+	for _, s := range p.Secrets {
+		have := table.Get[table.SecretRow](a.txn, table.Secrets, "id", s.Tenant, s.Name)
+		if have == nil || have.ID != "" || a.follows(s.Tenant, s.Value) != nil {
+			continue
+		}
+		a.putValue(s.Tenant, s.Value)
+		a.put(table.Secrets, &table.SecretRow{
+			Tenant: have.Tenant, Name: have.Name, UsableBy: have.UsableBy, ID: s.Value.Id, Version: s.Value.Version,
+		})
+		a.batch.Resealed = true
+	}
+	return Answer{}
+}

@@ -55,3 +55,60 @@ func TestSealed(t *testing.T) {
 		t.Errorf("the mesh key is %q", print)
 	}
 }
+
+func putSecret(value *pb.SealedValue, users ...string) *pb.Command {
+	return &pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{
+		Put: &pb.PutSetting{Kind: pb.SettingKind_SETTING_KIND_SECRET, Name: "s", Order: pb.SettingOrder_SETTING_ORDER_PUT, UsableBy: users,
+			Value: &pb.PutSetting_Sealed{Sealed: value}},
+	}}}}
+}
+
+// TestSealedSecret writes a secret again and again: the state has its latest value only.
+func TestSealedSecret(t *testing.T) {
+	c := newClinic(t)
+	deleted := putSecret(nil)
+	deleted.GetChangeRuns().GetPut().Order = pb.SettingOrder_SETTING_ORDER_DELETE
+	clear := putSecret(nil)
+	clear.GetChangeRuns().GetPut().Value = &pb.PutSetting_Secret{Secret: []byte("clear")}
+	reseal := func(id string) *pb.Command {
+		return &pb.Command{Actor: "coopr", Change: &pb.Command_Reseal{Reseal: &pb.Reseal{Secrets: []*pb.ResealedSecret{
+			{Tenant: "t", Name: "s", Value: sealedValue(id, 1)}, {Tenant: "t", Name: "gone", Value: sealedValue("gone", 1)},
+		}}}}
+	}
+	for _, step := range []struct {
+		what    string
+		do      *pb.Command
+		want    error
+		id      string
+		version uint32
+	}{
+		{"the first version", putSecret(sealedValue("a", 1)), nil, "a", 1},
+		{"the same version", putSecret(sealedValue("a", 1)), problem.Stale, "a", 1},
+		{"another value", putSecret(sealedValue("b", 1)), problem.Stale, "a", 1},
+		{"the next version", putSecret(sealedValue("a", 2)), nil, "a", 2},
+		{"a clear value sealed, that is not", reseal("r"), nil, "a", 2},
+		{"its end", deleted, nil, "", 0},
+		{"in the clear", clear, nil, "", 0},
+		{"a clear value sealed", reseal("r"), nil, "r", 1},
+		{"its next version", putSecret(sealedValue("r", 2)), nil, "r", 2},
+	} {
+		if a := c.do(step.do); !errors.Is(a.Err, step.want) {
+			t.Errorf("%s: %v", step.what, a.Err)
+		}
+		v := c.m.View()
+		if r, _ := v.Secret("t", "s"); r.ID != step.id || r.Version != step.version || r.ID != "" && r.Value != "" {
+			t.Errorf("%s: the secret is %+v", step.what, r)
+		}
+		want := 0
+		if step.id != "" {
+			want = 1
+		}
+		if n := v.Rows()["sealed"]; n != want {
+			t.Errorf("%s: %d values are kept", step.what, n)
+		}
+	}
+}
+
+func sealedValue(id string, version uint32) *pb.SealedValue {
+	return &pb.SealedValue{Id: id, Version: version, Sealed: []byte("sealed")}
+}

@@ -305,9 +305,20 @@ func (a runSettings) setSecret(tenant string, p *pb.PutSetting) error {
 			return absent("there is no secret %q", p.Name)
 		}
 		a.remove(table.Secrets, have)
+		a.sealed().dropOf(have)
 		return nil
 	}
 	next := &table.SecretRow{Tenant: tenant, Name: p.Name, Value: string(p.GetSecret()), UsableBy: p.UsableBy}
+	bytes := len(next.Value)
+	if v := p.GetSealed(); v != nil {
+		if have != nil && have.ID != "" && have.ID != v.Id {
+			return problem.New(problem.Stale, "secret %q was deleted and written again meanwhile", p.Name)
+		}
+		if err := a.sealed().follows(tenant, v); err != nil {
+			return err
+		}
+		next.ID, next.Version, bytes = v.Id, v.Version, len(v.Sealed)
+	}
 	if p.KeepUsers && have != nil {
 		next.UsableBy = have.UsableBy
 	}
@@ -316,8 +327,12 @@ func (a runSettings) setSecret(tenant string, p *pb.PutSetting) error {
 			return err
 		}
 	}
-	if err := a.document(tenant, "secrets", p.Name, len(next.Value), false, bytesOf(have)); err != nil {
+	if err := a.document(tenant, "secrets", p.Name, bytes, false, bytesOf(have)+bytesOf(a.sealed().of(have))); err != nil {
 		return err
+	}
+	a.sealed().dropOf(have)
+	if v := p.GetSealed(); v != nil {
+		a.sealed().putValue(tenant, v)
 	}
 	a.put(table.Secrets, next)
 	return nil

@@ -574,6 +574,7 @@ type Command struct {
 	//	*Command_RecordKeys
 	//	*Command_PutDataKey
 	//	*Command_PutSealed
+	//	*Command_Reseal
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1004,6 +1005,15 @@ func (x *Command) GetPutSealed() *PutSealed {
 	return nil
 }
 
+func (x *Command) GetReseal() *Reseal {
+	if x != nil {
+		if x, ok := x.Change.(*Command_Reseal); ok {
+			return x.Reseal
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -1168,6 +1178,10 @@ type Command_PutSealed struct {
 	PutSealed *PutSealed `protobuf:"bytes,111,opt,name=put_sealed,json=putSealed,proto3,oneof"`
 }
 
+type Command_Reseal struct {
+	Reseal *Reseal `protobuf:"bytes,112,opt,name=reseal,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -1247,6 +1261,8 @@ func (*Command_RecordKeys) isCommand_Change() {}
 func (*Command_PutDataKey) isCommand_Change() {}
 
 func (*Command_PutSealed) isCommand_Change() {}
+
+func (*Command_Reseal) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3983,6 +3999,7 @@ type PutSetting struct {
 	//	*PutSetting_Schedule
 	//	*PutSetting_Preferences
 	//	*PutSetting_Secret
+	//	*PutSetting_Sealed
 	Value           isPutSetting_Value `protobuf_oneof:"value"`
 	NumbersContinue bool               `protobuf:"varint,10,opt,name=numbers_continue,json=numbersContinue,proto3" json:"numbers_continue,omitempty"` // the versions of a program continue after those that were deleted
 	UsableBy        []string           `protobuf:"bytes,11,rep,name=usable_by,json=usableBy,proto3" json:"usable_by,omitempty"`                       // of a secret: the users whose documents may refer to it; "*": all of the tenant
@@ -4101,6 +4118,15 @@ func (x *PutSetting) GetSecret() []byte {
 	return nil
 }
 
+func (x *PutSetting) GetSealed() *SealedValue {
+	if x != nil {
+		if x, ok := x.Value.(*PutSetting_Sealed); ok {
+			return x.Sealed
+		}
+	}
+	return nil
+}
+
 func (x *PutSetting) GetNumbersContinue() bool {
 	if x != nil {
 		return x.NumbersContinue
@@ -4143,7 +4169,11 @@ type PutSetting_Preferences struct {
 }
 
 type PutSetting_Secret struct {
-	Secret []byte `protobuf:"bytes,9,opt,name=secret,proto3,oneof"`
+	Secret []byte `protobuf:"bytes,9,opt,name=secret,proto3,oneof"` // in the clear, from before values were encrypted
+}
+
+type PutSetting_Sealed struct {
+	Sealed *SealedValue `protobuf:"bytes,13,opt,name=sealed,proto3,oneof"` // of a secret
 }
 
 func (*PutSetting_Profile) isPutSetting_Value() {}
@@ -4155,6 +4185,8 @@ func (*PutSetting_Schedule) isPutSetting_Value() {}
 func (*PutSetting_Preferences) isPutSetting_Value() {}
 
 func (*PutSetting_Secret) isPutSetting_Value() {}
+
+func (*PutSetting_Sealed) isPutSetting_Value() {}
 
 // StartRun starts a run and moves its schedule on: both, or neither. A run for
 // which there is no room is kept as rejected.
@@ -4829,6 +4861,111 @@ func (x *PutSealed) GetValues() []*SealedValue {
 	return nil
 }
 
+// Reseal encrypts secrets that are still in the clear. One that is not any more stays as it is.
+type Reseal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Secrets       []*ResealedSecret      `protobuf:"bytes,1,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reseal) Reset() {
+	*x = Reseal{}
+	mi := &file_log_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reseal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reseal) ProtoMessage() {}
+
+func (x *Reseal) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reseal.ProtoReflect.Descriptor instead.
+func (*Reseal) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *Reseal) GetSecrets() []*ResealedSecret {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+type ResealedSecret struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Value         *SealedValue           `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"` // the first version
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResealedSecret) Reset() {
+	*x = ResealedSecret{}
+	mi := &file_log_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResealedSecret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResealedSecret) ProtoMessage() {}
+
+func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
+func (*ResealedSecret) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *ResealedSecret) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ResealedSecret) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResealedSecret) GetValue() *SealedValue {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 // ReportDivergence records that members' copies of the state differ at a checkpoint.
 type ReportDivergence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4842,7 +4979,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[54]
+	mi := &file_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4854,7 +4991,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[54]
+	mi := &file_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4867,7 +5004,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{54}
+	return file_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -4911,7 +5048,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xd7\x14\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x87\x15\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -4974,7 +5111,8 @@ const file_log_proto_rawDesc = "" +
 	"\fput_data_key\x18n \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\n" +
 	"putDataKey\x128\n" +
 	"\n" +
-	"put_sealed\x18o \x01(\v2\x17.coopr.log.v1.PutSealedH\x00R\tputSealedB\b\n" +
+	"put_sealed\x18o \x01(\v2\x17.coopr.log.v1.PutSealedH\x00R\tputSealed\x12.\n" +
+	"\x06reseal\x18p \x01(\v2\x14.coopr.log.v1.ResealH\x00R\x06resealB\b\n" +
 	"\x06change\"e\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -5198,7 +5336,7 @@ const file_log_proto_rawDesc = "" +
 	"\x05start\x18\x02 \x01(\v2\x16.coopr.log.v1.StartRunH\x00R\x05start\x12.\n" +
 	"\x05event\x18\x03 \x01(\v2\x16.coopr.log.v1.RunEventH\x00R\x05event\x12/\n" +
 	"\x05prune\x18\x04 \x01(\v2\x17.coopr.log.v1.PruneRunsH\x00R\x05pruneB\b\n" +
-	"\x06change\"\x89\x04\n" +
+	"\x06change\"\xbe\x04\n" +
 	"\n" +
 	"PutSetting\x12-\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.coopr.log.v1.SettingKindR\x04kind\x12\x12\n" +
@@ -5209,7 +5347,8 @@ const file_log_proto_rawDesc = "" +
 	"\aprogram\x18\x06 \x01(\v2\x18.coopr.record.v1.ProgramH\x00R\aprogram\x127\n" +
 	"\bschedule\x18\a \x01(\v2\x19.coopr.record.v1.ScheduleH\x00R\bschedule\x12?\n" +
 	"\vpreferences\x18\b \x01(\v2\x1b.coopr.record.v1.PropertiesH\x00R\vpreferences\x12\x18\n" +
-	"\x06secret\x18\t \x01(\fH\x00R\x06secret\x12)\n" +
+	"\x06secret\x18\t \x01(\fH\x00R\x06secret\x123\n" +
+	"\x06sealed\x18\r \x01(\v2\x19.coopr.log.v1.SealedValueH\x00R\x06sealed\x12)\n" +
 	"\x10numbers_continue\x18\n" +
 	" \x01(\bR\x0fnumbersContinue\x12\x1b\n" +
 	"\tusable_by\x18\v \x03(\tR\busableBy\x12\x1d\n" +
@@ -5259,7 +5398,13 @@ const file_log_proto_rawDesc = "" +
 	"\x06sealed\x18\x03 \x01(\fR\x06sealed\"V\n" +
 	"\tPutSealed\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x121\n" +
-	"\x06values\x18\x02 \x03(\v2\x19.coopr.log.v1.SealedValueR\x06values\"x\n" +
+	"\x06values\x18\x02 \x03(\v2\x19.coopr.log.v1.SealedValueR\x06values\"@\n" +
+	"\x06Reseal\x126\n" +
+	"\asecrets\x18\x01 \x03(\v2\x1c.coopr.log.v1.ResealedSecretR\asecrets\"m\n" +
+	"\x0eResealedSecret\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
+	"\x05value\x18\x03 \x01(\v2\x19.coopr.log.v1.SealedValueR\x05value\"x\n" +
 	"\x10ReportDivergence\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x16\n" +
@@ -5327,7 +5472,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -5390,33 +5535,35 @@ var file_log_proto_goTypes = []any{
 	(*PutDataKey)(nil),              // 58: coopr.log.v1.PutDataKey
 	(*SealedValue)(nil),             // 59: coopr.log.v1.SealedValue
 	(*PutSealed)(nil),               // 60: coopr.log.v1.PutSealed
-	(*ReportDivergence)(nil),        // 61: coopr.log.v1.ReportDivergence
-	nil,                             // 62: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 63: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 64: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 65: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 66: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 67: coopr.record.v1.User
-	(*record.Grant)(nil),            // 68: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 69: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 70: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 71: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 72: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 73: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 74: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 75: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 76: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 77: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 78: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 79: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 80: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 81: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 82: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 83: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 84: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 85: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 86: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 87: coopr.record.v1.ResourceKey
+	(*Reseal)(nil),                  // 61: coopr.log.v1.Reseal
+	(*ResealedSecret)(nil),          // 62: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 63: coopr.log.v1.ReportDivergence
+	nil,                             // 64: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 65: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 66: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 67: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 68: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 69: coopr.record.v1.User
+	(*record.Grant)(nil),            // 70: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 71: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 72: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 73: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 74: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 75: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 76: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 77: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 78: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 79: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 80: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 81: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 82: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 83: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 84: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 85: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 86: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 87: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 88: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 89: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -5439,14 +5586,14 @@ var file_log_proto_depIdxs = []int32{
 	35, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	38, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	36, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	65, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	67, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	45, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	34, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	48, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
 	53, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	46, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
 	57, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	61, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	63, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17, // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18, // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19, // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
@@ -5460,63 +5607,67 @@ var file_log_proto_depIdxs = []int32{
 	26, // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
 	58, // 39: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
 	60, // 40: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
-	9,  // 41: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 42: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	66, // 43: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	67, // 44: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	68, // 45: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	69, // 46: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	70, // 47: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	70, // 48: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
-	62, // 49: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	71, // 50: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	72, // 51: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	73, // 52: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	74, // 53: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	75, // 54: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30, // 55: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	76, // 56: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 57: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	77, // 58: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31, // 59: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 60: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 61: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	63, // 62: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,  // 63: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	64, // 64: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	73, // 65: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	78, // 66: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 67: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37, // 68: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	43, // 69: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	47, // 70: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	49, // 71: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	50, // 72: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	51, // 73: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	52, // 74: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 75: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 76: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	79, // 77: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	80, // 78: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	81, // 79: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	82, // 80: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	83, // 81: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	81, // 82: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	84, // 83: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	85, // 84: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	54, // 85: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	55, // 86: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	56, // 87: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	86, // 88: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 89: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	87, // 90: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 91: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	59, // 92: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	93, // [93:93] is the sub-list for method output_type
-	93, // [93:93] is the sub-list for method input_type
-	93, // [93:93] is the sub-list for extension type_name
-	93, // [93:93] is the sub-list for extension extendee
-	0,  // [0:93] is the sub-list for field type_name
+	61, // 41: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
+	9,  // 42: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 43: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	68, // 44: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	69, // 45: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	70, // 46: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	71, // 47: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	72, // 48: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	72, // 49: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	64, // 50: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	73, // 51: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	74, // 52: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	75, // 53: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	76, // 54: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	77, // 55: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30, // 56: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	78, // 57: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 58: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	79, // 59: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31, // 60: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 61: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 62: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	65, // 63: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,  // 64: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	66, // 65: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	75, // 66: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	80, // 67: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 68: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37, // 69: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	43, // 70: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	47, // 71: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	49, // 72: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	50, // 73: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	51, // 74: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	52, // 75: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 76: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 77: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	81, // 78: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	82, // 79: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	83, // 80: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	84, // 81: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	59, // 82: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	85, // 83: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	83, // 84: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	86, // 85: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	87, // 86: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	54, // 87: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	55, // 88: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	56, // 89: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	88, // 90: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 91: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	89, // 92: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 93: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	59, // 94: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	62, // 95: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	59, // 96: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	97, // [97:97] is the sub-list for method output_type
+	97, // [97:97] is the sub-list for method input_type
+	97, // [97:97] is the sub-list for extension type_name
+	97, // [97:97] is the sub-list for extension extendee
+	0,  // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -5567,6 +5718,7 @@ func file_log_proto_init() {
 		(*Command_RecordKeys)(nil),
 		(*Command_PutDataKey)(nil),
 		(*Command_PutSealed)(nil),
+		(*Command_Reseal)(nil),
 	}
 	file_log_proto_msgTypes[41].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
@@ -5580,6 +5732,7 @@ func file_log_proto_init() {
 		(*PutSetting_Schedule)(nil),
 		(*PutSetting_Preferences)(nil),
 		(*PutSetting_Secret)(nil),
+		(*PutSetting_Sealed)(nil),
 	}
 	file_log_proto_msgTypes[46].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
@@ -5592,7 +5745,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   58,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

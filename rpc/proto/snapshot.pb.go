@@ -1999,8 +1999,10 @@ type SecretRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`                       // in the clear, from before values were encrypted
 	UsableBy      []string               `protobuf:"bytes,4,rep,name=usable_by,json=usableBy,proto3" json:"usable_by,omitempty"` // the users whose documents may refer to it; "*": all of the tenant
+	SealedId      string                 `protobuf:"bytes,5,opt,name=sealed_id,json=sealedId,proto3" json:"sealed_id,omitempty"` // of the encrypted value; "": it is in the clear
+	SealedVersion uint32                 `protobuf:"varint,6,opt,name=sealed_version,json=sealedVersion,proto3" json:"sealed_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2061,6 +2063,20 @@ func (x *SecretRow) GetUsableBy() []string {
 		return x.UsableBy
 	}
 	return nil
+}
+
+func (x *SecretRow) GetSealedId() string {
+	if x != nil {
+		return x.SealedId
+	}
+	return ""
+}
+
+func (x *SecretRow) GetSealedVersion() uint32 {
+	if x != nil {
+		return x.SealedVersion
+	}
+	return 0
 }
 
 type UsageRow struct {
@@ -2298,12 +2314,14 @@ const file_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"ProgramRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x122\n" +
-	"\aprogram\x18\x02 \x01(\v2\x18.coopr.record.v1.ProgramR\aprogram\"j\n" +
+	"\aprogram\x18\x02 \x01(\v2\x18.coopr.record.v1.ProgramR\aprogram\"\xae\x01\n" +
 	"\tSecretRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x03 \x01(\tR\x05value\x12\x1b\n" +
-	"\tusable_by\x18\x04 \x03(\tR\busableBy\"\x93\x01\n" +
+	"\tusable_by\x18\x04 \x03(\tR\busableBy\x12\x1b\n" +
+	"\tsealed_id\x18\x05 \x01(\tR\bsealedId\x12%\n" +
+	"\x0esealed_version\x18\x06 \x01(\rR\rsealedVersion\"\x93\x01\n" +
 	"\bUsageRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12-\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.coopr.log.v1.SettingKindR\x04kind\x12\x12\n" +

@@ -33,8 +33,10 @@ type Finder interface {
 type OrphansConfig struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
-	Finder  Finder
-	Logger  *slog.Logger
+	// Opener decrypts the secrets of runs' providers.
+	Opener state.Opener
+	Finder Finder
+	Logger *slog.Logger
 	// Every is how often the providers are asked; default ten minutes.
 	Every time.Duration
 	// Delete has orphans of known clusters removed once they have been found for the Grace
@@ -158,7 +160,7 @@ func (o *Orphans) Find(ctx context.Context) (model.OrphanReport, error) {
 	case <-ctx.Done():
 		return model.OrphanReport{}, ctx.Err()
 	}
-	lists := o.ask(ctx, providers(o.cfg.Machine.View()))
+	lists := o.ask(ctx, providers(o.cfg.Machine.View(), o.cfg.Opener))
 	if ctx.Err() != nil {
 		return model.OrphanReport{}, ctx.Err()
 	}
@@ -187,7 +189,7 @@ func (o *Orphans) Find(ctx context.Context) (model.OrphanReport, error) {
 
 // providers returns the providers of all tenants: those that are defined now, and those that
 // clusters and runs were created with. Providers with the same values appear once.
-func providers(v *state.View) []listed {
+func providers(v *state.View, o state.Opener) []listed {
 	var out []listed
 	seen := map[string]bool{}
 	add := func(tenant string, p *model.Provider) {
@@ -210,7 +212,7 @@ func providers(v *state.View) []listed {
 				add(t.Name, &cl.Provider)
 			}
 		}
-		for _, p := range v.RunProviders(t.Name) {
+		for _, p := range v.RunProviders(o, t.Name) {
 			add(t.Name, &p) // clusters of plain nodes that runs have, had, or would have
 		}
 	}

@@ -102,7 +102,11 @@ func (c *Controller) Seal(ctx context.Context, tenant, id string, version uint32
 			return nil, problem.New(problem.NoMajority, "no value can be encrypted yet: %w", err)
 		}
 	}
-	return c.cfg.Box.Seal(ctx, tenant, id, version, value)
+	out, err := c.cfg.Box.Seal(ctx, tenant, id, version, value)
+	if errors.Is(err, keyring.ErrNoKey) {
+		return nil, problem.New(problem.Conflict, "%w", err)
+	}
+	return out, err
 }
 
 // Admit writes the keys into the keyring of an agent that is about to become a member. st is the agent's status.
@@ -142,13 +146,51 @@ func (c *Controller) round(ctx context.Context) error {
 	}
 	had, err := c.distribute(ctx, members, answers)
 	if _, ok := v.DataKey(""); ok {
-		return err
+		return errors.Join(err, c.reseal(ctx))
 	}
 	// Values must not depend on keys that the next leader may not have.
 	if voters := count(members); had <= voters/2 {
 		return errors.Join(err, fmt.Errorf("%d of %d voters have the keys, and a majority is needed to begin", had, voters))
 	}
-	return errors.Join(err, c.cfg.Box.MakeMeshKey(ctx))
+	if e := c.cfg.Box.MakeMeshKey(ctx); e != nil {
+		return errors.Join(err, e)
+	}
+	return errors.Join(err, c.reseal(ctx))
+}
+
+// A batch of secrets that are encrypted by one entry has at most so many, with so many bytes.
+const (
+	batchSecrets = 500
+	batchBytes   = 512 << 10
+)
+
+// reseal encrypts the secrets that are still in the clear, because an earlier build wrote them.
+func (c *Controller) reseal(ctx context.Context) error {
+	for {
+		clear := c.cfg.Machine.View().ClearSecrets(batchSecrets)
+		if len(clear) == 0 {
+			return nil
+		}
+		p, bytes := &pb.Reseal{}, 0
+		for _, s := range clear {
+			value, err := c.cfg.Box.Seal(ctx, s.Tenant, sealed.NewID(), 1, []byte(s.Value))
+			if err != nil {
+				return err
+			}
+			p.Secrets = append(p.Secrets, &pb.ResealedSecret{Tenant: s.Tenant, Name: s.Name, Value: value})
+			if bytes += len(value.Sealed); bytes >= batchBytes {
+				break
+			}
+		}
+		answers, err := c.cfg.Propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_Reseal{Reseal: p}})
+		if err == nil {
+			err = answers[0].Err
+		}
+		if err != nil {
+			return fmt.Errorf("encrypt secrets that are in the clear: %w", err)
+		}
+		c.cfg.Logger.Info("secrets that were in the clear are encrypted", "secrets", len(p.Secrets))
+	}
 }
 
 // activate makes the key active that the state names. A mesh whose state names none gets its first key.

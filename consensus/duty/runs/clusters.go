@@ -33,6 +33,8 @@ type Clusters struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Start   Starter
+	// Opener decrypts secrets.
+	Opener state.Opener
 }
 
 // Provisioner returns the provisioner of a run: "native", "cluster", or a provider
@@ -267,7 +269,7 @@ func (c *Clusters) Begin(ctx context.Context, r *profile.Run) (string, error) {
 	for i := range r.Program.Steps {
 		s := &r.Program.Steps[i]
 		steps[i] = operation.ProgramStep{Name: s.Name, One: s.On == profile.OnOne}
-		if _, _, err := v.StepEnv(r, s); err != nil {
+		if _, _, err := v.StepEnv(c.Opener, r, s); err != nil {
 			return "", err
 		}
 	}

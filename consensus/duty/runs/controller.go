@@ -24,6 +24,8 @@ type Config struct {
 	// false if no agent offers it.
 	Provisioner func(v *state.View, r *profile.Run) (Provisioner, profile.Spec, bool)
 	Programs    Programs
+	// Opener decrypts secrets.
+	Opener state.Opener
 	// Random returns the random part of the ids of runs that schedules start.
 	Random func() uint32
 	Logger *slog.Logger
@@ -228,9 +230,9 @@ func (c *Controller) provision(ctx context.Context, r *profile.Run, act profile.
 	var values map[string]string
 	var err error
 	if t.Type == profile.Deprovision {
-		values = v.ProvisionedProperties(r)
+		values, err = v.ProvisionedProperties(c.cfg.Opener, r)
 	} else {
-		values, err = v.RunProperties(r)
+		values, err = v.RunProperties(c.cfg.Opener, r)
 	}
 	first := act == profile.Create && r.Cluster.Requested == 0
 	if err == nil && first {

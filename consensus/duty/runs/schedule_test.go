@@ -5,9 +5,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 // TestSchedules checks that each run begins once when it is due, also when the leader changes; that
@@ -134,7 +134,7 @@ func TestReplace(t *testing.T) {
 
 func (l *lab) put(kind, name string, v any) {
 	l.t.Helper()
-	p, err := logformat.PutSetting(kind, name, "put", v)
+	p, err := logtest.PutSetting(kind, name, "put", v)
 	if err != nil {
 		l.t.Fatal(err)
 	}

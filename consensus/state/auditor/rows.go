@@ -255,7 +255,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune, *pb.Command_Checkpoint,
 		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken,
 		*pb.Command_RenewToken, *pb.Command_PutUser, *pb.Command_DeleteUser, *pb.Command_PutGrant, *pb.Command_DeleteGrant,
-		*pb.Command_TouchTokens, *pb.Command_PutDataKey, *pb.Command_PutSealed,
+		*pb.Command_TouchTokens, *pb.Command_PutDataKey, *pb.Command_PutSealed, *pb.Command_Reseal,
 		*pb.Command_PutJoinToken, *pb.Command_DeleteJoinToken, *pb.Command_AdmitAgent, *pb.Command_RecordKeys,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil

@@ -37,7 +37,7 @@ func (u *Auditor) setting(row any, there bool) (c *audit.Change, before, after a
 			if s == nil {
 				return nil
 			}
-			return &table.SecretRow{Tenant: s.Tenant, Name: s.Name, Value: model.Redacted, UsableBy: s.UsableBy}
+			return &table.SecretRow{Tenant: s.Tenant, Name: s.Name, Value: model.Redacted, UsableBy: s.UsableBy, Version: s.Version}
 		}
 		c = &audit.Change{Type: "secret", Tenant: r.Tenant, Subject: r.Name}
 		before = docOf(u, name(table.Get[table.SecretRow](txn, table.Secrets, "id", r.Tenant, r.Name)))

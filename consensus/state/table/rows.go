@@ -163,7 +163,9 @@ func encodeRunRow(raw any, rec *pb.SnapshotRecord) (err error) {
 		x.Preferences, err = logformat.EncodePreferences(r)
 		rec.Row = x
 	case *SecretRow:
-		rec.Row = &pb.SnapshotRecord_Secret{Secret: &pb.SecretRow{Tenant: r.Tenant, Name: r.Name, Value: r.Value, UsableBy: r.UsableBy}}
+		rec.Row = &pb.SnapshotRecord_Secret{Secret: &pb.SecretRow{
+			Tenant: r.Tenant, Name: r.Name, Value: r.Value, UsableBy: r.UsableBy, SealedId: r.ID, SealedVersion: r.Version,
+		}}
 	case *profile.Run:
 		x := &pb.SnapshotRecord_Run{}
 		x.Run, err = logformat.EncodeRun(r)
@@ -319,7 +321,10 @@ func decodeRunRow(rec *pb.SnapshotRecord) (table string, row any, err error) {
 		table = Preferences
 		row, err = logformat.DecodePreferences(x.Preferences)
 	case *pb.SnapshotRecord_Secret:
-		return Secrets, &SecretRow{Tenant: x.Secret.Tenant, Name: x.Secret.Name, Value: x.Secret.Value, UsableBy: x.Secret.UsableBy}, nil
+		s := x.Secret
+		return Secrets, &SecretRow{
+			Tenant: s.Tenant, Name: s.Name, Value: s.Value, UsableBy: s.UsableBy, ID: s.SealedId, Version: s.SealedVersion,
+		}, nil
 	case *pb.SnapshotRecord_Run:
 		table = Runs
 		row, err = logformat.DecodeRun(x.Run)

@@ -449,8 +449,13 @@ type ProgramRow struct {
 // SecretRow is a value that properties refer to. The API never returns it. UsableBy are the users whose
 // documents may refer to it, besides administrators.
 type SecretRow struct {
-	Tenant, Name, Value string
-	UsableBy            []string `json:",omitempty"`
+	Tenant, Name string
+	// Value is the value in the clear, from before values were encrypted.
+	Value    string
+	UsableBy []string `json:",omitempty"`
+	// ID and Version name the encrypted value in Sealed. ID is "" for a value in the clear.
+	ID      string `json:"-"`
+	Version uint32 `json:",omitempty"`
 }
 
 // UsageRow adds up the usage of runs whose records were removed, by profile or by program.

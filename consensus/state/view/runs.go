@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -176,7 +177,7 @@ func (v RunView) SecretUsers(tenant, name string) (users []string, ok bool) {
 
 // secret returns a secret of a tenant for a document of an author, who needs to be allowed to use it now. It
 // fails with problem.NotFound or problem.Forbidden.
-func (v RunView) secret(author model.Caller, name string) (string, error) {
+func (v RunView) secret(o Opener, author model.Caller, name string) (string, error) {
 	r := table.Get[table.SecretRow](v.txn, table.Secrets, "id", author.Tenant, name)
 	if r == nil {
 		return "", problem.New(problem.NotFound, "there is no secret %q in tenant %s", name, author.Tenant)
@@ -184,7 +185,7 @@ func (v RunView) secret(author model.Caller, name string) (string, error) {
 	if err := profile.MayUse(author, name, r.UsableBy); err != nil {
 		return "", err
 	}
-	return r.Value, nil
+	return SealedView(v).reveal(o, r)
 }
 
 // vouched is the author of settings that only administrators write.
@@ -195,13 +196,13 @@ func vouched(tenant string) model.Caller {
 // StepEnv returns the variables of a step of a run's program, and the secrets in them. Both the program's
 // author, who says what is done with the secrets, and the run's user, who says where, need to be allowed to
 // use these.
-func (v RunView) StepEnv(r *profile.Run, s *profile.Step) (env map[string]string, secrets []string, err error) {
+func (v RunView) StepEnv(o Opener, r *profile.Run, s *profile.Step) (env map[string]string, secrets []string, err error) {
 	author, user := TenantView(v).Acting(r.Tenant, r.Program.Author), TenantView(v).Acting(r.Tenant, r.Actor)
 	env, err = profile.Reveal(s.Env, func(_, name string) (string, error) {
-		if _, err := v.secret(user, name); err != nil {
+		if _, err := v.secret(o, user, name); err != nil {
 			return "", err
 		}
-		value, err := v.secret(author, name)
+		value, err := v.secret(o, author, name)
 		secrets = append(secrets, value)
 		return value, err
 	})
@@ -214,24 +215,26 @@ func (v RunView) StepEnv(r *profile.Run, s *profile.Step) (env map[string]string
 // RunProperties returns the properties of a run with the secrets that they refer to. Only administrators
 // write profiles and preferences. The run's user needs the right to use the secrets in the properties that
 // the user determines (profile.Run.UserSets).
-func (v RunView) RunProperties(r *profile.Run) (map[string]string, error) {
+func (v RunView) RunProperties(o Opener, r *profile.Run) (map[string]string, error) {
 	user := TenantView(v).Acting(r.Tenant, r.Actor)
 	return profile.Reveal(profile.Values(r.Properties), func(key, name string) (string, error) {
 		if r.UserSets(key) {
-			return v.secret(user, name)
+			return v.secret(o, user, name)
 		}
-		return v.secret(vouched(r.Tenant), name)
+		return v.secret(o, vouched(r.Tenant), name)
 	})
 }
 
 // ProvisionedProperties returns the properties of a run whose cluster is to be deprovisioned. That is done
 // whether or not the user may still use the secrets; those that were deleted are empty.
-func (v RunView) ProvisionedProperties(r *profile.Run) map[string]string {
-	values, _ := profile.Reveal(profile.Values(r.Properties), func(_, name string) (string, error) {
-		value, _ := v.secret(vouched(r.Tenant), name)
-		return value, nil
+func (v RunView) ProvisionedProperties(o Opener, r *profile.Run) (map[string]string, error) {
+	return profile.Reveal(profile.Values(r.Properties), func(_, name string) (string, error) {
+		value, err := v.secret(o, vouched(r.Tenant), name)
+		if errors.Is(err, problem.NotFound) {
+			return "", nil
+		}
+		return value, err
 	})
-	return values
 }
 
 // MayStart returns problem.Forbidden if a run refers to secrets that its user or the author of its program may
@@ -407,10 +410,10 @@ func (v RunView) Usages(now int64) []ProfileUse {
 // RunProviders returns the providers of plain nodes for a tenant's runs, which have no definitions:
 // those of the kept runs, and those that the existing profiles would use. A provider may appear
 // more than once. Profiles whose provider no agent offers are skipped.
-func (v RunView) RunProviders(tenant string) []model.Provider {
+func (v RunView) RunProviders(o Opener, tenant string) []model.Provider {
 	var out []model.Provider
 	add := func(r *profile.Run) {
-		values, err := v.RunProperties(r)
+		values, err := v.RunProperties(o, r)
 		if p, ok := profile.Plain(r.Provisioner, values); ok && err == nil {
 			out = append(out, p)
 		}

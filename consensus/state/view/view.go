@@ -46,10 +46,6 @@ func (v *View) Index() uint64 { return v.index }
 // FeatureLevel returns the feature level of the mesh.
 func (v *View) FeatureLevel() uint32 { return table.Mesh(v.txn).FeatureLevel }
 
-// Mesh returns the mesh's own name. Machines that providers make carry it, because
-// ids of clusters and nodes are unique within one mesh only.
-func (v *View) Mesh() string { return table.Mesh(v.txn).Mesh }
-
 // Write writes a snapshot of the view.
 func (v *View) Write(out io.Writer) error { return table.Write(v.txn, v.index, out) }
 

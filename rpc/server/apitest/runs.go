@@ -36,7 +36,7 @@ func Ended(s profile.Status, why string) profile.Event {
 // Up lets a run's cluster be created and its program begin, as the leader does.
 func (s *Store) Up(id string) {
 	ctx := context.Background()
-	c := &runs.Clusters{Machine: s.member.Machine, Propose: s.member.Propose, Start: s.lead.Load().Orchestrator}
+	c := &runs.Clusters{Machine: s.member.Machine, Propose: s.member.Propose, Start: s.lead.Load().Orchestrator, Opener: s.member.Box}
 	s.Happen(id, profile.Event{Kind: profile.Asking})
 	in := runs.Request{Run: s.run(id)}
 	in.Properties = profile.Values(in.Run.Properties)

@@ -18,21 +18,25 @@ import (
 	"github.com/coopr/coopr/consensus/duty/dispatch"
 	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/duty/janitor"
+	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/duty/logins"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/uses"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
+	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
 	"github.com/coopr/coopr/testing/doubles/logtest"
+	"github.com/coopr/coopr/testing/doubles/memkeys"
 )
 
 // Store is a Raft member with the state that the agents of one test mesh share. It leads a group
@@ -40,6 +44,7 @@ import (
 type Store struct {
 	member *member.Member
 	stores *logstore.Stores
+	ring   *keyring.Ring
 	lead   atomic.Pointer[member.Leadership]
 	terms  *leader.Runner
 	ticks  atomic.Int64 // of the clock
@@ -81,7 +86,9 @@ func NewStore() *Store {
 		ID: id("a"), Transport: transport, Stores: s.stores, Timing: raftgroup.Timing{HeartbeatTimeout: 10 * time.Millisecond}, Now: s.tick,
 	})
 	check(err)
-	s.member = &member.Member{Replica: r}
+	s.ring, err = keyring.Open(&memkeys.Store{})
+	check(err)
+	s.member = &member.Member{Replica: r, Box: sealed.NewBox(r.Machine, r.Propose, s.ring)}
 	s.terms, err = leader.New(leader.Config{Group: r.Group, Duties: s.duties})
 	check(err)
 	applied := make(chan struct{}, 1)
@@ -153,7 +160,7 @@ func (s *Store) duties(uint64) []leader.Duty {
 	m, propose, log := s.member.Machine, s.member.Propose, slog.New(slog.DiscardHandler)
 	l := &member.Leadership{
 		Dispatcher: dispatch.New(dispatch.Config{
-			Machine: m, Propose: propose, Tasks: tasks.NewBuilder(m), Logger: log, Timing: lease.Timing{TTL: forever},
+			Machine: m, Propose: propose, Tasks: tasks.NewBuilder(m, s.member.Box), Logger: log, Timing: lease.Timing{TTL: forever},
 			Jitter: func() float64 { return 0 },
 		}),
 		Orchestrator: orchestrate.New(orchestrate.Config{Machine: m, Propose: propose, Logger: log, Rank: plugins{}.Rank}),
@@ -165,6 +172,10 @@ func (s *Store) duties(uint64) []leader.Duty {
 		Integrity: integrity.New(integrity.Config{Machine: m, Propose: propose, Logger: log}),
 		Logins:    logins.New(logins.Config{Machine: m, Propose: propose, Logger: log}),
 		Uses:      uses.New(uses.Config{Machine: m, Propose: propose, Logger: log}),
+		Keys: keys.New(keys.Config{
+			Machine: m, Propose: propose, Box: s.member.Box, Ring: s.ring, ID: id("a"), Logger: log,
+			Members: func() []keys.Member { return []keys.Member{{ID: id("a"), Voter: true}} },
+		}),
 	}
 	s.lead.Store(l)
 	return []leader.Duty{l.Orchestrator, l.Dispatcher, l.Sites, l.Orphans}

@@ -7,6 +7,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/profile"
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
@@ -70,4 +72,16 @@ func Hosts(in []site.Host) []*record.Host {
 		out = append(out, must(logformat.EncodeHost(&in[i])))
 	}
 	return out
+}
+
+// PutSetting returns an order about a setting of runs. The value of a profile.Secret is in the clear, as in the
+// entries from before values were encrypted.
+func PutSetting(kind, name, order string, value any) (*pb.PutSetting, error) {
+	s, ok := value.(profile.Secret)
+	if !ok {
+		return logformat.PutSetting(kind, name, order, value)
+	}
+	p, err := logformat.PutSetting(kind, name, order, nil)
+	p.Value, p.UsableBy, p.KeepUsers = &pb.PutSetting_Secret{Secret: []byte(s.Value.Reveal())}, s.UsableBy, s.UsableBy == nil
+	return p, err
 }

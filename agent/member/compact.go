@@ -1,0 +1,55 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/consensus/logstore"
+)
+
+// compactDelay is the pause between the last entry that encrypts values and the compaction, as there may be more.
+const compactDelay = 5 * time.Second
+
+// compact removes values in the clear from this member's log and snapshots after they were replaced by encrypted
+// ones in the state. It serves until ctx ends. Pages of the log's file that are free now may have the values still
+// (docs/security.md).
+func (m *Member) compact(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	<-timer.C
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.resealed:
+			timer.Reset(compactDelay)
+		case <-timer.C:
+			if err := m.forgetLog(); err != nil && ctx.Err() == nil {
+				m.cfg.Logger.Warn("values that are encrypted now are still in the clear in old entries of this agent's log", "error", err)
+				timer.Reset(compactDelay)
+			}
+		}
+	}
+}
+
+// forgetLog replaces the whole log and all snapshots by new snapshots.
+func (m *Member) forgetLog() (err error) {
+	lib := m.Group.Library()
+	before := lib.ReloadableConfig()
+	all := before
+	all.TrailingLogs = 0
+	if err := lib.ReloadConfig(all); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lib.ReloadConfig(before)) }()
+	for range logstore.DefaultRetainSnapshots { // so that no older one is kept
+		if err := lib.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+			return err
+		}
+	}
+	m.cfg.Logger.Info("the log was replaced by a snapshot, as values were in it that are encrypted now")
+	return nil
+}

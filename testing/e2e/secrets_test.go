@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// hunt returns the files of a folder that have a word.
+func hunt(t *testing.T, dir, word string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte(word)) {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestSecretsOnDisk runs a mesh as in production, with each store of the log, and a program with a secret. The leader is killed,
+// and another agent becomes a voter in its place. No file of any agent has the secret, and the others can use it still.
+func TestSecretsOnDisk(t *testing.T) {
+	for _, store := range []string{"boltdb", "wal"} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			m := newMesh(t, "a", "b", "c")
+			token := strings.TrimSpace(m.daemon("token", "new").out)
+			plugins, _ := m.pluginDir()
+			for _, name := range []string{"coopr-automator-shell", "coopr-provider-local", "coopr-node"} {
+				program, err := os.ReadFile(filepath.Join(bin, name))
+				if err == nil {
+					err = os.WriteFile(filepath.Join(plugins, name), program, 0o755)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			begin := func(a *agent) { a.run("run", "--config", a.config(token, "raft: {store: "+store+"}")) }
+			for _, a := range m.agents {
+				begin(a)
+			}
+			first := m.agents[0]
+			m.await("the agent to have its secret", func() error {
+				_, err := os.Stat(filepath.Join(first.data, "mesh-secret"))
+				return err
+			})
+			m.caCert = filepath.Join(m.dir, "ca.pem")
+			if err := os.WriteFile(m.caCert, []byte(m.daemon("ca", "--data-dir", first.data).out), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			m.token = strings.TrimSpace(m.daemon("token", "--data-dir", first.data).out)
+			m.ready()
+
+			const value = "correct horse battery staple"
+			m.must("secret", "put", "phrase", "--file", m.put("value", value+"\n"))
+			m.must("program", "put", "peek", "-f", m.put("peek.yaml",
+				"steps:\n- script: 'echo \"it is $PHRASE.\"'\n  env: {PHRASE: '${secure(phrase)}'}\n"))
+			works := func() {
+				t.Helper()
+				if s := m.coopr("run", "--program", "peek"); s.code != 0 || !strings.Contains(s.out, "it is [redacted].") {
+					t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
+				}
+				m.awaitRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
+			}
+			works()
+			m.expect = 0
+			begin(m.add("d"))
+			m.ready()
+			keys, err := os.ReadFile(first.data + "-keyring/keys")
+			if err != nil {
+				t.Fatal(err)
+			}
+			killed := m.leader()
+			killed.kill()
+			m.leader(killed)
+			works()
+			m.await("the new voter to have the keys", func() error {
+				got, err := os.ReadFile(m.agents[3].data + "-keyring/keys")
+				if err == nil && !bytes.Equal(got, keys) {
+					err = errors.New("it has other keys")
+				}
+				return err
+			})
+			m.must("secret", "put", "phrase", "--file", m.put("value", value+" 2\n"))
+			works()
+			begin(killed) // it takes away what it left
+			m.ready()
+			m.stop()
+			if found := hunt(t, m.dir+"-agents", value); len(found) > 0 {
+				t.Errorf("the secret is in %v", found)
+			}
+			if found := hunt(t, m.dir+"-agents", "${secure(phrase)}"); len(found) < 3 {
+				t.Errorf("the hunt finds the program in %v only", found)
+			}
+		})
+	}
+}
