@@ -388,6 +388,15 @@ func everything(t *testing.T) *clinic {
 	c.resources(must, as)
 	c.programs(must, as)
 	must(&pb.Command{Change: &pb.Command_Prune{Prune: &pb.Prune{Parts: []string{"none"}, RequestsBeforeMs: 1001, AuditKeep: 30}}})
+	move := func(sink string, number uint64) {
+		must(&pb.Command{Change: &pb.Command_MoveCursors{MoveCursors: &pb.MoveCursors{Cursors: []*pb.SinkCursor{{Sink: sink, Number: number}}}}})
+	}
+	move("siem", 3)
+	move("siem", 2)
+	move("file", 1)
+	must(&pb.Command{Change: &pb.Command_PruneAudit{PruneAudit: &pb.PruneAudit{
+		Keep: []*pb.TenantRecords{{Tenant: "t", Records: 20}}, Sinks: []string{"siem", "new"},
+	}}})
 	c.now += 2 * oneHour
 	must(&pb.Command{Change: &pb.Command_TouchTokens{TouchTokens: &pb.TouchTokens{Ids: []string{"t1", "t4", "gone"}, HourMs: c.now}}})
 	return c

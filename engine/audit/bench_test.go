@@ -40,7 +40,7 @@ func BenchmarkTasks(b *testing.B) {
 				done += pack
 				if w.t.records > 5_000_000 {
 					b.StopTimer()
-					w.Prune(1<<60, 0)
+					w.Prune(Limits{Before: 1 << 60}, nil)
 					b.StartTimer()
 				}
 			}

@@ -9,6 +9,7 @@ import (
 const (
 	kindChange = 1
 	kindTasks  = 2
+	kindGap    = 3 // in the place of dropped records
 )
 
 // next returns the place after prev of a record with this digest.

@@ -567,6 +567,8 @@ type Command struct {
 	//	*Command_PutGrant
 	//	*Command_DeleteGrant
 	//	*Command_TouchTokens
+	//	*Command_MoveCursors
+	//	*Command_PruneAudit
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -934,6 +936,24 @@ func (x *Command) GetTouchTokens() *TouchTokens {
 	return nil
 }
 
+func (x *Command) GetMoveCursors() *MoveCursors {
+	if x != nil {
+		if x, ok := x.Change.(*Command_MoveCursors); ok {
+			return x.MoveCursors
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPruneAudit() *PruneAudit {
+	if x != nil {
+		if x, ok := x.Change.(*Command_PruneAudit); ok {
+			return x.PruneAudit
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -1070,6 +1090,14 @@ type Command_TouchTokens struct {
 	TouchTokens *TouchTokens `protobuf:"bytes,95,opt,name=touch_tokens,json=touchTokens,proto3,oneof"`
 }
 
+type Command_MoveCursors struct {
+	MoveCursors *MoveCursors `protobuf:"bytes,120,opt,name=move_cursors,json=moveCursors,proto3,oneof"`
+}
+
+type Command_PruneAudit struct {
+	PruneAudit *PruneAudit `protobuf:"bytes,121,opt,name=prune_audit,json=pruneAudit,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -1135,6 +1163,10 @@ func (*Command_PutGrant) isCommand_Change() {}
 func (*Command_DeleteGrant) isCommand_Change() {}
 
 func (*Command_TouchTokens) isCommand_Change() {}
+
+func (*Command_MoveCursors) isCommand_Change() {}
+
+func (*Command_PruneAudit) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3127,6 +3159,233 @@ func (x *Prune) GetClusters() []*PruneCluster {
 	return nil
 }
 
+// MoveCursors records up to which number sinks of the audit log have taken its records. A cursor never moves back.
+type MoveCursors struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cursors       []*SinkCursor          `protobuf:"bytes,1,rep,name=cursors,proto3" json:"cursors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveCursors) Reset() {
+	*x = MoveCursors{}
+	mi := &file_log_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveCursors) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveCursors) ProtoMessage() {}
+
+func (x *MoveCursors) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveCursors.ProtoReflect.Descriptor instead.
+func (*MoveCursors) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *MoveCursors) GetCursors() []*SinkCursor {
+	if x != nil {
+		return x.Cursors
+	}
+	return nil
+}
+
+type SinkCursor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sink          string                 `protobuf:"bytes,1,opt,name=sink,proto3" json:"sink,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // of the last record that the sink has taken
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SinkCursor) Reset() {
+	*x = SinkCursor{}
+	mi := &file_log_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SinkCursor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SinkCursor) ProtoMessage() {}
+
+func (x *SinkCursor) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SinkCursor.ProtoReflect.Descriptor instead.
+func (*SinkCursor) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SinkCursor) GetSink() string {
+	if x != nil {
+		return x.Sink
+	}
+	return ""
+}
+
+func (x *SinkCursor) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// PruneAudit removes records of the audit log whose retention is over, and the oldest records of tenants that have too many.
+type PruneAudit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	BeforeMs      int64                  `protobuf:"varint,1,opt,name=before_ms,json=beforeMs,proto3" json:"before_ms,omitempty"` // remove records that are older; 0: none
+	Keep          []*TenantRecords       `protobuf:"bytes,2,rep,name=keep,proto3" json:"keep,omitempty"`
+	UpTo          uint64                 `protobuf:"varint,3,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"` // remove no record after the one with this number; 0: any
+	Sinks         []string               `protobuf:"bytes,4,rep,name=sinks,proto3" json:"sinks,omitempty"`            // the audit log records what they lose by this
+	Records       uint64                 `protobuf:"varint,5,opt,name=records,proto3" json:"records,omitempty"`       // keep at most so many of all tenants; 0: any number
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneAudit) Reset() {
+	*x = PruneAudit{}
+	mi := &file_log_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneAudit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneAudit) ProtoMessage() {}
+
+func (x *PruneAudit) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneAudit.ProtoReflect.Descriptor instead.
+func (*PruneAudit) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *PruneAudit) GetBeforeMs() int64 {
+	if x != nil {
+		return x.BeforeMs
+	}
+	return 0
+}
+
+func (x *PruneAudit) GetKeep() []*TenantRecords {
+	if x != nil {
+		return x.Keep
+	}
+	return nil
+}
+
+func (x *PruneAudit) GetUpTo() uint64 {
+	if x != nil {
+		return x.UpTo
+	}
+	return 0
+}
+
+func (x *PruneAudit) GetSinks() []string {
+	if x != nil {
+		return x.Sinks
+	}
+	return nil
+}
+
+func (x *PruneAudit) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+// TenantRecords is how many records of a tenant are kept. Tenant "" is the mesh itself.
+type TenantRecords struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Records       uint64                 `protobuf:"varint,2,opt,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantRecords) Reset() {
+	*x = TenantRecords{}
+	mi := &file_log_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantRecords) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantRecords) ProtoMessage() {}
+
+func (x *TenantRecords) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantRecords.ProtoReflect.Descriptor instead.
+func (*TenantRecords) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *TenantRecords) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TenantRecords) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
 // PruneCluster removes a terminated cluster with its operations and their plans.
 // A cluster of another version stays.
 type PruneCluster struct {
@@ -3140,7 +3399,7 @@ type PruneCluster struct {
 
 func (x *PruneCluster) Reset() {
 	*x = PruneCluster{}
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3411,7 @@ func (x *PruneCluster) String() string {
 func (*PruneCluster) ProtoMessage() {}
 
 func (x *PruneCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3424,7 @@ func (x *PruneCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneCluster.ProtoReflect.Descriptor instead.
 func (*PruneCluster) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{31}
+	return file_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PruneCluster) GetTenant() string {
@@ -3199,7 +3458,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3211,7 +3470,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3224,7 +3483,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{32}
+	return file_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -3257,7 +3516,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3528,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3541,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{33}
+	return file_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DropResource) GetProvider() string {
@@ -3332,7 +3591,7 @@ type NoteOrphans struct {
 
 func (x *NoteOrphans) Reset() {
 	*x = NoteOrphans{}
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3344,7 +3603,7 @@ func (x *NoteOrphans) String() string {
 func (*NoteOrphans) ProtoMessage() {}
 
 func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3357,7 +3616,7 @@ func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteOrphans.ProtoReflect.Descriptor instead.
 func (*NoteOrphans) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{34}
+	return file_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NoteOrphans) GetFound() []*FoundOrphan {
@@ -3380,7 +3639,7 @@ type FoundOrphan struct {
 
 func (x *FoundOrphan) Reset() {
 	*x = FoundOrphan{}
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3392,7 +3651,7 @@ func (x *FoundOrphan) String() string {
 func (*FoundOrphan) ProtoMessage() {}
 
 func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3405,7 +3664,7 @@ func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundOrphan.ProtoReflect.Descriptor instead.
 func (*FoundOrphan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{35}
+	return file_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FoundOrphan) GetTenant() string {
@@ -3452,7 +3711,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3723,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3736,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{36}
+	return file_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -3578,7 +3837,7 @@ type PutSetting struct {
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3849,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3862,7 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{37}
+	return file_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PutSetting) GetKind() SettingKind {
@@ -3756,7 +4015,7 @@ type StartRun struct {
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3768,7 +4027,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3781,7 +4040,7 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{38}
+	return file_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StartRun) GetRun() *record.Run {
@@ -3831,7 +4090,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3843,7 +4102,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3856,7 +4115,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{39}
+	return file_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -3890,7 +4149,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3902,7 +4161,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3915,7 +4174,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{40}
+	return file_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -3943,7 +4202,7 @@ type ChangeResource struct {
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3955,7 +4214,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3968,7 +4227,7 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{41}
+	return file_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ChangeResource) GetChange() isChangeResource_Change {
@@ -4039,7 +4298,7 @@ type AddResource struct {
 
 func (x *AddResource) Reset() {
 	*x = AddResource{}
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4051,7 +4310,7 @@ func (x *AddResource) String() string {
 func (*AddResource) ProtoMessage() {}
 
 func (x *AddResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4064,7 +4323,7 @@ func (x *AddResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
 func (*AddResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{42}
+	return file_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AddResource) GetVersion() *record.ResourceVersion {
@@ -4099,7 +4358,7 @@ type OrderResource struct {
 
 func (x *OrderResource) Reset() {
 	*x = OrderResource{}
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4111,7 +4370,7 @@ func (x *OrderResource) String() string {
 func (*OrderResource) ProtoMessage() {}
 
 func (x *OrderResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4124,7 +4383,7 @@ func (x *OrderResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
 func (*OrderResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{43}
+	return file_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OrderResource) GetResource() *record.ResourceKey {
@@ -4157,7 +4416,7 @@ type SyncResources struct {
 
 func (x *SyncResources) Reset() {
 	*x = SyncResources{}
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4169,7 +4428,7 @@ func (x *SyncResources) String() string {
 func (*SyncResources) ProtoMessage() {}
 
 func (x *SyncResources) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4182,7 +4441,7 @@ func (x *SyncResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
 func (*SyncResources) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{44}
+	return file_log_proto_rawDescGZIP(), []int{48}
 }
 
 // Checkpoint has each voter keep the state as of this entry, so that the leader can compare the
@@ -4195,7 +4454,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4207,7 +4466,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4220,7 +4479,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{45}
+	return file_log_proto_rawDescGZIP(), []int{49}
 }
 
 // ReportDivergence records that members' copies of the state differ at a checkpoint.
@@ -4236,7 +4495,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +4507,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +4520,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{46}
+	return file_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -4305,7 +4564,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x9a\x11\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x97\x12\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -4356,7 +4615,10 @@ const file_log_proto_rawDesc = "" +
 	"deleteUser\x125\n" +
 	"\tput_grant\x18] \x01(\v2\x16.coopr.log.v1.PutGrantH\x00R\bputGrant\x12>\n" +
 	"\fdelete_grant\x18^ \x01(\v2\x19.coopr.log.v1.DeleteGrantH\x00R\vdeleteGrant\x12>\n" +
-	"\ftouch_tokens\x18_ \x01(\v2\x19.coopr.log.v1.TouchTokensH\x00R\vtouchTokensB\b\n" +
+	"\ftouch_tokens\x18_ \x01(\v2\x19.coopr.log.v1.TouchTokensH\x00R\vtouchTokens\x12>\n" +
+	"\fmove_cursors\x18x \x01(\v2\x19.coopr.log.v1.MoveCursorsH\x00R\vmoveCursors\x12;\n" +
+	"\vprune_audit\x18y \x01(\v2\x18.coopr.log.v1.PruneAuditH\x00R\n" +
+	"pruneAuditB\b\n" +
 	"\x06change\"e\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -4528,7 +4790,23 @@ const file_log_proto_rawDesc = "" +
 	"\x0faudit_before_ms\x18\x04 \x01(\x03R\rauditBeforeMs\x12\x1d\n" +
 	"\n" +
 	"audit_keep\x18\x05 \x01(\x04R\tauditKeep\x126\n" +
-	"\bclusters\x18\x06 \x03(\v2\x1a.coopr.log.v1.PruneClusterR\bclusters\"P\n" +
+	"\bclusters\x18\x06 \x03(\v2\x1a.coopr.log.v1.PruneClusterR\bclusters\"A\n" +
+	"\vMoveCursors\x122\n" +
+	"\acursors\x18\x01 \x03(\v2\x18.coopr.log.v1.SinkCursorR\acursors\"8\n" +
+	"\n" +
+	"SinkCursor\x12\x12\n" +
+	"\x04sink\x18\x01 \x01(\tR\x04sink\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"\x9f\x01\n" +
+	"\n" +
+	"PruneAudit\x12\x1b\n" +
+	"\tbefore_ms\x18\x01 \x01(\x03R\bbeforeMs\x12/\n" +
+	"\x04keep\x18\x02 \x03(\v2\x1b.coopr.log.v1.TenantRecordsR\x04keep\x12\x13\n" +
+	"\x05up_to\x18\x03 \x01(\x04R\x04upTo\x12\x14\n" +
+	"\x05sinks\x18\x04 \x03(\tR\x05sinks\x12\x18\n" +
+	"\arecords\x18\x05 \x01(\x04R\arecords\"A\n" +
+	"\rTenantRecords\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"P\n" +
 	"\fPruneCluster\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
@@ -4669,7 +4947,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -4709,45 +4987,49 @@ var file_log_proto_goTypes = []any{
 	(*Part)(nil),                    // 35: coopr.log.v1.Part
 	(*RemoveAgent)(nil),             // 36: coopr.log.v1.RemoveAgent
 	(*Prune)(nil),                   // 37: coopr.log.v1.Prune
-	(*PruneCluster)(nil),            // 38: coopr.log.v1.PruneCluster
-	(*RaiseFeatureLevel)(nil),       // 39: coopr.log.v1.RaiseFeatureLevel
-	(*DropResource)(nil),            // 40: coopr.log.v1.DropResource
-	(*NoteOrphans)(nil),             // 41: coopr.log.v1.NoteOrphans
-	(*FoundOrphan)(nil),             // 42: coopr.log.v1.FoundOrphan
-	(*ChangeRuns)(nil),              // 43: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),              // 44: coopr.log.v1.PutSetting
-	(*StartRun)(nil),                // 45: coopr.log.v1.StartRun
-	(*RunEvent)(nil),                // 46: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),               // 47: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),          // 48: coopr.log.v1.ChangeResource
-	(*AddResource)(nil),             // 49: coopr.log.v1.AddResource
-	(*OrderResource)(nil),           // 50: coopr.log.v1.OrderResource
-	(*SyncResources)(nil),           // 51: coopr.log.v1.SyncResources
-	(*Checkpoint)(nil),              // 52: coopr.log.v1.Checkpoint
-	(*ReportDivergence)(nil),        // 53: coopr.log.v1.ReportDivergence
-	nil,                             // 54: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 55: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 56: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 57: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 58: coopr.record.v1.User
-	(*record.Grant)(nil),            // 59: coopr.record.v1.Grant
-	(*record.Agent)(nil),            // 60: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 61: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 62: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 63: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 64: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 65: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 66: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 67: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 68: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 69: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 70: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 71: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 72: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 73: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 74: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 75: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 76: coopr.record.v1.ResourceKey
+	(*MoveCursors)(nil),             // 38: coopr.log.v1.MoveCursors
+	(*SinkCursor)(nil),              // 39: coopr.log.v1.SinkCursor
+	(*PruneAudit)(nil),              // 40: coopr.log.v1.PruneAudit
+	(*TenantRecords)(nil),           // 41: coopr.log.v1.TenantRecords
+	(*PruneCluster)(nil),            // 42: coopr.log.v1.PruneCluster
+	(*RaiseFeatureLevel)(nil),       // 43: coopr.log.v1.RaiseFeatureLevel
+	(*DropResource)(nil),            // 44: coopr.log.v1.DropResource
+	(*NoteOrphans)(nil),             // 45: coopr.log.v1.NoteOrphans
+	(*FoundOrphan)(nil),             // 46: coopr.log.v1.FoundOrphan
+	(*ChangeRuns)(nil),              // 47: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 48: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 49: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 50: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 51: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 52: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 53: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 54: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 55: coopr.log.v1.SyncResources
+	(*Checkpoint)(nil),              // 56: coopr.log.v1.Checkpoint
+	(*ReportDivergence)(nil),        // 57: coopr.log.v1.ReportDivergence
+	nil,                             // 58: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 59: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 60: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 61: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 62: coopr.record.v1.User
+	(*record.Grant)(nil),            // 63: coopr.record.v1.Grant
+	(*record.Agent)(nil),            // 64: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 65: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 66: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 67: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 68: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 69: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 70: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 71: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 72: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 73: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 74: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 75: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 76: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 77: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 78: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 79: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 80: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -4766,76 +5048,80 @@ var file_log_proto_depIdxs = []int32{
 	35, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
 	36, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
 	37, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	39, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	43, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
 	30, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	33, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	31, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	56, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
-	40, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
+	60, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	44, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	29, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
-	43, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	48, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
-	41, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
-	52, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	53, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	47, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	52, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	45, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
+	56, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
+	57, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17, // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18, // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19, // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
 	20, // 31: coopr.log.v1.Command.put_grant:type_name -> coopr.log.v1.PutGrant
 	21, // 32: coopr.log.v1.Command.delete_grant:type_name -> coopr.log.v1.DeleteGrant
 	16, // 33: coopr.log.v1.Command.touch_tokens:type_name -> coopr.log.v1.TouchTokens
-	9,  // 34: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 35: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	57, // 36: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	58, // 37: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	59, // 38: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	60, // 39: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	61, // 40: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	62, // 41: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	63, // 42: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	64, // 43: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	25, // 44: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	65, // 45: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 46: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	66, // 47: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	26, // 48: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 49: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 50: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	54, // 51: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,  // 52: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	55, // 53: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	62, // 54: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	67, // 55: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 56: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	32, // 57: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	38, // 58: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	42, // 59: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	44, // 60: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	45, // 61: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	46, // 62: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	47, // 63: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 64: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 65: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	68, // 66: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	69, // 67: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	70, // 68: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	71, // 69: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	72, // 70: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	70, // 71: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	73, // 72: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	74, // 73: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	49, // 74: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	50, // 75: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	51, // 76: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	75, // 77: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 78: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	76, // 79: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 80: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	38, // 34: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
+	40, // 35: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
+	9,  // 36: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 37: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	61, // 38: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	62, // 39: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	63, // 40: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	64, // 41: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	65, // 42: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	66, // 43: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	67, // 44: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	68, // 45: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	25, // 46: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	69, // 47: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 48: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	70, // 49: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	26, // 50: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 51: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 52: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	58, // 53: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,  // 54: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	59, // 55: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	66, // 56: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	71, // 57: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 58: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	32, // 59: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	42, // 60: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	39, // 61: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	41, // 62: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	46, // 63: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	48, // 64: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	49, // 65: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	50, // 66: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	51, // 67: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 68: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 69: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	72, // 70: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	73, // 71: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	74, // 72: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	75, // 73: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	76, // 74: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	74, // 75: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	77, // 76: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	78, // 77: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	53, // 78: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	54, // 79: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	55, // 80: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	79, // 81: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 82: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	80, // 83: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 84: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	85, // [85:85] is the sub-list for method output_type
+	85, // [85:85] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -4879,21 +5165,23 @@ func file_log_proto_init() {
 		(*Command_PutGrant)(nil),
 		(*Command_DeleteGrant)(nil),
 		(*Command_TouchTokens)(nil),
+		(*Command_MoveCursors)(nil),
+		(*Command_PruneAudit)(nil),
 	}
-	file_log_proto_msgTypes[36].OneofWrappers = []any{
+	file_log_proto_msgTypes[40].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
 	}
-	file_log_proto_msgTypes[37].OneofWrappers = []any{
+	file_log_proto_msgTypes[41].OneofWrappers = []any{
 		(*PutSetting_Profile)(nil),
 		(*PutSetting_Program)(nil),
 		(*PutSetting_Schedule)(nil),
 		(*PutSetting_Preferences)(nil),
 		(*PutSetting_Secret)(nil),
 	}
-	file_log_proto_msgTypes[41].OneofWrappers = []any{
+	file_log_proto_msgTypes[45].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
 		(*ChangeResource_Order)(nil),
 		(*ChangeResource_Sync)(nil),
@@ -4904,7 +5192,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   49,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -124,6 +124,7 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Hello
 	//	*SnapshotRecord_User
 	//	*SnapshotRecord_Grant
+	//	*SnapshotRecord_Sink
 	Row           isSnapshotRecord_Row `protobuf_oneof:"row"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -463,6 +464,15 @@ func (x *SnapshotRecord) GetGrant() *record.Grant {
 	return nil
 }
 
+func (x *SnapshotRecord) GetSink() *SinkRow {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRecord_Sink); ok {
+			return x.Sink
+		}
+	}
+	return nil
+}
+
 type isSnapshotRecord_Row interface {
 	isSnapshotRecord_Row()
 }
@@ -599,6 +609,10 @@ type SnapshotRecord_Grant struct {
 	Grant *record.Grant `protobuf:"bytes,33,opt,name=grant,proto3,oneof"`
 }
 
+type SnapshotRecord_Sink struct {
+	Sink *SinkRow `protobuf:"bytes,73,opt,name=sink,proto3,oneof"`
+}
+
 func (*SnapshotRecord_Tenant) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_Token) isSnapshotRecord_Row() {}
@@ -664,6 +678,8 @@ func (*SnapshotRecord_Hello) isSnapshotRecord_Row() {}
 func (*SnapshotRecord_User) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_Grant) isSnapshotRecord_Row() {}
+
+func (*SnapshotRecord_Sink) isSnapshotRecord_Row() {}
 
 type TokenRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1452,6 +1468,67 @@ func (x *ValueRow) GetValue() []byte {
 	return nil
 }
 
+// SinkRow is how far a sink of the audit log has come.
+type SinkRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`                  // of the last record that it has taken
+	MovedMs       int64                  `protobuf:"varint,3,opt,name=moved_ms,json=movedMs,proto3" json:"moved_ms,omitempty"` // when it was recorded
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SinkRow) Reset() {
+	*x = SinkRow{}
+	mi := &file_snapshot_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SinkRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SinkRow) ProtoMessage() {}
+
+func (x *SinkRow) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SinkRow.ProtoReflect.Descriptor instead.
+func (*SinkRow) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SinkRow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SinkRow) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SinkRow) GetMovedMs() int64 {
+	if x != nil {
+		return x.MovedMs
+	}
+	return 0
+}
+
 type MetaRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	FeatureLevel  uint32                 `protobuf:"varint,1,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
@@ -1465,7 +1542,7 @@ type MetaRow struct {
 
 func (x *MetaRow) Reset() {
 	*x = MetaRow{}
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1554,7 @@ func (x *MetaRow) String() string {
 func (*MetaRow) ProtoMessage() {}
 
 func (x *MetaRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1567,7 @@ func (x *MetaRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRow.ProtoReflect.Descriptor instead.
 func (*MetaRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{12}
+	return file_snapshot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MetaRow) GetFeatureLevel() uint32 {
@@ -1545,7 +1622,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1634,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1647,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{13}
+	return file_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HistoryRow) GetTenant() string {
@@ -1639,7 +1716,7 @@ type QueueRow struct {
 
 func (x *QueueRow) Reset() {
 	*x = QueueRow{}
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1728,7 @@ func (x *QueueRow) String() string {
 func (*QueueRow) ProtoMessage() {}
 
 func (x *QueueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1741,7 @@ func (x *QueueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRow.ProtoReflect.Descriptor instead.
 func (*QueueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{14}
+	return file_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *QueueRow) GetOperation() string {
@@ -1691,7 +1768,7 @@ type ProfileRow struct {
 
 func (x *ProfileRow) Reset() {
 	*x = ProfileRow{}
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1780,7 @@ func (x *ProfileRow) String() string {
 func (*ProfileRow) ProtoMessage() {}
 
 func (x *ProfileRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1793,7 @@ func (x *ProfileRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileRow.ProtoReflect.Descriptor instead.
 func (*ProfileRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{15}
+	return file_snapshot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProfileRow) GetTenant() string {
@@ -1743,7 +1820,7 @@ type ProgramRow struct {
 
 func (x *ProgramRow) Reset() {
 	*x = ProgramRow{}
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1832,7 @@ func (x *ProgramRow) String() string {
 func (*ProgramRow) ProtoMessage() {}
 
 func (x *ProgramRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1845,7 @@ func (x *ProgramRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRow.ProtoReflect.Descriptor instead.
 func (*ProgramRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{16}
+	return file_snapshot_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProgramRow) GetTenant() string {
@@ -1797,7 +1874,7 @@ type SecretRow struct {
 
 func (x *SecretRow) Reset() {
 	*x = SecretRow{}
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +1886,7 @@ func (x *SecretRow) String() string {
 func (*SecretRow) ProtoMessage() {}
 
 func (x *SecretRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +1899,7 @@ func (x *SecretRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRow.ProtoReflect.Descriptor instead.
 func (*SecretRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{17}
+	return file_snapshot_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SecretRow) GetTenant() string {
@@ -1865,7 +1942,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +1954,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +1967,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{18}
+	return file_snapshot_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UsageRow) GetTenant() string {
@@ -1929,7 +2006,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
-	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xcb\r\n" +
+	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xf8\r\n" +
 	"\x0eSnapshotRecord\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x17.coopr.record.v1.TenantH\x00R\x06tenant\x12.\n" +
 	"\x05token\x18\x02 \x01(\v2\x16.coopr.log.v1.TokenRowH\x00R\x05token\x12=\n" +
@@ -1969,7 +2046,8 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x05usage\x18\x1e \x01(\v2\x16.coopr.log.v1.UsageRowH\x00R\x05usage\x12.\n" +
 	"\x05hello\x18\x1f \x01(\v2\x16.coopr.log.v1.HelloRowH\x00R\x05hello\x12+\n" +
 	"\x04user\x18  \x01(\v2\x15.coopr.log.v1.UserRowH\x00R\x04user\x12.\n" +
-	"\x05grant\x18! \x01(\v2\x16.coopr.record.v1.GrantH\x00R\x05grantB\x05\n" +
+	"\x05grant\x18! \x01(\v2\x16.coopr.record.v1.GrantH\x00R\x05grant\x12+\n" +
+	"\x04sink\x18I \x01(\v2\x15.coopr.log.v1.SinkRowH\x00R\x04sinkB\x05\n" +
 	"\x03row\"L\n" +
 	"\bTokenRow\x12,\n" +
 	"\x05token\x18\x01 \x01(\v2\x16.coopr.record.v1.TokenR\x05token\x12\x12\n" +
@@ -2043,7 +2121,11 @@ const file_snapshot_proto_rawDesc = "" +
 	"\bValueRow\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\fR\x05value\"\xb9\x01\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\"P\n" +
+	"\aSinkRow\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x19\n" +
+	"\bmoved_ms\x18\x03 \x01(\x03R\amovedMs\"\xb9\x01\n" +
 	"\aMetaRow\x12#\n" +
 	"\rfeature_level\x18\x01 \x01(\rR\ffeatureLevel\x12\x12\n" +
 	"\x04mesh\x18\x02 \x01(\tR\x04mesh\x12!\n" +
@@ -2095,7 +2177,7 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),          // 0: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),          // 1: coopr.log.v1.SnapshotRecord
@@ -2109,101 +2191,103 @@ var file_snapshot_proto_goTypes = []any{
 	(*Effect)(nil),                  // 9: coopr.log.v1.Effect
 	(*PartRow)(nil),                 // 10: coopr.log.v1.PartRow
 	(*ValueRow)(nil),                // 11: coopr.log.v1.ValueRow
-	(*MetaRow)(nil),                 // 12: coopr.log.v1.MetaRow
-	(*HistoryRow)(nil),              // 13: coopr.log.v1.HistoryRow
-	(*QueueRow)(nil),                // 14: coopr.log.v1.QueueRow
-	(*ProfileRow)(nil),              // 15: coopr.log.v1.ProfileRow
-	(*ProgramRow)(nil),              // 16: coopr.log.v1.ProgramRow
-	(*SecretRow)(nil),               // 17: coopr.log.v1.SecretRow
-	(*UsageRow)(nil),                // 18: coopr.log.v1.UsageRow
-	nil,                             // 19: coopr.log.v1.Effect.TasksByStatusEntry
-	(*record.Tenant)(nil),           // 20: coopr.record.v1.Tenant
-	(*record.PluginType)(nil),       // 21: coopr.record.v1.PluginType
-	(*record.Agent)(nil),            // 22: coopr.record.v1.Agent
-	(*record.Cluster)(nil),          // 23: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 24: coopr.record.v1.Node
-	(*record.Operation)(nil),        // 25: coopr.record.v1.Operation
-	(*record.NodeHealth)(nil),       // 26: coopr.record.v1.NodeHealth
-	(*record.Site)(nil),             // 27: coopr.record.v1.Site
-	(*record.Generation)(nil),       // 28: coopr.record.v1.Generation
-	(*record.PluginResource)(nil),   // 29: coopr.record.v1.PluginResource
-	(*record.ResourceSet)(nil),      // 30: coopr.record.v1.ResourceSet
-	(*record.Schedule)(nil),         // 31: coopr.record.v1.Schedule
-	(*record.Preferences)(nil),      // 32: coopr.record.v1.Preferences
-	(*record.Run)(nil),              // 33: coopr.record.v1.Run
-	(*record.Grant)(nil),            // 34: coopr.record.v1.Grant
-	(*record.Token)(nil),            // 35: coopr.record.v1.Token
-	(*record.User)(nil),             // 36: coopr.record.v1.User
-	(*record.PlanTree)(nil),         // 37: coopr.record.v1.PlanTree
-	(*record.Profile)(nil),          // 38: coopr.record.v1.Profile
-	(*record.ResourceVersion)(nil),  // 39: coopr.record.v1.ResourceVersion
-	(*FoundOrphan)(nil),             // 40: coopr.log.v1.FoundOrphan
-	(*record.OperationRequest)(nil), // 41: coopr.record.v1.OperationRequest
-	(*record.Program)(nil),          // 42: coopr.record.v1.Program
-	(SettingKind)(0),                // 43: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 44: coopr.record.v1.Usage
+	(*SinkRow)(nil),                 // 12: coopr.log.v1.SinkRow
+	(*MetaRow)(nil),                 // 13: coopr.log.v1.MetaRow
+	(*HistoryRow)(nil),              // 14: coopr.log.v1.HistoryRow
+	(*QueueRow)(nil),                // 15: coopr.log.v1.QueueRow
+	(*ProfileRow)(nil),              // 16: coopr.log.v1.ProfileRow
+	(*ProgramRow)(nil),              // 17: coopr.log.v1.ProgramRow
+	(*SecretRow)(nil),               // 18: coopr.log.v1.SecretRow
+	(*UsageRow)(nil),                // 19: coopr.log.v1.UsageRow
+	nil,                             // 20: coopr.log.v1.Effect.TasksByStatusEntry
+	(*record.Tenant)(nil),           // 21: coopr.record.v1.Tenant
+	(*record.PluginType)(nil),       // 22: coopr.record.v1.PluginType
+	(*record.Agent)(nil),            // 23: coopr.record.v1.Agent
+	(*record.Cluster)(nil),          // 24: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 25: coopr.record.v1.Node
+	(*record.Operation)(nil),        // 26: coopr.record.v1.Operation
+	(*record.NodeHealth)(nil),       // 27: coopr.record.v1.NodeHealth
+	(*record.Site)(nil),             // 28: coopr.record.v1.Site
+	(*record.Generation)(nil),       // 29: coopr.record.v1.Generation
+	(*record.PluginResource)(nil),   // 30: coopr.record.v1.PluginResource
+	(*record.ResourceSet)(nil),      // 31: coopr.record.v1.ResourceSet
+	(*record.Schedule)(nil),         // 32: coopr.record.v1.Schedule
+	(*record.Preferences)(nil),      // 33: coopr.record.v1.Preferences
+	(*record.Run)(nil),              // 34: coopr.record.v1.Run
+	(*record.Grant)(nil),            // 35: coopr.record.v1.Grant
+	(*record.Token)(nil),            // 36: coopr.record.v1.Token
+	(*record.User)(nil),             // 37: coopr.record.v1.User
+	(*record.PlanTree)(nil),         // 38: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 39: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 40: coopr.record.v1.ResourceVersion
+	(*FoundOrphan)(nil),             // 41: coopr.log.v1.FoundOrphan
+	(*record.OperationRequest)(nil), // 42: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 43: coopr.record.v1.Program
+	(SettingKind)(0),                // 44: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 45: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
-	20, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
+	21, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
 	2,  // 1: coopr.log.v1.SnapshotRecord.token:type_name -> coopr.log.v1.TokenRow
 	4,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
-	21, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
-	22, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
+	22, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
+	23, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
 	5,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
-	23, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
-	24, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
-	25, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
+	24, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
+	25, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
+	26, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
 	7,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
 	8,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
 	10, // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
 	11, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
-	12, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
-	13, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
-	24, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
-	26, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
-	14, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
-	27, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
-	28, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
-	29, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
-	30, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
-	15, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
-	16, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
-	31, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
-	32, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
-	17, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
-	33, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
-	18, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
+	13, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
+	14, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
+	25, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
+	27, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
+	15, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
+	28, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
+	29, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
+	30, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
+	31, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
+	16, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
+	17, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
+	32, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
+	33, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
+	18, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
+	34, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
+	19, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
 	6,  // 29: coopr.log.v1.SnapshotRecord.hello:type_name -> coopr.log.v1.HelloRow
 	3,  // 30: coopr.log.v1.SnapshotRecord.user:type_name -> coopr.log.v1.UserRow
-	34, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
-	35, // 32: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	36, // 33: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
-	37, // 34: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
-	9,  // 35: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
-	4,  // 36: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
-	20, // 37: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
-	35, // 38: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
-	38, // 39: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
-	31, // 40: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
-	33, // 41: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
-	25, // 42: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
-	39, // 43: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
-	19, // 44: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
-	23, // 45: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
-	36, // 46: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
-	34, // 47: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
-	40, // 48: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
-	23, // 49: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	41, // 50: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	38, // 51: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	42, // 52: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	43, // 53: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	44, // 54: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	35, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
+	12, // 32: coopr.log.v1.SnapshotRecord.sink:type_name -> coopr.log.v1.SinkRow
+	36, // 33: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	37, // 34: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
+	38, // 35: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	9,  // 36: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
+	4,  // 37: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
+	21, // 38: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	36, // 39: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	39, // 40: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	32, // 41: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	34, // 42: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	26, // 43: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	40, // 44: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	20, // 45: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	24, // 46: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	37, // 47: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
+	35, // 48: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
+	41, // 49: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
+	24, // 50: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	42, // 51: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	39, // 52: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	43, // 53: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	44, // 54: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	45, // 55: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -2246,6 +2330,7 @@ func file_snapshot_proto_init() {
 		(*SnapshotRecord_Hello)(nil),
 		(*SnapshotRecord_User)(nil),
 		(*SnapshotRecord_Grant)(nil),
+		(*SnapshotRecord_Sink)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2253,7 +2338,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -3,6 +3,7 @@ package auditor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -298,18 +299,32 @@ func (u *Auditor) agent(id string) string {
 	return name
 }
 
-// Prune drops records whose retention ended, and adds a record of that.
-func (u *Auditor) Prune(before int64, keep uint64) {
-	if before == 0 && keep == 0 {
+// Prune drops records beyond limits, and adds a record of that. taken has the last record that each sink has taken: what sinks
+// lose is on record, too.
+func (u *Auditor) Prune(l audit.Limits, taken map[string]uint64) {
+	if l.Before == 0 && l.Keep == 0 && len(l.Tenants) == 0 {
 		return
 	}
-	dropped := u.writer.Prune(before, keep)
+	lost := map[string]uint64{}
+	dropped := u.writer.Prune(l, func(at audit.Place, records uint64) {
+		for sink, number := range taken {
+			if at.Seq > number {
+				lost[sink] += records
+			}
+		}
+	})
 	if dropped == 0 {
 		return
 	}
 	u.wrote = true
-	anchor := u.writer.Done().Stats().Anchor
-	after := u.document(map[string]any{"records": dropped, "anchor": anchor})
-	u.record(&audit.Change{Type: "audit.pruned", Message: fmt.Sprintf("the retention of %d records is over", dropped)},
-		audit.Document{}, after)
+	doc := map[string]any{"records": dropped, "anchor": u.writer.Done().Stats().Anchor}
+	message := fmt.Sprintf("the retention of %d records is over", dropped)
+	if len(l.Tenants) > 0 {
+		doc["tenants"] = slices.Sorted(maps.Keys(l.Tenants))
+	}
+	if len(lost) > 0 {
+		doc["lost"] = lost
+		message += "; sinks had not taken all of them: " + strings.Join(slices.Sorted(maps.Keys(lost)), ", ")
+	}
+	u.record(&audit.Change{Type: "audit.pruned", Message: message}, audit.Document{}, u.document(doc))
 }
