@@ -13,6 +13,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/duty/recovery"
 	"github.com/coopr/coopr/consensus/duty/runs"
+	"github.com/coopr/coopr/consensus/duty/sinks"
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/uses"
 	"github.com/coopr/coopr/consensus/duty/watch"
@@ -39,6 +40,9 @@ type LeaderConfig struct {
 	// Retention is how long the state keeps what has ended.
 	Retention janitor.Retention
 
+	// Sinks take the records of the audit log.
+	Sinks []sinks.Target
+
 	// Directories know users who have no password here.
 	Directories map[logins.Source]logins.Directory
 
@@ -59,6 +63,7 @@ type Leadership struct {
 	Integrity    *integrity.Controller
 	Logins       *logins.Controller
 	Uses         *uses.Recorder
+	Sinks        *sinks.Controller
 	broken       chan brokenSession
 }
 
@@ -85,10 +90,13 @@ func (m *Member) duties() []leader.Duty {
 		Integrity: m.integrity(),
 		Logins:    logins.New(logins.Config{Machine: m.Machine, Propose: m.Propose, Directories: cfg.Directories, Logger: log}),
 		Uses:      uses.New(uses.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
+		Sinks:     sinks.New(sinks.Config{Machine: m.Machine, Propose: m.Propose, Targets: cfg.Sinks, Logger: log}),
 		broken:    make(chan brokenSession, 1024),
 	}
+	retention := cfg.Retention
+	retention.Sinks = sinks.Names(cfg.Sinks)
 	l.Janitor = janitor.New(janitor.Config{
-		Machine: m.Machine, Propose: m.Propose, Logger: log, Retention: cfg.Retention,
+		Machine: m.Machine, Propose: m.Propose, Logger: log, Retention: retention,
 		Delete: func(ctx context.Context, cl *model.Cluster) error {
 			who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin, Follows: true}
 			_, _, err := l.Orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
@@ -110,6 +118,7 @@ func (m *Member) duties() []leader.Duty {
 		l.Integrity,
 		l.Logins,
 		l.Uses,
+		l.Sinks,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
 }

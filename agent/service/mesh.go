@@ -259,3 +259,12 @@ func (m *Mesh) forwardLeave(ctx context.Context, b rest.Bearer, id string) error
 	}
 	return p
 }
+
+// AuditSinks returns how far the sinks of the audit log have come.
+func (m *Mesh) AuditSinks(context.Context) ([]model.AuditSink, error) {
+	_, l, err := leader(m.Supervisor)
+	if err != nil {
+		return nil, err
+	}
+	return l.Sinks.Report(), nil
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/duty/logins"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/consensus/duty/sinks"
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/uses"
 	"github.com/coopr/coopr/consensus/leader"
@@ -165,7 +166,11 @@ func (s *Store) duties(uint64) []leader.Duty {
 		Integrity: integrity.New(integrity.Config{Machine: m, Propose: propose, Logger: log}),
 		Logins:    logins.New(logins.Config{Machine: m, Propose: propose, Logger: log}),
 		Uses:      uses.New(uses.Config{Machine: m, Propose: propose, Logger: log}),
+		Sinks: sinks.New(sinks.Config{Machine: m, Propose: propose, Logger: log, Targets: []sinks.Target{
+			{Name: "siem", Type: "syslog", Where: "tls://logs.example.com:6514"},
+		}}),
 	}
+	check(l.Sinks.Restore(context.Background()))
 	s.lead.Store(l)
 	return []leader.Duty{l.Orchestrator, l.Dispatcher, l.Sites, l.Orphans}
 }

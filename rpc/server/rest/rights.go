@@ -24,6 +24,7 @@ list Agent             | listAgents listMembers
 read Agent             | getAgent
 read Mesh              | getMetrics getStatus
 admin Mesh             | joinMesh leaveMesh listRaftPeers removeRaftPeer transferLeadership saveSnapshot restoreSnapshot
+admin Mesh             | listAuditSinks
 list PluginType        | listAutomatorTypes listProviderTypes listPlugins
 read PluginType        | getAutomatorType getAutomatorTypeVersion listAutomatorTypeVersions getProviderType getProviderTypeVersion
 read PluginType        | listProviderTypeVersions
