@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/agent/tasks"
 	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/duty/incidents"
 	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/duty/logins"
@@ -64,6 +65,7 @@ type Leadership struct {
 	Logins       *logins.Controller
 	Uses         *uses.Recorder
 	Sinks        *sinks.Controller
+	Incidents    *incidents.Recorder
 	broken       chan brokenSession
 }
 
@@ -91,6 +93,7 @@ func (m *Member) duties() []leader.Duty {
 		Logins:    logins.New(logins.Config{Machine: m.Machine, Propose: m.Propose, Directories: cfg.Directories, Logger: log}),
 		Uses:      uses.New(uses.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
 		Sinks:     sinks.New(sinks.Config{Machine: m.Machine, Propose: m.Propose, Targets: cfg.Sinks, Logger: log}),
+		Incidents: incidents.New(incidents.Config{Propose: m.Propose, Logger: log}),
 		broken:    make(chan brokenSession, 1024),
 	}
 	retention := cfg.Retention
@@ -119,6 +122,7 @@ func (m *Member) duties() []leader.Duty {
 		l.Logins,
 		l.Uses,
 		l.Sinks,
+		l.Incidents,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
 }

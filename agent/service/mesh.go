@@ -268,3 +268,10 @@ func (m *Mesh) AuditSinks(context.Context) ([]model.AuditSink, error) {
 	}
 	return l.Sinks.Report(), nil
 }
+
+// Note notes an incident for the audit log. Only the leader does: it answers all requests but stale reads.
+func (m *Mesh) Note(i model.Incident) {
+	if _, l, ok := m.Supervisor.Leader(); ok {
+		l.Incidents.Note(i)
+	}
+}

@@ -394,6 +394,10 @@ func everything(t *testing.T) *clinic {
 	move("siem", 3)
 	move("siem", 2)
 	move("file", 1)
+	must(&pb.Command{Change: &pb.Command_NoteIncidents{NoteIncidents: &pb.NoteIncidents{Incidents: []*pb.Incident{
+		{Type: model.IncidentLogin, Tenant: "t", Actor: "eve", Action: "login", Object: "/v1/login", Source: "192.0.2.1", Agent: "a", Request: "r"},
+		{Type: model.IncidentTokenRefused, Action: "getSelf", Source: "192.0.2.0/24", Agent: "a", Count: 7, FirstMs: 1, LastMs: 2},
+	}}}})
 	must(&pb.Command{Change: &pb.Command_PruneAudit{PruneAudit: &pb.PruneAudit{
 		Keep: []*pb.TenantRecords{{Tenant: "t", Records: 20}}, Sinks: []string{"siem", "new"},
 	}}})

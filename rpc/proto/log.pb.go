@@ -569,6 +569,7 @@ type Command struct {
 	//	*Command_TouchTokens
 	//	*Command_MoveCursors
 	//	*Command_PruneAudit
+	//	*Command_NoteIncidents
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -954,6 +955,15 @@ func (x *Command) GetPruneAudit() *PruneAudit {
 	return nil
 }
 
+func (x *Command) GetNoteIncidents() *NoteIncidents {
+	if x != nil {
+		if x, ok := x.Change.(*Command_NoteIncidents); ok {
+			return x.NoteIncidents
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -1098,6 +1108,10 @@ type Command_PruneAudit struct {
 	PruneAudit *PruneAudit `protobuf:"bytes,121,opt,name=prune_audit,json=pruneAudit,proto3,oneof"`
 }
 
+type Command_NoteIncidents struct {
+	NoteIncidents *NoteIncidents `protobuf:"bytes,122,opt,name=note_incidents,json=noteIncidents,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -1167,6 +1181,8 @@ func (*Command_TouchTokens) isCommand_Change() {}
 func (*Command_MoveCursors) isCommand_Change() {}
 
 func (*Command_PruneAudit) isCommand_Change() {}
+
+func (*Command_NoteIncidents) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3386,6 +3402,175 @@ func (x *TenantRecords) GetRecords() uint64 {
 	return 0
 }
 
+// NoteIncidents adds records of requests that change nothing, such as logins and refusals, to the audit log.
+type NoteIncidents struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incidents     []*Incident            `protobuf:"bytes,1,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteIncidents) Reset() {
+	*x = NoteIncidents{}
+	mi := &file_log_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteIncidents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteIncidents) ProtoMessage() {}
+
+func (x *NoteIncidents) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteIncidents.ProtoReflect.Descriptor instead.
+func (*NoteIncidents) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *NoteIncidents) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
+type Incident struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"` // of the principal; "": a stranger
+	Actor         string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	Action        string                 `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`   // the route
+	Object        string                 `protobuf:"bytes,5,opt,name=object,proto3" json:"object,omitempty"`   // its path
+	Source        string                 `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`   // the address or network of the client
+	Agent         string                 `protobuf:"bytes,7,opt,name=agent,proto3" json:"agent,omitempty"`     // that the client talked to
+	Request       string                 `protobuf:"bytes,8,opt,name=request,proto3" json:"request,omitempty"` // the request's id
+	Count         int64                  `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`    // of requests; 0: one
+	FirstMs       int64                  `protobuf:"varint,10,opt,name=first_ms,json=firstMs,proto3" json:"first_ms,omitempty"`
+	LastMs        int64                  `protobuf:"varint,11,opt,name=last_ms,json=lastMs,proto3" json:"last_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Incident) Reset() {
+	*x = Incident{}
+	mi := &file_log_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Incident) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Incident) ProtoMessage() {}
+
+func (x *Incident) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Incident.ProtoReflect.Descriptor instead.
+func (*Incident) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Incident) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Incident) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Incident) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Incident) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Incident) GetObject() string {
+	if x != nil {
+		return x.Object
+	}
+	return ""
+}
+
+func (x *Incident) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Incident) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *Incident) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+func (x *Incident) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Incident) GetFirstMs() int64 {
+	if x != nil {
+		return x.FirstMs
+	}
+	return 0
+}
+
+func (x *Incident) GetLastMs() int64 {
+	if x != nil {
+		return x.LastMs
+	}
+	return 0
+}
+
 // PruneCluster removes a terminated cluster with its operations and their plans.
 // A cluster of another version stays.
 type PruneCluster struct {
@@ -3399,7 +3584,7 @@ type PruneCluster struct {
 
 func (x *PruneCluster) Reset() {
 	*x = PruneCluster{}
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3596,7 @@ func (x *PruneCluster) String() string {
 func (*PruneCluster) ProtoMessage() {}
 
 func (x *PruneCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3609,7 @@ func (x *PruneCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneCluster.ProtoReflect.Descriptor instead.
 func (*PruneCluster) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{35}
+	return file_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PruneCluster) GetTenant() string {
@@ -3458,7 +3643,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3470,7 +3655,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3483,7 +3668,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{36}
+	return file_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -3516,7 +3701,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3528,7 +3713,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3541,7 +3726,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{37}
+	return file_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DropResource) GetProvider() string {
@@ -3591,7 +3776,7 @@ type NoteOrphans struct {
 
 func (x *NoteOrphans) Reset() {
 	*x = NoteOrphans{}
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +3788,7 @@ func (x *NoteOrphans) String() string {
 func (*NoteOrphans) ProtoMessage() {}
 
 func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3801,7 @@ func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteOrphans.ProtoReflect.Descriptor instead.
 func (*NoteOrphans) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{38}
+	return file_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NoteOrphans) GetFound() []*FoundOrphan {
@@ -3639,7 +3824,7 @@ type FoundOrphan struct {
 
 func (x *FoundOrphan) Reset() {
 	*x = FoundOrphan{}
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3836,7 @@ func (x *FoundOrphan) String() string {
 func (*FoundOrphan) ProtoMessage() {}
 
 func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3849,7 @@ func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundOrphan.ProtoReflect.Descriptor instead.
 func (*FoundOrphan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{39}
+	return file_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FoundOrphan) GetTenant() string {
@@ -3711,7 +3896,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +3908,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +3921,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{40}
+	return file_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -3837,7 +4022,7 @@ type PutSetting struct {
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +4034,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +4047,7 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{41}
+	return file_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PutSetting) GetKind() SettingKind {
@@ -4015,7 +4200,7 @@ type StartRun struct {
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4027,7 +4212,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4040,7 +4225,7 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{42}
+	return file_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StartRun) GetRun() *record.Run {
@@ -4090,7 +4275,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4102,7 +4287,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4115,7 +4300,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{43}
+	return file_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -4149,7 +4334,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4346,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4359,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{44}
+	return file_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -4202,7 +4387,7 @@ type ChangeResource struct {
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +4399,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +4412,7 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{45}
+	return file_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ChangeResource) GetChange() isChangeResource_Change {
@@ -4298,7 +4483,7 @@ type AddResource struct {
 
 func (x *AddResource) Reset() {
 	*x = AddResource{}
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +4495,7 @@ func (x *AddResource) String() string {
 func (*AddResource) ProtoMessage() {}
 
 func (x *AddResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +4508,7 @@ func (x *AddResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
 func (*AddResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{46}
+	return file_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AddResource) GetVersion() *record.ResourceVersion {
@@ -4358,7 +4543,7 @@ type OrderResource struct {
 
 func (x *OrderResource) Reset() {
 	*x = OrderResource{}
-	mi := &file_log_proto_msgTypes[47]
+	mi := &file_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4370,7 +4555,7 @@ func (x *OrderResource) String() string {
 func (*OrderResource) ProtoMessage() {}
 
 func (x *OrderResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[47]
+	mi := &file_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4383,7 +4568,7 @@ func (x *OrderResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
 func (*OrderResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{47}
+	return file_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OrderResource) GetResource() *record.ResourceKey {
@@ -4416,7 +4601,7 @@ type SyncResources struct {
 
 func (x *SyncResources) Reset() {
 	*x = SyncResources{}
-	mi := &file_log_proto_msgTypes[48]
+	mi := &file_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4428,7 +4613,7 @@ func (x *SyncResources) String() string {
 func (*SyncResources) ProtoMessage() {}
 
 func (x *SyncResources) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[48]
+	mi := &file_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4441,7 +4626,7 @@ func (x *SyncResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
 func (*SyncResources) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{48}
+	return file_log_proto_rawDescGZIP(), []int{50}
 }
 
 // Checkpoint has each voter keep the state as of this entry, so that the leader can compare the
@@ -4454,7 +4639,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_log_proto_msgTypes[49]
+	mi := &file_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4466,7 +4651,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[49]
+	mi := &file_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4479,7 +4664,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{49}
+	return file_log_proto_rawDescGZIP(), []int{51}
 }
 
 // ReportDivergence records that members' copies of the state differ at a checkpoint.
@@ -4495,7 +4680,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[50]
+	mi := &file_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4507,7 +4692,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[50]
+	mi := &file_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4520,7 +4705,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{50}
+	return file_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -4564,7 +4749,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x97\x12\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xdd\x12\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -4618,7 +4803,8 @@ const file_log_proto_rawDesc = "" +
 	"\ftouch_tokens\x18_ \x01(\v2\x19.coopr.log.v1.TouchTokensH\x00R\vtouchTokens\x12>\n" +
 	"\fmove_cursors\x18x \x01(\v2\x19.coopr.log.v1.MoveCursorsH\x00R\vmoveCursors\x12;\n" +
 	"\vprune_audit\x18y \x01(\v2\x18.coopr.log.v1.PruneAuditH\x00R\n" +
-	"pruneAuditB\b\n" +
+	"pruneAudit\x12D\n" +
+	"\x0enote_incidents\x18z \x01(\v2\x1b.coopr.log.v1.NoteIncidentsH\x00R\rnoteIncidentsB\b\n" +
 	"\x06change\"e\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -4806,7 +4992,22 @@ const file_log_proto_rawDesc = "" +
 	"\arecords\x18\x05 \x01(\x04R\arecords\"A\n" +
 	"\rTenantRecords\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"P\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"E\n" +
+	"\rNoteIncidents\x124\n" +
+	"\tincidents\x18\x01 \x03(\v2\x16.coopr.log.v1.IncidentR\tincidents\"\x8e\x02\n" +
+	"\bIncident\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06action\x18\x04 \x01(\tR\x06action\x12\x16\n" +
+	"\x06object\x18\x05 \x01(\tR\x06object\x12\x16\n" +
+	"\x06source\x18\x06 \x01(\tR\x06source\x12\x14\n" +
+	"\x05agent\x18\a \x01(\tR\x05agent\x12\x18\n" +
+	"\arequest\x18\b \x01(\tR\arequest\x12\x14\n" +
+	"\x05count\x18\t \x01(\x03R\x05count\x12\x19\n" +
+	"\bfirst_ms\x18\n" +
+	" \x01(\x03R\afirstMs\x12\x17\n" +
+	"\alast_ms\x18\v \x01(\x03R\x06lastMs\"P\n" +
 	"\fPruneCluster\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
@@ -4947,7 +5148,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -4991,45 +5192,47 @@ var file_log_proto_goTypes = []any{
 	(*SinkCursor)(nil),              // 39: coopr.log.v1.SinkCursor
 	(*PruneAudit)(nil),              // 40: coopr.log.v1.PruneAudit
 	(*TenantRecords)(nil),           // 41: coopr.log.v1.TenantRecords
-	(*PruneCluster)(nil),            // 42: coopr.log.v1.PruneCluster
-	(*RaiseFeatureLevel)(nil),       // 43: coopr.log.v1.RaiseFeatureLevel
-	(*DropResource)(nil),            // 44: coopr.log.v1.DropResource
-	(*NoteOrphans)(nil),             // 45: coopr.log.v1.NoteOrphans
-	(*FoundOrphan)(nil),             // 46: coopr.log.v1.FoundOrphan
-	(*ChangeRuns)(nil),              // 47: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),              // 48: coopr.log.v1.PutSetting
-	(*StartRun)(nil),                // 49: coopr.log.v1.StartRun
-	(*RunEvent)(nil),                // 50: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),               // 51: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),          // 52: coopr.log.v1.ChangeResource
-	(*AddResource)(nil),             // 53: coopr.log.v1.AddResource
-	(*OrderResource)(nil),           // 54: coopr.log.v1.OrderResource
-	(*SyncResources)(nil),           // 55: coopr.log.v1.SyncResources
-	(*Checkpoint)(nil),              // 56: coopr.log.v1.Checkpoint
-	(*ReportDivergence)(nil),        // 57: coopr.log.v1.ReportDivergence
-	nil,                             // 58: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 59: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 60: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 61: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 62: coopr.record.v1.User
-	(*record.Grant)(nil),            // 63: coopr.record.v1.Grant
-	(*record.Agent)(nil),            // 64: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 65: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 66: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 67: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 68: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 69: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 70: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 71: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 72: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 73: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 74: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 75: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 76: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 77: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 78: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 79: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 80: coopr.record.v1.ResourceKey
+	(*NoteIncidents)(nil),           // 42: coopr.log.v1.NoteIncidents
+	(*Incident)(nil),                // 43: coopr.log.v1.Incident
+	(*PruneCluster)(nil),            // 44: coopr.log.v1.PruneCluster
+	(*RaiseFeatureLevel)(nil),       // 45: coopr.log.v1.RaiseFeatureLevel
+	(*DropResource)(nil),            // 46: coopr.log.v1.DropResource
+	(*NoteOrphans)(nil),             // 47: coopr.log.v1.NoteOrphans
+	(*FoundOrphan)(nil),             // 48: coopr.log.v1.FoundOrphan
+	(*ChangeRuns)(nil),              // 49: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 50: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 51: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 52: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 53: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 54: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 55: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 56: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 57: coopr.log.v1.SyncResources
+	(*Checkpoint)(nil),              // 58: coopr.log.v1.Checkpoint
+	(*ReportDivergence)(nil),        // 59: coopr.log.v1.ReportDivergence
+	nil,                             // 60: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 61: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 62: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 63: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 64: coopr.record.v1.User
+	(*record.Grant)(nil),            // 65: coopr.record.v1.Grant
+	(*record.Agent)(nil),            // 66: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 67: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 68: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 69: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 70: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 71: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 72: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 73: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 74: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 75: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 76: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 77: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 78: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 79: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 80: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 81: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 82: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -5048,18 +5251,18 @@ var file_log_proto_depIdxs = []int32{
 	35, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
 	36, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
 	37, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	43, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	45, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
 	30, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	33, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	31, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	60, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
-	44, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
+	62, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	46, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	29, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
-	47, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	52, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
-	45, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
-	56, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	57, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	49, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	54, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	47, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
+	58, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
+	59, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17, // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18, // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19, // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
@@ -5068,60 +5271,62 @@ var file_log_proto_depIdxs = []int32{
 	16, // 33: coopr.log.v1.Command.touch_tokens:type_name -> coopr.log.v1.TouchTokens
 	38, // 34: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
 	40, // 35: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
-	9,  // 36: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 37: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	61, // 38: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	62, // 39: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	63, // 40: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	64, // 41: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	65, // 42: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	66, // 43: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	67, // 44: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	68, // 45: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	25, // 46: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	69, // 47: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 48: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	70, // 49: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	26, // 50: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 51: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 52: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	58, // 53: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,  // 54: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	59, // 55: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	66, // 56: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	71, // 57: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 58: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	32, // 59: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	42, // 60: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	39, // 61: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
-	41, // 62: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
-	46, // 63: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	48, // 64: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	49, // 65: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	50, // 66: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	51, // 67: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 68: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 69: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	72, // 70: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	73, // 71: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	74, // 72: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	75, // 73: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	76, // 74: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	74, // 75: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	77, // 76: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	78, // 77: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	53, // 78: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	54, // 79: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	55, // 80: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	79, // 81: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 82: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	80, // 83: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 84: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	85, // [85:85] is the sub-list for method output_type
-	85, // [85:85] is the sub-list for method input_type
-	85, // [85:85] is the sub-list for extension type_name
-	85, // [85:85] is the sub-list for extension extendee
-	0,  // [0:85] is the sub-list for field type_name
+	42, // 36: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
+	9,  // 37: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 38: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	63, // 39: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	64, // 40: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	65, // 41: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	66, // 42: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	67, // 43: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	68, // 44: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	69, // 45: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	70, // 46: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	25, // 47: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	71, // 48: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 49: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	72, // 50: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	26, // 51: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 52: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 53: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	60, // 54: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,  // 55: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	61, // 56: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	68, // 57: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	73, // 58: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 59: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	32, // 60: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	44, // 61: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	39, // 62: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	41, // 63: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	43, // 64: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	48, // 65: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	50, // 66: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	51, // 67: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	52, // 68: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	53, // 69: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 70: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 71: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	74, // 72: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	75, // 73: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	76, // 74: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	77, // 75: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	78, // 76: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	76, // 77: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	79, // 78: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	80, // 79: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	55, // 80: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	56, // 81: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	57, // 82: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	81, // 83: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 84: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	82, // 85: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 86: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	87, // [87:87] is the sub-list for method output_type
+	87, // [87:87] is the sub-list for method input_type
+	87, // [87:87] is the sub-list for extension type_name
+	87, // [87:87] is the sub-list for extension extendee
+	0,  // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -5167,21 +5372,22 @@ func file_log_proto_init() {
 		(*Command_TouchTokens)(nil),
 		(*Command_MoveCursors)(nil),
 		(*Command_PruneAudit)(nil),
+		(*Command_NoteIncidents)(nil),
 	}
-	file_log_proto_msgTypes[40].OneofWrappers = []any{
+	file_log_proto_msgTypes[42].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
 	}
-	file_log_proto_msgTypes[41].OneofWrappers = []any{
+	file_log_proto_msgTypes[43].OneofWrappers = []any{
 		(*PutSetting_Profile)(nil),
 		(*PutSetting_Program)(nil),
 		(*PutSetting_Schedule)(nil),
 		(*PutSetting_Preferences)(nil),
 		(*PutSetting_Secret)(nil),
 	}
-	file_log_proto_msgTypes[45].OneofWrappers = []any{
+	file_log_proto_msgTypes[47].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
 		(*ChangeResource_Order)(nil),
 		(*ChangeResource_Sync)(nil),
@@ -5192,7 +5398,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   53,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

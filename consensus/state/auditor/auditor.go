@@ -158,6 +158,20 @@ func (u *Auditor) Pruned(cl *model.Cluster, operations int) {
 		u.document(map[string]any{"status": cl.Status, "operations": operations}), audit.Document{})
 }
 
+// Incident records a request that changed nothing, or several of a kind.
+func (u *Auditor) Incident(i *pb.Incident) {
+	doc := map[string]any{"source": i.Source, "agent": i.Agent}
+	if i.Count > 0 {
+		doc["count"], doc["first"], doc["last"] = i.Count, i.FirstMs, i.LastMs
+	}
+	if i.Object != "" {
+		doc["object"] = clip(i.Object)
+	}
+	c := &audit.Change{Type: i.Type, Tenant: i.Tenant, Subject: i.Action}
+	u.record(c, audit.Document{}, u.document(doc))
+	c.Actor, c.Request = i.Actor, i.Request
+}
+
 // longestMessage bounds the part of a message that a record keeps, in bytes.
 const longestMessage = 500
 

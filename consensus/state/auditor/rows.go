@@ -233,7 +233,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune, *pb.Command_Checkpoint,
 		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken,
 		*pb.Command_RenewToken, *pb.Command_PutUser, *pb.Command_DeleteUser, *pb.Command_PutGrant, *pb.Command_DeleteGrant,
-		*pb.Command_TouchTokens, *pb.Command_PruneAudit, *pb.Command_MoveCursors,
+		*pb.Command_TouchTokens, *pb.Command_PruneAudit, *pb.Command_MoveCursors, *pb.Command_NoteIncidents,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:

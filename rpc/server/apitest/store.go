@@ -16,6 +16,7 @@ import (
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/tasks"
 	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/duty/incidents"
 	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/duty/logins"
@@ -166,6 +167,7 @@ func (s *Store) duties(uint64) []leader.Duty {
 		Integrity: integrity.New(integrity.Config{Machine: m, Propose: propose, Logger: log}),
 		Logins:    logins.New(logins.Config{Machine: m, Propose: propose, Logger: log}),
 		Uses:      uses.New(uses.Config{Machine: m, Propose: propose, Logger: log}),
+		Incidents: incidents.New(incidents.Config{Propose: propose, Logger: log}),
 		Sinks: sinks.New(sinks.Config{Machine: m, Propose: propose, Logger: log, Targets: []sinks.Target{
 			{Name: "siem", Type: "syslog", Where: "tls://logs.example.com:6514"},
 		}}),

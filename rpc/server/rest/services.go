@@ -221,6 +221,8 @@ type Mesh interface {
 	Quorum(ctx context.Context) api.Quorum
 	// AuditSinks returns how far the sinks of the audit log have come. Only the leader knows.
 	AuditSinks(ctx context.Context) ([]model.AuditSink, error)
+	// Note notes an incident for the audit log.
+	Note(i model.Incident)
 	// Join contacts the mesh at gossip addresses and returns how many of them answered.
 	Join(ctx context.Context, addrs []string) (int, error)
 	// Leave makes this agent leave the mesh, or removes another agent, which must be dead. b is the caller's.
