@@ -195,6 +195,8 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, agent
 	}
 	answers, err := r.Propose(ctx, &pb.Command{
 		Actor:  who.Actor,
+		Source: who.From,
+		Agent:  who.Agent,
 		Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id, WithTypes: true}},
 	})
 	if err == nil {

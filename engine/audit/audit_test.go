@@ -33,10 +33,13 @@ func draw(t *rapid.T, w *Writer, plans []*Plan, n int) {
 			c := &Change{Index: index, Time: int64(1000 + i), Type: rapid.SampledFrom([]string{"tenant.changed", "operation.order"}).Draw(t, "type"),
 				Tenant: rapid.SampledFrom([]string{"", "one", "two"}).Draw(t, "tenant"), Actor: rapid.StringN(0, 4, -1).Draw(t, "actor"),
 				Message: rapid.StringN(0, 9, -1).Draw(t, "message")}
+			if rapid.Bool().Draw(t, "request") {
+				c.Source, c.Agent = rapid.StringN(0, 3, -1).Draw(t, "source"), "a"
+			}
 			if rapid.Bool().Draw(t, "after") {
 				c.After = json.RawMessage(`{"a":{"b":1},"c":"\u003cx\u003e"}`)
 			}
-			for _, s := range c.texts() {
+			for _, s := range c.texts(kindRequest) {
 				*s = strings.ToValidUTF8(*s, "?")
 			}
 			w.Change(c)

@@ -71,10 +71,11 @@ const (
 )
 
 func appendChange(b []byte, c *Change) []byte {
-	b = append(b, kindChange)
+	kind := c.kind()
+	b = append(b, kind)
 	b = binary.AppendUvarint(b, c.Index)
 	b = binary.AppendVarint(b, c.Time)
-	for _, s := range c.texts() {
+	for _, s := range c.texts(kind) {
 		b = appendText(b, *s)
 	}
 	b = appendText(b, string(c.Before))
@@ -144,9 +145,9 @@ func (c *chunk) decode(body []byte, items bool) (*Change, *Tasks, error) {
 	kind := r.byte()
 	index, at := r.uvarint(), r.varint()
 	switch kind {
-	case kindChange:
+	case kindChange, kindRequest:
 		out := &Change{Index: index, Time: at}
-		for _, s := range out.texts() {
+		for _, s := range out.texts(kind) {
 			*s = r.text()
 		}
 		out.Before, out.After = r.json(), r.json()

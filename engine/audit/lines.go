@@ -305,7 +305,7 @@ func (v *verifier) gap(line []byte, fault func(string, ...any) *Flaw) *Flaw {
 func (v *verifier) change(r Record, line []byte) *Flaw {
 	c := Change{
 		Index: r.Index, Time: r.Time, Type: r.Type, Tenant: r.Tenant, Actor: r.Actor, Request: r.Request,
-		Cluster: r.Cluster, Operation: r.Operation, Node: r.Node, Subject: r.Subject, Message: r.Message,
+		Source: r.Source, Agent: r.Agent, Cluster: r.Cluster, Operation: r.Operation, Node: r.Node, Subject: r.Subject, Message: r.Message,
 	}
 	var err1, err2 error
 	if r.Before != nil {

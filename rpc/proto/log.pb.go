@@ -532,6 +532,8 @@ type Command struct {
 	Tenant     string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Actor      string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	KeepAnswer bool                   `protobuf:"varint,4,opt,name=keep_answer,json=keepAnswer,proto3" json:"keep_answer,omitempty"` // what it writes is kept with its request id, so that a repetition has the same answer
+	Source     string                 `protobuf:"bytes,124,opt,name=source,proto3" json:"source,omitempty"`                          // the address from which the request came
+	Agent      string                 `protobuf:"bytes,125,opt,name=agent,proto3" json:"agent,omitempty"`                            // the name of the agent that the client talked to
 	// Types that are valid to be assigned to Change:
 	//
 	//	*Command_PutDefinitions
@@ -631,6 +633,20 @@ func (x *Command) GetKeepAnswer() bool {
 		return x.KeepAnswer
 	}
 	return false
+}
+
+func (x *Command) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Command) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
 }
 
 func (x *Command) GetChange() isCommand_Change {
@@ -4749,14 +4765,16 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xdd\x12\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x8b\x13\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x1f\n" +
 	"\vkeep_answer\x18\x04 \x01(\bR\n" +
-	"keepAnswer\x12G\n" +
+	"keepAnswer\x12\x16\n" +
+	"\x06source\x18| \x01(\tR\x06source\x12\x14\n" +
+	"\x05agent\x18} \x01(\tR\x05agent\x12G\n" +
 	"\x0fput_definitions\x18\n" +
 	" \x01(\v2\x1c.coopr.log.v1.PutDefinitionsH\x00R\x0eputDefinitions\x128\n" +
 	"\n" +

@@ -96,14 +96,14 @@ func (u *Auditor) EndBatch() *table.AuditRow {
 	return &table.AuditRow{ID: table.Audit, Trail: u.trail}
 }
 
-// caller is the actor of a command, and the id of the request.
-type caller struct{ actor, request string }
+// caller is the actor of a command, and the id of the request, with where it came from.
+type caller struct{ actor, request, source, agent string }
 
 // Begin sets the caller for the records that follow. It returns the number of records so far, for
 // End. Commands of an entry do not nest, with one exception: the last part of a large command
 // applies that command, and does nothing after it.
 func (u *Auditor) Begin(c *pb.Command) int {
-	who := caller{c.Actor, c.RequestId}
+	who := caller{c.Actor, c.RequestId, c.Source, c.Agent}
 	if who.actor == "" {
 		who.actor = mesh
 	}
@@ -130,7 +130,7 @@ func (u *Auditor) End(c *pb.Command, failed bool, at int) {
 // complete fills in the fields that every record has.
 func (u *Auditor) complete(c *audit.Change) *audit.Change {
 	c.Index, c.Time = u.index, u.now
-	c.Actor, c.Request = u.who.actor, u.who.request
+	c.Actor, c.Request, c.Source, c.Agent = u.who.actor, u.who.request, u.who.source, u.who.agent
 	c.Message = clip(c.Message)
 	return c
 }
@@ -160,7 +160,7 @@ func (u *Auditor) Pruned(cl *model.Cluster, operations int) {
 
 // Incident records a request that changed nothing, or several of a kind.
 func (u *Auditor) Incident(i *pb.Incident) {
-	doc := map[string]any{"source": i.Source, "agent": i.Agent}
+	doc := map[string]any{}
 	if i.Count > 0 {
 		doc["count"], doc["first"], doc["last"] = i.Count, i.FirstMs, i.LastMs
 	}
@@ -169,7 +169,7 @@ func (u *Auditor) Incident(i *pb.Incident) {
 	}
 	c := &audit.Change{Type: i.Type, Tenant: i.Tenant, Subject: i.Action}
 	u.record(c, audit.Document{}, u.document(doc))
-	c.Actor, c.Request = i.Actor, i.Request
+	c.Actor, c.Request, c.Source, c.Agent = i.Actor, i.Request, i.Source, i.Agent
 }
 
 // longestMessage bounds the part of a message that a record keeps, in bytes.

@@ -32,10 +32,8 @@ func (s *Server) incident(r *http.Request, status int, n *note) {
 	if n.forwarded {
 		return // the leader notes it
 	}
-	i := model.Incident{Tenant: n.tenant, Actor: n.actor, Action: n.route, Source: clientOf(r).String(), Agent: s.name, Request: n.request}
-	if ofAgent(r.Context()) {
-		i.Agent = r.Header.Get(api.HeaderForwarded)
-	}
+	i := model.Incident{Tenant: n.tenant, Actor: n.actor, Action: n.route, Source: addressOf(r), Agent: s.entry(r),
+		Request: n.request}
 	login := witnessed[n.route] == model.IncidentLogin || n.route == "beginLogin"
 	switch {
 	case status == http.StatusForbidden && !login:
@@ -54,4 +52,20 @@ func (s *Server) incident(r *http.Request, status int, n *note) {
 		i.Source = bounds.Source(i.Source).String()
 	}
 	s.Mesh.Note(i)
+}
+
+// addressOf returns the address of the client that made a request, or "" if it is not known.
+func addressOf(r *http.Request) string {
+	if a := clientOf(r); a.IsValid() {
+		return a.String()
+	}
+	return ""
+}
+
+// entry returns the name of the agent that a client talked to.
+func (s *Server) entry(r *http.Request) string {
+	if ofAgent(r.Context()) {
+		return r.Header.Get(api.HeaderForwarded)
+	}
+	return s.name
 }

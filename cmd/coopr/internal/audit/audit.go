@@ -106,15 +106,15 @@ func listCmd(app cli.App) *cobra.Command {
 			return page.Records, meta, err
 		},
 		Rows: func(items []audit.Record) output.Table {
-			t := output.Table{Head: []string{"NUMBER", "TIME", "ACTOR", "TYPE", "CLUSTER", "SUBJECT", "CHANGE", "OPERATION", "REQUEST", "HASH"},
-				Wide: 3}
+			t := output.Table{Head: []string{"NUMBER", "TIME", "ACTOR", "TYPE", "CLUSTER", "SUBJECT", "CHANGE", "OPERATION", "REQUEST", "SOURCE",
+				"AGENT", "HASH"}, Wide: 5}
 			for _, r := range items {
 				width := 60
 				if out.Form == output.FormWide {
 					width = 1000
 				}
 				t.Row(audit.CursorOf(&r).String(), output.Moment(r.Time), r.Actor, r.Type, r.Cluster, subject(&r), output.Clip(change(&r), width),
-					r.Operation, r.Request, r.Hash[:min(len(r.Hash), 12)])
+					r.Operation, r.Request, r.Source, r.Agent, r.Hash[:min(len(r.Hash), 12)])
 			}
 			return t
 		},
