@@ -249,3 +249,26 @@ func TestSyslogFaults(t *testing.T) {
 		t.Error("a server without TLS takes records")
 	}
 }
+
+// BenchmarkDeliver delivers 1000 records at a time.
+func BenchmarkDeliver(b *testing.B) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	defer server.Close()
+	for _, x := range []struct {
+		name string
+		sink interface {
+			Deliver(context.Context, []audit.Record) error
+		}
+	}{
+		{"file", &File{Path: filepath.Join(b.TempDir(), "audit.jsonl")}}, {"webhook", NewWebhook(server.URL, "", "")},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			list := records(1, 1000)
+			for b.Loop() {
+				if err := x.sink.Deliver(b.Context(), list); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -50,3 +50,23 @@ func BenchmarkTasks(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDrop drops the oldest tenth of a tenant's records that lie between those of others.
+func BenchmarkDrop(b *testing.B) {
+	const records = 1_000_000
+	w := (&Trail{}).Write()
+	for i := range records {
+		tenant := "loud"
+		if i%10 == 0 {
+			tenant = "quiet"
+		}
+		w.Change(&Change{Index: uint64(i), Time: int64(i), Type: "definition.changed", Tenant: tenant, Actor: "ann", Subject: "services/db"})
+	}
+	tr := w.Done()
+	for b.Loop() {
+		w := tr.Write()
+		if n := w.Prune(Limits{Tenants: map[string]uint64{"loud": records * 8 / 10}}, nil); n != records/10 {
+			b.Fatal(n)
+		}
+	}
+}
