@@ -100,7 +100,7 @@ func shownURL(u *url.URL, err error) string {
 	if err != nil {
 		return "(not a URL)"
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	return u.Scheme + "://" + u.Host + "/…"
 }
 
 // SyslogHost returns the host and port of a syslog server's address.

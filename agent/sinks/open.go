@@ -22,9 +22,9 @@ func Open(c config.Config) (out []duty.Target) {
 		case config.SinkSyslog:
 			u, _ := url.Parse(s.Address)
 			t.Where, t.Sink = s.Address, &Syslog{TLS: u.Scheme == "tls", Address: config.SyslogHost(u), CACert: s.CACert, Host: c.Name}
-		case config.SinkWebhook:
+		case config.SinkWebhook: // whose path may be the secret
 			u, _ := url.Parse(s.URL)
-			t.Where, t.Sink = u.Scheme+"://"+u.Host+u.Path, NewWebhook(s.URL, s.CACert, s.HeaderFile)
+			t.Where, t.Sink = u.Scheme+"://"+u.Host+"/…", NewWebhook(s.URL, s.CACert, s.HeaderFile)
 		}
 		out = append(out, t)
 	}

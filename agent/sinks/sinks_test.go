@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/engine/audit"
 )
 
@@ -270,5 +271,21 @@ func BenchmarkDeliver(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestOpen opens the sinks of a configuration. What people see of them has no secret.
+func TestOpen(t *testing.T) {
+	list := Open(config.Config{Name: "a", Audit: config.Audit{Sinks: []config.AuditSink{
+		{Name: "f", Type: config.SinkFile, Path: "/var/log/a"}, {Name: "s", Type: config.SinkSyslog, Address: "tls://[2001:db8::1]"},
+		{Name: "t", Type: config.SinkSyslog, Address: "tcp://h:99"}, {Name: "w", Type: config.SinkWebhook, URL: "https://h/secret?token=secret"},
+	}}})
+	for i, want := range []string{"f file /var/log/a", "s syslog tls://[2001:db8::1]", "t syslog tcp://h:99", "w webhook https://h/…"} {
+		if x := list[i]; x.Sink == nil || fmt.Sprint(x.Name, " ", x.Type, " ", x.Where) != want {
+			t.Errorf("%+v", x)
+		}
+	}
+	if s, _ := list[1].Sink.(*Syslog); s.Address != "[2001:db8::1]:6514" || !s.TLS || s.Host != "a" {
+		t.Errorf("%+v", s)
 	}
 }
