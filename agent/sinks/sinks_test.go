@@ -163,27 +163,32 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// listen accepts one connection and has it served.
-func listen(t *testing.T, serve func(*net.TCPConn)) *Syslog {
+// listen accepts the two connections of a delivery, and has the second one served. Then it may end the first one.
+func listen(t *testing.T, serve func(conn, silent *net.TCPConn)) *Syslog {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
-		conn, err := l.Accept()
-		if err != nil {
-			return
+		var conns []*net.TCPConn
+		for range 2 {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			conns = append(conns, conn.(*net.TCPConn))
 		}
-		defer conn.Close()
-		serve(conn.(*net.TCPConn))
+		serve(conns[1], conns[0])
+		_ = conns[1].Close()
 	}()
 	return &Syslog{Address: l.Addr().String(), Host: "a b"}
 }
 
 func TestSyslog(t *testing.T) {
 	got := make(chan string, 1)
-	s := listen(t, func(conn *net.TCPConn) {
+	s := listen(t, func(conn, _ *net.TCPConn) {
 		text, _ := io.ReadAll(conn)
 		got <- string(text)
 	})
@@ -210,13 +215,20 @@ func TestSyslog(t *testing.T) {
 
 // A server that ends before it has read everything, that never ends, or that never stops talking has not taken the records.
 func TestSyslogFaults(t *testing.T) {
-	killed := listen(t, func(conn *net.TCPConn) {
+	killed := listen(t, func(conn, _ *net.TCPConn) {
 		_, _ = conn.Read(make([]byte, 1)) // the rest is unread when the connection is closed
 	})
 	if err := killed.Deliver(t.Context(), records(1, 10)); err == nil {
 		t.Error("a server that was killed takes records")
 	}
-	endless := listen(t, func(conn *net.TCPConn) {
+	dead := listen(t, func(conn, silent *net.TCPConn) {
+		_, _ = io.ReadAll(conn)
+		_ = silent.Close()
+	})
+	if err := dead.Deliver(t.Context(), records(1, 10)); !errors.Is(err, io.EOF) {
+		t.Errorf("a server that was killed when it had read everything: %v", err)
+	}
+	endless := listen(t, func(conn, _ *net.TCPConn) {
 		for {
 			if _, err := conn.Write(make([]byte, 1<<10)); err != nil {
 				return
@@ -227,7 +239,7 @@ func TestSyslogFaults(t *testing.T) {
 		t.Error("a server without end takes records")
 	}
 	read, ctxEnds := make(chan struct{}), make(chan struct{})
-	hanging := listen(t, func(conn *net.TCPConn) {
+	hanging := listen(t, func(conn, _ *net.TCPConn) {
 		_, _ = io.ReadAll(conn)
 		close(read)
 		<-ctxEnds
@@ -242,7 +254,18 @@ func TestSyslogFaults(t *testing.T) {
 	if err := away.Deliver(t.Context(), records(1, 1)); err == nil {
 		t.Error("a server that is away takes records")
 	}
-	plain := listen(t, func(conn *net.TCPConn) { _, _ = conn.Write([]byte("hello\n")) })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			_, _ = conn.Write([]byte("hello\n"))
+			_ = conn.Close()
+		}
+	}()
+	plain := &Syslog{Address: l.Addr().String()}
 	plain.TLS = true
 	short, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()

@@ -20,6 +20,8 @@ import (
 //
 // Syslog has no answers. So each delivery has a connection of its own, which the sink ends on its side, and then it waits for the
 // server to do the same: a server does that when it has read everything. If it was killed before, its machine resets the connection.
+// If it was killed after it has read everything, and before it has done anything with it, its machine ends the connection as the
+// server would have; but then another connection, on which nothing is said, ends as well.
 type Syslog struct {
 	TLS     bool
 	Address string // host:port
@@ -32,6 +34,8 @@ const (
 	dialTime = 10 * time.Second
 	// priority is facility 13, log audit, and severity 5, notice.
 	priority = 13*8 + 5
+	// deathTime is how much later than the first the last connection of a server ends that was killed.
+	deathTime = 100 * time.Millisecond
 	// mostAnswer bounds what a server may say.
 	mostAnswer = 64 << 10
 )
@@ -47,14 +51,33 @@ func (s *Syslog) Deliver(ctx context.Context, records []audit.Record) (err error
 		fmt.Fprintf(&text, "%d ", len(m))
 		text.Write(m)
 	}
+	silent, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer silent.Close()
 	conn, err := s.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	stop := context.AfterFunc(ctx, func() { _, _ = conn.Close(), silent.Close() })
 	defer stop()
-	if _, err := conn.Write(text.Bytes()); err != nil {
+	if err := s.send(ctx, conn, text.Bytes()); err != nil {
+		return err
+	}
+	if err := silent.SetReadDeadline(time.Now().Add(deathTime)); err != nil {
+		return err
+	}
+	if _, err := silent.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%s has ended, so it is not known what it did with the records: %w", s.Address, err)
+	}
+	return nil
+}
+
+// send sends a text and returns when the server has read it.
+func (s *Syslog) send(ctx context.Context, conn net.Conn, text []byte) error {
+	if _, err := conn.Write(text); err != nil {
 		return fmt.Errorf("%s: %w", s.Address, err)
 	}
 	if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
