@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent/mesh"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -37,6 +38,8 @@ type Worker interface {
 	Session() string
 	// InTouch reports whether the leader has answered lately.
 	InTouch() bool
+	// ReportIncident reports to the leader that this agent has answered a request that belongs in the audit log.
+	ReportIncident(i *pb.Incident)
 }
 
 // Logs keeps the output of this agent's tasks; *worker.Logs implements it.
@@ -271,9 +274,13 @@ func (m *Mesh) AuditSinks(context.Context) ([]model.AuditSink, error) {
 	return l.Sinks.Report(), nil
 }
 
-// Note notes an incident for the audit log. Only the leader does: it answers all requests but stale reads.
+// Note notes an incident for the audit log. An agent that does not lead, and has answered a stale read, reports it to the leader. It has
+// asked the leader about tokens and passwords, so that the leader knows of those.
 func (m *Mesh) Note(i model.Incident) {
-	if _, l, ok := m.Supervisor.Leader(); ok {
+	switch _, l, ok := m.Supervisor.Leader(); {
+	case ok:
 		l.Incidents.Note(i)
+	case i.Type != model.IncidentTokenRefused && i.Type != model.IncidentLoginRefused:
+		m.Worker.ReportIncident(logformat.EncodeIncident(&i))
 	}
 }

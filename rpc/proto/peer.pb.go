@@ -810,6 +810,7 @@ type WorkerMessage struct {
 	LastSave      uint64                 `protobuf:"varint,10,opt,name=last_save,json=lastSave,proto3" json:"last_save,omitempty"` // the number of the last of saves: they count up in each process of a worker
 	Used          []string               `protobuf:"bytes,11,rep,name=used,proto3" json:"used,omitempty"`                          // ids of tokens that the agent has admitted by itself
 	Runtimes      []*RuntimeReport       `protobuf:"bytes,30,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
+	Incidents     []*Incident            `protobuf:"bytes,40,rep,name=incidents,proto3" json:"incidents,omitempty"` // of requests that the agent has answered by itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -924,6 +925,13 @@ func (x *WorkerMessage) GetUsed() []string {
 func (x *WorkerMessage) GetRuntimes() []*RuntimeReport {
 	if x != nil {
 		return x.Runtimes
+	}
+	return nil
+}
+
+func (x *WorkerMessage) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
 	}
 	return nil
 }
@@ -2047,7 +2055,7 @@ var File_peer_proto protoreflect.FileDescriptor
 const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"peer.proto\x12\rcoopr.peer.v1\x1a\fplugin.proto\x1a\x11record/mesh.proto\x1a\n" +
+	"peer.proto\x12\rcoopr.peer.v1\x1a\tlog.proto\x1a\fplugin.proto\x1a\x11record/mesh.proto\x1a\n" +
 	"site.proto\"#\n" +
 	"\rStatusRequest\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\"B\n" +
@@ -2122,7 +2130,7 @@ const file_peer_proto_rawDesc = "" +
 	"\fnode_version\x18\x02 \x01(\x04R\vnodeVersion\x12\x18\n" +
 	"\ahealthy\x18\x03 \x01(\bR\ahealthy\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\amachine\x18\x05 \x01(\rR\amachine\"\xf0\x03\n" +
+	"\amachine\x18\x05 \x01(\rR\amachine\"\xa6\x04\n" +
 	"\rWorkerMessage\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.coopr.peer.v1.HelloR\x05hello\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x121\n" +
@@ -2136,7 +2144,8 @@ const file_peer_proto_rawDesc = "" +
 	"\tlast_save\x18\n" +
 	" \x01(\x04R\blastSave\x12\x12\n" +
 	"\x04used\x18\v \x03(\tR\x04used\x128\n" +
-	"\bruntimes\x18\x1e \x03(\v2\x1c.coopr.site.v1.RuntimeReportR\bruntimes\"G\n" +
+	"\bruntimes\x18\x1e \x03(\v2\x1c.coopr.site.v1.RuntimeReportR\bruntimes\x124\n" +
+	"\tincidents\x18( \x03(\v2\x16.coopr.log.v1.IncidentR\tincidents\"G\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x12\n" +
@@ -2274,15 +2283,16 @@ var file_peer_proto_goTypes = []any{
 	(*SaveState)(nil),             // 32: coopr.plugin.v1.SaveState
 	(*Task)(nil),                  // 33: coopr.plugin.v1.Task
 	(*RuntimeReport)(nil),         // 34: coopr.site.v1.RuntimeReport
-	(*record.Agent)(nil),          // 35: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 36: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 37: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 38: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 39: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 40: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 41: coopr.record.v1.ResourceSet
-	(*ChangePacket)(nil),          // 42: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 43: coopr.plugin.v1.RemoveResponse
+	(*Incident)(nil),              // 35: coopr.log.v1.Incident
+	(*record.Agent)(nil),          // 36: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 37: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 38: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 39: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 40: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 41: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 42: coopr.record.v1.ResourceSet
+	(*ChangePacket)(nil),          // 43: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 44: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
@@ -2299,48 +2309,49 @@ var file_peer_proto_depIdxs = []int32{
 	32, // 11: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	7,  // 12: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
 	34, // 13: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	9,  // 14: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	35, // 15: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
-	10, // 16: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	33, // 17: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	36, // 18: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
-	9,  // 19: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
-	11, // 20: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
-	6,  // 21: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	37, // 22: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
-	13, // 23: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	38, // 24: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	39, // 25: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	40, // 26: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	41, // 27: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	29, // 28: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
-	0,  // 29: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	25, // 30: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	27, // 31: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
-	8,  // 32: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	14, // 33: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	16, // 34: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	18, // 35: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	19, // 36: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	21, // 37: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	23, // 38: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	42, // 39: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	2,  // 40: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	26, // 41: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	28, // 42: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	12, // 43: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	15, // 44: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	17, // 45: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	43, // 46: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	20, // 47: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	22, // 48: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	24, // 49: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	42, // 50: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	40, // [40:51] is the sub-list for method output_type
-	29, // [29:40] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	35, // 14: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
+	9,  // 15: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
+	36, // 16: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	10, // 17: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
+	33, // 18: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	37, // 19: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	9,  // 20: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
+	11, // 21: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
+	6,  // 22: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
+	38, // 23: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	13, // 24: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
+	39, // 25: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	40, // 26: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	41, // 27: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	42, // 28: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	29, // 29: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	0,  // 30: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	25, // 31: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
+	27, // 32: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	8,  // 33: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	14, // 34: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	16, // 35: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	18, // 36: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	19, // 37: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	21, // 38: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	23, // 39: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	43, // 40: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	2,  // 41: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	26, // 42: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	28, // 43: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	12, // 44: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	15, // 45: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	17, // 46: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	44, // 47: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	20, // 48: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	22, // 49: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	24, // 50: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	43, // 51: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	41, // [41:52] is the sub-list for method output_type
+	30, // [30:41] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -2348,6 +2359,7 @@ func file_peer_proto_init() {
 	if File_peer_proto != nil {
 		return
 	}
+	file_log_proto_init()
 	file_plugin_proto_init()
 	file_site_proto_init()
 	type x struct{}

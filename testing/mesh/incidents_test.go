@@ -41,6 +41,9 @@ func TestIncidents(t *testing.T) {
 		}
 		call("192.0.2.5", admin, "GET", "/v1/audit/export", "", http.StatusOK)
 		call("192.0.2.5", admin, "GET", "/v1/operator/snapshot", "", http.StatusOK)
+		for range 50 {
+			call("192.0.2.6", reader, "GET", "/v1/audit?consistency=stale", "", http.StatusForbidden)
+		}
 		time.Sleep(2 * time.Minute)
 		got, agents := map[string]int{}, map[string]bool{}
 		each := func(r audit.Record) bool {
@@ -61,8 +64,9 @@ func TestIncidents(t *testing.T) {
 			"login default/ann login from 192.0.2.1":                   3,
 			"login.refused / login from 192.0.2.2/32":                  3,
 			"request.refused default/rita deleteTenant from 192.0.2.4": 300,
+			"request.refused default/rita listAudit from 192.0.2.6":    150,
 			"user.created default/dev ann from 192.0.2.1":              1,
-			"records of request.refused":                               2,
+			"records of request.refused":                               4,
 			"audit.exported default/ada exportAudit from 192.0.2.5":    3,
 			"snapshot.saved default/ada saveSnapshot from 192.0.2.5":   3,
 		} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -72,10 +73,10 @@ func (r *Recorder) Restore(context.Context) error { return nil }
 // Run records incidents until ctx ends.
 func (r *Recorder) Run(ctx context.Context) error { return r.queue.Run(ctx) }
 
-// Note notes an incident, which is recorded at once, or with others of its kind within a minute. Any goroutine may call it.
+// Note notes an incident, or as many as it counts. It is recorded at once, or with others of its kind within a minute. Any goroutine may call it.
 func (r *Recorder) Note(i model.Incident) {
 	now := time.Now()
-	i.First, i.Last, i.Count = now.UnixMilli(), now.UnixMilli(), 1
+	i.First, i.Last, i.Count = now.UnixMilli(), now.UnixMilli(), max(i.Count, 1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !i.Counted() {
@@ -95,7 +96,7 @@ func (r *Recorder) Note(i model.Incident) {
 		r.queue.AddAt(struct{}{}, c.next)
 		return
 	}
-	c.Count++
+	c.Count += i.Count
 	c.Last, c.Agent, c.Request = i.Last, i.Agent, i.Request
 	if c.Source != others {
 		c.Source = i.Source
@@ -143,7 +144,7 @@ func (r *Recorder) record(ctx context.Context) (time.Time, error) {
 	r.mu.Lock()
 	other := len(r.waiting)
 	for i := range r.waiting {
-		m.Incidents = append(m.Incidents, encode(&r.waiting[i]))
+		m.Incidents = append(m.Incidents, logformat.EncodeIncident(&r.waiting[i]))
 	}
 	sent := map[*count]int64{}
 	var again time.Time
@@ -157,7 +158,7 @@ func (r *Recorder) record(ctx context.Context) (time.Time, error) {
 			delete(r.counted, k)
 			r.add(k, -1)
 		default:
-			m.Incidents = append(m.Incidents, encode(&c.Incident))
+			m.Incidents = append(m.Incidents, logformat.EncodeIncident(&c.Incident))
 			sent[c] = c.Count
 		}
 	}
@@ -183,13 +184,4 @@ func (r *Recorder) record(ctx context.Context) (time.Time, error) {
 		again = next
 	}
 	return again, nil
-}
-
-func encode(i *model.Incident) *pb.Incident {
-	out := &pb.Incident{Type: i.Type, Tenant: i.Tenant, Actor: i.Actor, Action: i.Action, Object: i.Object, Source: i.Source, Agent: i.Agent,
-		Request: i.Request}
-	if i.Counted() {
-		out.Count, out.FirstMs, out.LastMs = i.Count, i.First, i.Last
-	}
-	return out
 }
