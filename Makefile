@@ -29,7 +29,7 @@ release: ## Build the archives of a release, with checksums, into dist/ (VERSION
 
 # The schemas, each behind those that it imports.
 PROTOS = $(addprefix record/,common.proto cluster.proto mesh.proto profile.proto run.proto site.proto plan.proto) \
-	plugin.proto site.proto peer.proto log.proto snapshot.proto
+	plugin.proto site.proto log.proto peer.proto snapshot.proto
 
 .PHONY: generate
 generate: ## Write the generated files again.

@@ -28,6 +28,7 @@ import (
 	"github.com/coopr/coopr/agent/objects"
 	"github.com/coopr/coopr/agent/objects/act"
 	"github.com/coopr/coopr/agent/service"
+	"github.com/coopr/coopr/agent/sinks"
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/keyring"
@@ -209,14 +210,14 @@ func (a *Agent) openMember() error {
 				return a.definitions.Rank(ctx, q)
 			},
 			Retention: janitor.Retention{
-				Clusters: a.cfg.Retention.Clusters, ClusterCount: a.cfg.Retention.ClusterCount,
-				Operations: a.cfg.Retention.Operations, Requests: a.cfg.Retention.Requests,
-				Audit: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory),
+				Clusters: a.cfg.Retention.Clusters, ClusterCount: a.cfg.Retention.ClusterCount, Operations: a.cfg.Retention.Operations,
+				Requests: a.cfg.Retention.Requests, Audit: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records),
+				AuditMemory: uint64(a.cfg.Audit.Memory), AuditWait: uint64(a.cfg.Audit.SinkWait),
 			},
 			Birth: func(r *replica.Replica) leader.Duty {
 				return &admission.Birth{Replica: r, Store: a.identity.Store(), Ring: a.ring, ID: a.id, Logger: a.log}
 			},
-			CheckpointEvery: a.cfg.Checkpoint, Directories: directory.Open(a.cfg.Config),
+			CheckpointEvery: a.cfg.Checkpoint, Directories: directory.Open(a.cfg.Config), Sinks: sinks.Open(a.cfg.Config),
 			OrphanInterval: a.cfg.Orphans.Every, OrphanGrace: a.cfg.Orphans.Grace, DeleteOrphans: a.cfg.Orphans.Delete,
 		},
 	})
@@ -273,8 +274,7 @@ func (a *Agent) Leads() bool {
 // it in good order. It returns nil if it ended because ctx did.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, a.Close()) }()
-	// The servers outlive the worker, so that its last reports and the farewell to
-	// the mesh can still be sent.
+	// The servers outlive the worker, so that its last reports and the farewell to the mesh can still be sent.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var servers errgroup.Group

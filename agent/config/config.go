@@ -42,7 +42,7 @@ type Config struct {
 	Log       Log       `yaml:"log" doc:"The log, which is written to standard error."`
 	Raft      Raft      `yaml:"raft" doc:"The replicated state."`
 	Retention Retention `yaml:"retention" doc:"How long records of what has ended are kept. The settings of the state must be the same on every eligible agent, as the leader prunes it; logs and log_size are this agent's own."`
-	Audit     Audit     `yaml:"audit" doc:"Limits of the audit log. They must be the same on every eligible agent, as the leader prunes the log."`
+	Audit     Audit     `yaml:"audit" doc:"Limits of the audit log, and places to which its records are sent. They must be the same on every eligible agent, as the leader prunes and sends."`
 	Orphans   Orphans   `yaml:"orphans" doc:"Machines of providers that belong to no node. The settings must be the same on every eligible agent, as the leader searches."`
 	Limits    Limits    `yaml:"limits" doc:"Limits of what clients can make this agent do."`
 
@@ -85,6 +85,9 @@ func (c Config) Secrets() (out []string) {
 	}
 	for _, p := range c.IdentityProviders {
 		paths = append(paths, p.ClientSecretFile)
+	}
+	for _, s := range c.Audit.Sinks {
+		paths = append(paths, s.Path, s.HeaderFile)
 	}
 	for _, path := range paths {
 		if path != "" {
@@ -194,11 +197,13 @@ func (r Retention) Shown() model.Retention {
 		Logs: ms(r.Logs), LogSize: int64(r.LogSize)}
 }
 
-// Audit limits the audit log. The first limit that is reached applies.
+// Audit limits the audit log, and has its sinks. The first limit that is reached applies.
 type Audit struct {
 	Retention time.Duration `yaml:"retention" doc:"How long records are kept."`
 	Records   int           `yaml:"records" doc:"Largest number of records. Each change of a task is one; an ordinary task has three, of 4 to 10 bytes each."`
 	Memory    Size          `yaml:"memory" doc:"Largest memory of the records, on every voter."`
+	SinkWait  int           `yaml:"sink_wait" doc:"By how many percent the log may exceed its limits while a sink has not taken its oldest records. Then they are removed, and a record says which sinks lost how many. 0: records do not wait."`
+	Sinks     []AuditSink   `yaml:"sinks" flag:"-" doc:"Places to which the leader sends every record, in order, at least once."`
 }
 
 // Orphans has the settings of the search for machines that belong to no node.
@@ -247,7 +252,7 @@ func Default(dev bool) Config {
 			Clusters: 7 * 24 * time.Hour, ClusterCount: 2000, Operations: 30 * 24 * time.Hour, Requests: 24 * time.Hour,
 			Logs: 30 * 24 * time.Hour, LogSize: 1 << 30,
 		},
-		Audit:     Audit{Retention: 90 * 24 * time.Hour, Records: 5_000_000, Memory: 256 << 20},
+		Audit:     Audit{Retention: 90 * 24 * time.Hour, Records: 5_000_000, Memory: 256 << 20, SinkWait: 100},
 		Orphans:   Orphans{Every: 10 * time.Minute, Grace: time.Hour},
 		Isolation: Isolation{Processes: 512, Memory: 4 << 30, Files: 4096, Disk: 4 << 30},
 		Limits: Limits{Body: 16 << 20, Bodies: 64 << 20, Strangers: 50, Resource: 64 << 20, Resources: 1 << 30, HTTPConns: 256, PeerConns: 256,

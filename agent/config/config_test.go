@@ -107,7 +107,10 @@ func TestSampleIsUpToDateAndSaysTheDefaults(t *testing.T) {
 	if len(all.Directories) != 1 || len(all.IdentityProviders) != 1 {
 		t.Errorf("the example directory and provider: %+v, %+v", all.Directories, all.IdentityProviders)
 	}
-	all.Plugins, all.Directories, all.IdentityProviders = nil, nil, nil
+	if len(all.Audit.Sinks) != 3 {
+		t.Errorf("the example sinks: %+v", all.Audit.Sinks)
+	}
+	all.Plugins, all.Directories, all.IdentityProviders, all.Audit.Sinks = nil, nil, nil, nil
 	all.Name, all.Join, all.HTTP.Names, all.Providers.Endpoints, all.Interpreters = hostname, nil, nil, nil, nil
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("commented in it is not the default:\n%#v\n%#v", all, want)
@@ -284,6 +287,21 @@ func TestRules(t *testing.T) {
 		"interpreters: [acme/ansible, '*/ansible']":                        "",
 		"interpreters: [acme/shell]":                                       "write it as TENANT/AUTOMATOR",
 		"providers: {endpoints: [127.0.0.1]}":                              "write it as a network",
+
+		"audit: {sinks: [{name: s, type: syslog, address: 'tls://h'}, {name: f, type: file, path: /var/log/a}]}": "",
+		"audit: {sinks: [{name: s, type: syslog, address: 'udp://h'}]}":                                          "write it as tls://HOST",
+		"audit: {sinks: [{name: s, type: syslog, address: 'tls://h:0'}]}":                                        "port must be a number",
+		"audit: {sinks: [{name: s, type: syslog, address: 'tcp://h', ca_cert: /a}]}":                             "use tls://",
+		"audit: {sinks: [{name: s, type: syslog, address: 'tcp://h', path: /a}]}":                                "has none",
+		"audit: {sinks: [{name: s, type: kafka}]}":                                                               "file, syslog, webhook",
+		"audit: {sinks: [{name: 's s', type: file, path: /a}]}":                                                  "audit.sinks[0].name",
+		"audit: {sinks: [{name: s, type: file, path: a}]}":                                                       "not an absolute path",
+		"audit: {sinks: [{name: s, type: file, path: /var/lib/coopr/a}]}":                                        "in data_dir",
+		"audit: {sinks: [{name: s, type: file, path: /a}, {name: s, type: file, path: /b}]}":                     "s is in the list twice",
+		"audit: {sinks: [{name: s, type: webhook, url: 'http://h/'}]}":                                           "write it as https://HOST/",
+		"audit: {sinks: [{name: s, type: webhook, url: 'http://127.0.0.1:1/', header_file: /a}]}":                "",
+		"audit: {sinks: [{name: s, type: webhook, url: 'https://a:b@h/'}]}":                                      "it has a password",
+		"audit: {sink_wait: 1001}": "between 0 and 1000",
 
 		"directories: [{" + goodLDAP + "}]":                                                 "",
 		"directories: [{name: corp, url: 'ldaps://h', users: dc=a, role: superadmin}]":      `"superadmin": it must be admin, user or read`,

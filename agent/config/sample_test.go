@@ -29,6 +29,8 @@ func sample() string {
 		case path == "directories" || path == "identity_providers":
 			fmt.Fprintf(&b, "#%s:\n", path)
 			sampleItem(&b, f.Type.Elem(), "#  - ", "#    ")
+		case path == "audit.sinks":
+			b.WriteString(sampleSinks)
 		default:
 			fmt.Fprintf(&b, "%s#%s: %s\n", indent, name, sampleValue(defaults.FieldByIndex(index).Interface()))
 		}
@@ -59,6 +61,26 @@ const samplePlugins = `#plugins:
 #    # Further files and folders that the plugin may read and execute, and those that it may change.
 #    reads: []
 #    writes: []
+`
+
+const sampleSinks = `  #sinks:
+  #    # Its name, by which the mesh knows how far it has come. A sink of another name begins with the oldest record.
+  #  - name: siem
+  #    type: syslog
+  #    # tls://HOST[:PORT], or tcp://HOST[:PORT] without encryption. UDP loses messages and is not supported.
+  #    address: tls://logs.example.com:6514
+  #    # Certificates of its CA, in PEM. Default: those of the system.
+  #    ca_cert: /etc/ssl/corp.pem
+  #  - name: collector
+  #    type: webhook
+  #    # Lines of JSON are posted to this URL, with https. Plain http is allowed on loopback. Redirects are not followed.
+  #    url: https://siem.example.com/coopr
+  #    # File with headers of the requests, such as a line Authorization: Bearer SECRET. It is read for each request.
+  #    header_file: /etc/coopr/siem-headers
+  #  - name: local
+  #    type: file
+  #    # Each leader appends to the file on its own machine: together, those of all eligible agents have every record.
+  #    path: /var/log/coopr/audit.jsonl
 `
 
 func sampleValue(v any) string {

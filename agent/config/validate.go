@@ -66,6 +66,7 @@ func (c Config) check() model.Faults {
 	c.checkMesh(k)
 	c.checkWork(k)
 	c.checkDirectories(k)
+	c.checkSinks(k)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 	k.oneOf("raft.store", c.Raft.Store, "boltdb", "wal")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/agent/tasks"
 	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/duty/incidents"
 	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/duty/keys"
@@ -14,6 +15,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/duty/recovery"
 	"github.com/coopr/coopr/consensus/duty/runs"
+	"github.com/coopr/coopr/consensus/duty/sinks"
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/uses"
 	"github.com/coopr/coopr/consensus/duty/watch"
@@ -44,6 +46,9 @@ type LeaderConfig struct {
 	// Retention is how long the state keeps what has ended.
 	Retention janitor.Retention
 
+	// Sinks take the records of the audit log.
+	Sinks []sinks.Target
+
 	// Directories know users who have no password here.
 	Directories map[logins.Source]logins.Directory
 
@@ -65,6 +70,8 @@ type Leadership struct {
 	Logins       *logins.Controller
 	Uses         *uses.Recorder
 	Keys         *keys.Controller
+	Sinks        *sinks.Controller
+	Incidents    *incidents.Recorder
 	broken       chan brokenSession
 }
 
@@ -92,10 +99,14 @@ func (m *Member) duties() []leader.Duty {
 		Logins:    logins.New(logins.Config{Machine: m.Machine, Propose: m.Propose, Directories: cfg.Directories, Logger: log}),
 		Keys:      m.keys(),
 		Uses:      uses.New(uses.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
+		Sinks:     sinks.New(sinks.Config{Machine: m.Machine, Propose: m.Propose, Targets: cfg.Sinks, Logger: log}),
+		Incidents: incidents.New(incidents.Config{Propose: m.Propose, Logger: log}),
 		broken:    make(chan brokenSession, 1024),
 	}
+	retention := cfg.Retention
+	retention.Sinks = sinks.Names(cfg.Sinks)
 	l.Janitor = janitor.New(janitor.Config{
-		Machine: m.Machine, Propose: m.Propose, Logger: log, Retention: cfg.Retention,
+		Machine: m.Machine, Propose: m.Propose, Logger: log, Retention: retention,
 		Delete: func(ctx context.Context, cl *model.Cluster) error {
 			who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin, Follows: true}
 			_, _, err := l.Orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
@@ -118,6 +129,8 @@ func (m *Member) duties() []leader.Duty {
 		l.Logins,
 		l.Uses,
 		l.Keys,
+		l.Sinks,
+		l.Incidents,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
 	if cfg.Birth != nil {

@@ -34,11 +34,13 @@ func (s Sources) leader() collector {
 		now := time.Now()
 		f.state(send, m.Machine, now)
 		f.waiting(send, l, now)
+		f.sinks(send, l, now)
 	}}
 }
 
 type leaderFamilies struct {
 	clusters, nodes, abandoned, operations, plans, tasks, ready, oldest, records, kept, bytes, orphans family
+	behind, age, lost, failing                                                                         family
 }
 
 func (f *leaderFamilies) define() []family {
@@ -61,8 +63,13 @@ func (f *leaderFamilies) define() []family {
 	f.bytes = gauge("coopr_audit_kept_bytes", "Size of the audit log."+only)
 	f.orphans = gauge("coopr_provider_orphan_machines",
 		"Machines at providers that belong to no node, as of the latest search."+only)
+	f.behind = gauge("coopr_audit_sink_behind_records", "Numbers of the audit log that a sink has not taken."+only, "sink")
+	f.age = gauge("coopr_audit_sink_oldest_seconds", "Age of the oldest record that a sink has not taken."+only, "sink")
+	f.failing = gauge("coopr_audit_sink_failing", "1 while attempts to send records to a sink fail, or else 0."+only, "sink")
+	f.lost = counter("coopr_audit_sink_lost_records_total",
+		"Numbers of the audit log that were removed in the leader's term before a sink took them."+only, "sink")
 	return []family{f.clusters, f.nodes, f.abandoned, f.operations, f.plans, f.tasks, f.ready, f.oldest, f.records, f.kept, f.bytes,
-		f.orphans}
+		f.orphans, f.behind, f.age, f.failing, f.lost}
 }
 
 // state sends what the state has.
@@ -98,6 +105,20 @@ func (f *leaderFamilies) waiting(send emit, l *member.Leadership, now time.Time)
 	for _, w := range bounded(l.Dispatcher.Waiting(ctx)) {
 		send(f.ready, float64(w.Tasks), w.Tenant)
 		send(f.oldest, now.Sub(w.Oldest).Seconds(), w.Tenant)
+	}
+}
+
+// sinks sends how far the sinks of the audit log have come.
+func (f *leaderFamilies) sinks(send emit, l *member.Leadership, now time.Time) {
+	for _, s := range l.Sinks.Report() {
+		age := 0.0
+		if s.Oldest > 0 {
+			age = max(now.Sub(time.UnixMilli(s.Oldest)).Seconds(), 0)
+		}
+		send(f.behind, float64(s.Behind), s.Name)
+		send(f.age, age, s.Name)
+		send(f.failing, truth(s.Fault != ""), s.Name)
+		send(f.lost, float64(s.Lost), s.Name)
 	}
 }
 

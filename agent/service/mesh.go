@@ -12,6 +12,7 @@ import (
 
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/mesh"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -38,6 +39,8 @@ type Worker interface {
 	Session() string
 	// InTouch reports whether the leader has answered lately.
 	InTouch() bool
+	// ReportIncident reports to the leader that this agent has answered a request that belongs in the audit log.
+	ReportIncident(i *pb.Incident)
 }
 
 // Logs keeps the output of this agent's tasks; *worker.Logs implements it.
@@ -202,6 +205,8 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what 
 	}
 	answers, err := r.Propose(ctx, &pb.Command{
 		Actor:  who.Actor,
+		Source: who.From,
+		Agent:  who.Agent,
 		Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id, WithTypes: true}},
 	})
 	if err == nil {
@@ -279,4 +284,24 @@ func (m *Mesh) forwardLeave(ctx context.Context, b rest.Bearer, what api.LeaveBo
 		return fmt.Errorf("the leader's answer with status %d: %w", status, err)
 	}
 	return p
+}
+
+// AuditSinks returns how far the sinks of the audit log have come.
+func (m *Mesh) AuditSinks(context.Context) ([]model.AuditSink, error) {
+	_, l, err := leader(m.Supervisor)
+	if err != nil {
+		return nil, err
+	}
+	return l.Sinks.Report(), nil
+}
+
+// Note notes an incident for the audit log. An agent that does not lead, and has answered a stale read, reports it to the leader. It has
+// asked the leader about tokens and passwords, so that the leader knows of those.
+func (m *Mesh) Note(i model.Incident) {
+	switch _, l, ok := m.Supervisor.Leader(); {
+	case ok:
+		l.Incidents.Note(i)
+	case i.Type != model.IncidentTokenRefused && i.Type != model.IncidentLoginRefused:
+		m.Worker.ReportIncident(logformat.EncodeIncident(&i))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -42,8 +43,8 @@ func propose(ctx context.Context, s Supervisor, who model.Caller, c *pb.Command)
 	if err != nil {
 		return state.Answer{}, err
 	}
-	c.Tenant, c.Actor, c.RequestId, c.KeepAnswer = who.Tenant, who.Actor, who.Request, true
-	answers, err := m.Propose(ctx, c)
+	c.KeepAnswer = true
+	answers, err := m.Propose(ctx, logformat.By(who, c))
 	if err != nil {
 		return state.Answer{}, err
 	}

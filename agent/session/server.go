@@ -106,6 +106,9 @@ func receive(in stream, l *member.Leadership, id string) error {
 		if len(m.Used) > 0 {
 			l.Uses.Note(model.Hour(time.Now().UnixMilli()), m.Used...)
 		}
+		for _, i := range m.Incidents {
+			l.Incidents.Note(logformat.DecodeIncident(i))
+		}
 		// Commits keep the order of arrival, but the worker's next message does not
 		// wait for them.
 		if len(m.Saves) > 0 {

@@ -180,6 +180,7 @@ func (s *session) next(beat bool) *pb.WorkerMessage {
 		s.beat++
 		m.Heartbeat = s.beat
 		m.Used, w.out.Used = w.out.Used, nil
+		m.Incidents, w.out.Incidents = w.out.Incidents, nil
 		now := time.Now()
 		s.beats[s.beat] = now
 		for k, a := range w.held {

@@ -194,6 +194,24 @@ func (w *Worker) ReportUse(token string) {
 	}
 }
 
+// maxIncidents is how many kinds of incidents wait at most for the next heartbeat.
+const maxIncidents = 100
+
+// ReportIncident has the next heartbeat say that this agent has answered a request that belongs in the audit log. A report may be lost.
+func (w *Worker) ReportIncident(i *pb.Incident) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, x := range w.out.Incidents {
+		if x.Type == i.Type && x.Tenant == i.Tenant && x.Actor == i.Actor && x.Action == i.Action && x.Object == i.Object {
+			x.Count = max(x.Count, 1) + max(i.Count, 1)
+			return
+		}
+	}
+	if len(w.out.Incidents) < maxIncidents {
+		w.out.Incidents = append(w.out.Incidents, i)
+	}
+}
+
 // notify has the session send what waits in w.out.
 func (w *Worker) notify() {
 	select {

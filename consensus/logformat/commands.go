@@ -9,6 +9,12 @@ import (
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
+// By returns a command with its caller.
+func By(who model.Caller, c *pb.Command) *pb.Command {
+	c.Tenant, c.Actor, c.RequestId, c.Source, c.Agent = who.Tenant, who.Actor, who.Request, who.From, who.Agent
+	return c
+}
+
 // PutTenant returns the command that writes a tenant.
 func PutTenant(t *model.Tenant, createOnly bool) (*pb.Command_PutTenant, error) {
 	m, err := EncodeTenant(t)

@@ -401,6 +401,19 @@ func everything(t *testing.T) *clinic {
 	c.resources(must, as)
 	c.programs(must, as)
 	must(&pb.Command{Change: &pb.Command_Prune{Prune: &pb.Prune{Parts: []string{"none"}, RequestsBeforeMs: 1001, AuditKeep: 30}}})
+	move := func(sink string, number uint64) {
+		must(&pb.Command{Change: &pb.Command_MoveCursors{MoveCursors: &pb.MoveCursors{Cursors: []*pb.SinkCursor{{Sink: sink, Number: number}}}}})
+	}
+	move("siem", 3)
+	move("siem", 2)
+	move("file", 1)
+	must(&pb.Command{Change: &pb.Command_NoteIncidents{NoteIncidents: &pb.NoteIncidents{Incidents: []*pb.Incident{
+		{Type: model.IncidentLogin, Tenant: "t", Actor: "eve", Action: "login", Object: "/v1/login", Source: "192.0.2.1", Agent: "a", Request: "r"},
+		{Type: model.IncidentTokenRefused, Action: "getSelf", Source: "192.0.2.0/24", Agent: "a", Count: 7, FirstMs: 1, LastMs: 2},
+	}}}})
+	must(&pb.Command{Change: &pb.Command_PruneAudit{PruneAudit: &pb.PruneAudit{
+		Keep: []*pb.TenantRecords{{Tenant: "t", Records: 20}}, Sinks: []string{"siem", "new"},
+	}}})
 	c.now += 2 * oneHour
 	must(&pb.Command{Change: &pb.Command_TouchTokens{TouchTokens: &pb.TouchTokens{Ids: []string{"t1", "t4", "gone"}, HourMs: c.now}}})
 	return c

@@ -426,6 +426,15 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.agents().removeAgent(ch.RemoveAgent)
 	case *pb.Command_Prune:
 		return a.prune(ch.Prune)
+	case *pb.Command_PruneAudit:
+		return a.pruneAudit(ch.PruneAudit)
+	case *pb.Command_NoteIncidents:
+		for _, i := range ch.NoteIncidents.Incidents {
+			a.audit.Incident(i)
+		}
+		return Answer{}
+	case *pb.Command_MoveCursors:
+		return a.moveCursors(ch.MoveCursors)
 	case *pb.Command_RaiseFeatureLevel:
 		return a.raise(ch.RaiseFeatureLevel.Level, ch.RaiseFeatureLevel.Mesh)
 	case *pb.Command_DropResource:

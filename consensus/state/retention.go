@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -41,7 +42,34 @@ func (a *applier) prune(p *pb.Prune) Answer {
 			a.remove(table.Parts, r)
 		}
 	}
-	a.audit.Prune(p.AuditBeforeMs, p.AuditKeep)
+	a.audit.Prune(audit.Limits{Before: p.AuditBeforeMs, Keep: p.AuditKeep}, nil)
+	return Answer{}
+}
+
+// pruneAudit removes records of the audit log.
+func (a *applier) pruneAudit(p *pb.PruneAudit) Answer {
+	l := audit.Limits{Before: p.BeforeMs, Keep: p.Records, UpTo: p.UpTo, Tenants: map[string]uint64{}}
+	for _, k := range p.Keep {
+		l.Tenants[k.Tenant] = k.Records
+	}
+	taken := map[string]uint64{}
+	for _, name := range p.Sinks {
+		taken[name] = 0
+		if r := table.Get[table.SinkRow](a.txn, table.Sinks, "id", name); r != nil {
+			taken[name] = r.Number
+		}
+	}
+	a.audit.Prune(l, taken)
+	return Answer{}
+}
+
+// moveCursors records how far sinks of the audit log have come. This is no record in the log itself, which would have no end.
+func (a *applier) moveCursors(m *pb.MoveCursors) Answer {
+	for _, c := range m.Cursors {
+		if r := table.Get[table.SinkRow](a.txn, table.Sinks, "id", c.Sink); r == nil || r.Number < c.Number {
+			a.put(table.Sinks, &table.SinkRow{Name: c.Sink, Number: c.Number, Moved: a.now})
+		}
+	}
 	return Answer{}
 }
 

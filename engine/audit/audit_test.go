@@ -33,10 +33,13 @@ func draw(t *rapid.T, w *Writer, plans []*Plan, n int) {
 			c := &Change{Index: index, Time: int64(1000 + i), Type: rapid.SampledFrom([]string{"tenant.changed", "operation.order"}).Draw(t, "type"),
 				Tenant: rapid.SampledFrom([]string{"", "one", "two"}).Draw(t, "tenant"), Actor: rapid.StringN(0, 4, -1).Draw(t, "actor"),
 				Message: rapid.StringN(0, 9, -1).Draw(t, "message")}
+			if rapid.Bool().Draw(t, "request") {
+				c.Source, c.Agent = rapid.StringN(0, 3, -1).Draw(t, "source"), "a"
+			}
 			if rapid.Bool().Draw(t, "after") {
 				c.After = json.RawMessage(`{"a":{"b":1},"c":"\u003cx\u003e"}`)
 			}
-			for _, s := range c.texts() {
+			for _, s := range c.texts(kindRequest) {
 				*s = strings.ToValidUTF8(*s, "?")
 			}
 			w.Change(c)
@@ -95,7 +98,21 @@ func TestTrail(t *testing.T) {
 			w := tr.Write()
 			draw(t, w, plans, rapid.IntRange(0, 8).Draw(t, "records"))
 			if rapid.IntRange(0, 3).Draw(t, "prune") == 0 {
-				w.Prune(int64(rapid.IntRange(0, 1008).Draw(t, "before")), uint64(rapid.IntRange(0, 20).Draw(t, "keep")))
+				w.Prune(Limits{Before: int64(rapid.IntRange(0, 1008).Draw(t, "before")), Keep: uint64(rapid.IntRange(0, 20).Draw(t, "keep"))}, nil)
+			}
+			if rapid.IntRange(0, 2).Draw(t, "budget") == 0 {
+				had := map[string]uint64{}
+				for _, u := range w.Done().Usage() {
+					had[u.Tenant] = u.Records
+				}
+				l := Limits{Tenants: map[string]uint64{"one": uint64(rapid.IntRange(0, 9).Draw(t, "one")), "": uint64(rapid.IntRange(0, 3).Draw(t, "mesh"))},
+					UpTo: uint64(rapid.IntRange(0, 20).Draw(t, "up to"))}
+				w.Prune(l, nil)
+				for _, u := range w.Done().Usage() {
+					if keep, ok := l.Tenants[u.Tenant]; ok && l.UpTo == 0 && u.Records > keep || !ok && u.Records != had[u.Tenant] {
+						t.Fatalf("%+v by %+v; it had %d", u, l, had[u.Tenant])
+					}
+				}
 			}
 			tr = w.Done()
 			moments, said = append(moments, tr), append(said, all(t, tr, Filter{}, false))
@@ -128,7 +145,7 @@ func TestTrail(t *testing.T) {
 		wa, wb := tr.Write(), back.Write()
 		for _, w := range []*Writer{wa, wb} {
 			w.Change(&Change{Index: 99, Time: 5000, Type: "tenant.changed"})
-			w.Prune(1003, 30)
+			w.Prune(Limits{Before: 1003, Keep: 30}, nil)
 		}
 		if x, y := wa.Done(), wb.Done(); x.Stats() != y.Stats() ||
 			!same(must(t, all(t, x, Filter{}, false)), must(t, all(t, y, Filter{}, false))) {
@@ -289,10 +306,10 @@ func TestPruned(t *testing.T) {
 		t.Fatalf("%d chunks", len(full.full))
 	}
 	w = full.Write()
-	if n := w.Prune(1234, 0); n != 1234 {
+	if n := w.Prune(Limits{Before: 1234, Keep: 0}, nil); n != 1234 {
 		t.Errorf("%d dropped", n)
 	}
-	if n := w.Prune(0, 2000); n != 1766 {
+	if n := w.Prune(Limits{Before: 0, Keep: 2000}, nil); n != 1766 {
 		t.Errorf("%d dropped", n)
 	}
 	tr := w.Done()
@@ -326,7 +343,7 @@ func TestPruned(t *testing.T) {
 		t.Error(err)
 	}
 	w = tr.Write()
-	if n := w.Prune(1<<40, 0); n != 2000 {
+	if n := w.Prune(Limits{Before: 1 << 40, Keep: 0}, nil); n != 2000 {
 		t.Errorf("%d dropped", n)
 	}
 	w.Change(&Change{Index: 1, Time: 1, Type: "x"})

@@ -40,7 +40,7 @@ func BenchmarkTasks(b *testing.B) {
 				done += pack
 				if w.t.records > 5_000_000 {
 					b.StopTimer()
-					w.Prune(1<<60, 0)
+					w.Prune(Limits{Before: 1 << 60}, nil)
 					b.StartTimer()
 				}
 			}
@@ -48,5 +48,25 @@ func BenchmarkTasks(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(done), "ns/task")
 			b.ReportMetric(float64(s.Bytes)/float64(s.Records), "B/record")
 		})
+	}
+}
+
+// BenchmarkDrop drops the oldest tenth of a tenant's records that lie between those of others.
+func BenchmarkDrop(b *testing.B) {
+	const records = 1_000_000
+	w := (&Trail{}).Write()
+	for i := range records {
+		tenant := "loud"
+		if i%10 == 0 {
+			tenant = "quiet"
+		}
+		w.Change(&Change{Index: uint64(i), Time: int64(i), Type: "definition.changed", Tenant: tenant, Actor: "ann", Subject: "services/db"})
+	}
+	tr := w.Done()
+	for b.Loop() {
+		w := tr.Write()
+		if n := w.Prune(Limits{Tenants: map[string]uint64{"loud": records * 8 / 10}}, nil); n != records/10 {
+			b.Fatal(n)
+		}
 	}
 }

@@ -7,8 +7,10 @@ import (
 
 // The kinds of records in the chain.
 const (
-	kindChange = 1
-	kindTasks  = 2
+	kindChange  = 1
+	kindTasks   = 2
+	kindGap     = 3 // in the place of dropped records
+	kindRequest = 4 // a change, with where its request came from
 )
 
 // next returns the place after prev of a record with this digest.
@@ -22,10 +24,11 @@ func (l Place) next(digest Hash) Place {
 
 // canonical appends the bytes of a change that are hashed.
 func (c *Change) canonical(b []byte) []byte {
-	b = append(b, kindChange)
+	kind := c.kind()
+	b = append(b, kind)
 	b = binary.BigEndian.AppendUint64(b, c.Index)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.Time))
-	for _, s := range c.texts() {
+	for _, s := range c.texts(kind) {
 		b = appendText(b, *s)
 	}
 	b = appendText(b, string(c.Before))

@@ -24,6 +24,7 @@ type chunk struct {
 	data         []byte
 	agents       []string
 	plans        []*Plan
+	used         []Usage // by tenant, in any order
 }
 
 // errDamaged means that a chunk's bytes cannot be read.
@@ -43,8 +44,16 @@ func (c *chunk) walk(fn func(entry) bool) error {
 		if k <= 0 || n > uint64(len(b)) || uint64(len(b)-k) < n+32 {
 			return fmt.Errorf("the record after %d: %w", seq, errDamaged)
 		}
-		seq++
-		e := entry{at: Place{Seq: seq, Hash: Hash(b[k : k+32])}, body: b[k+32 : k+32+int(n)]}
+		e := entry{body: b[k+32 : k+32+int(n)]}
+		step := uint64(1)
+		if g, ok := gapOf(e.body); ok {
+			step = g.records
+		}
+		if step == 0 || seq+step < seq {
+			return fmt.Errorf("the record after %d: %w", seq, errDamaged)
+		}
+		seq += step
+		e.at = Place{Seq: seq, Hash: Hash(b[k : k+32])}
 		b = b[k+32+int(n):]
 		if !fn(e) {
 			return nil
@@ -62,10 +71,11 @@ const (
 )
 
 func appendChange(b []byte, c *Change) []byte {
-	b = append(b, kindChange)
+	kind := c.kind()
+	b = append(b, kind)
 	b = binary.AppendUvarint(b, c.Index)
 	b = binary.AppendVarint(b, c.Time)
-	for _, s := range c.texts() {
+	for _, s := range c.texts(kind) {
 		b = appendText(b, *s)
 	}
 	b = appendText(b, string(c.Before))
@@ -113,16 +123,31 @@ func appendTasks(b []byte, t *Tasks, plan int, agent func(string) uint64) []byte
 	return b
 }
 
-// decode decodes a record and returns either a change or a batch of task changes. If items is
+// append adds an entry with its body and returns the number of bytes that it takes.
+func (c *chunk) append(to Place, body []byte, at int64, records uint64) (size uint64) {
+	before := len(c.data)
+	c.data = appendLength(c.data, len(body))
+	c.data = append(c.data, to.Hash[:]...)
+	c.data = append(c.data, body...)
+	c.last = to
+	if before == 0 {
+		c.first, c.final = at, at
+	}
+	c.first, c.final = min(c.first, at), max(c.final, at)
+	c.records += records
+	return uint64(len(c.data) - before)
+}
+
+// decode decodes a record and returns either a change or a batch of task changes, or neither for a gap. If items is
 // false, it decodes only the head of a batch.
 func (c *chunk) decode(body []byte, items bool) (*Change, *Tasks, error) {
 	r := &reader{b: body}
 	kind := r.byte()
 	index, at := r.uvarint(), r.varint()
 	switch kind {
-	case kindChange:
+	case kindChange, kindRequest:
 		out := &Change{Index: index, Time: at}
-		for _, s := range out.texts() {
+		for _, s := range out.texts(kind) {
 			*s = r.text()
 		}
 		out.Before, out.After = r.json(), r.json()
@@ -134,6 +159,8 @@ func (c *chunk) decode(body []byte, items bool) (*Change, *Tasks, error) {
 		}
 		c.items(r, out, n)
 		return nil, out, r.end()
+	case kindGap:
+		return nil, nil, nil // walk has read it
 	}
 	return nil, nil, errDamaged
 }

@@ -145,8 +145,11 @@ func (d *Decoder) chunk(r *reader) error {
 			return false
 		}
 		at, n := c.when(e)
-		if c.records == 0 {
+		if c.last == c.prev {
 			c.first, c.final = at, at
+		}
+		if n > 0 {
+			c.use(c.tenant(e), n, uint64(len(appendLength(nil, len(e.body)))+len(e.at.Hash)+len(e.body)))
 		}
 		c.first, c.final = min(c.first, at), max(c.final, at)
 		c.records += n
@@ -156,7 +159,7 @@ func (d *Decoder) chunk(r *reader) error {
 	if err != nil {
 		return err
 	}
-	if fault != nil || c.records == 0 {
+	if fault != nil || c.last == c.prev {
 		return errDamaged
 	}
 	if d.t.tail != nil {

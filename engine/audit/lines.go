@@ -38,6 +38,13 @@ type hidden struct {
 	Hash   Hash   `json:"hash"`
 }
 
+// dropped is the line of records between others that were dropped because their tenants had too many.
+type dropped struct {
+	Seq     uint64 `json:"seq"`     // of the last of them
+	Dropped uint64 `json:"dropped"` // how many
+	Hash    Hash   `json:"hash"`
+}
+
 // Export writes the records after the given number (0: all) as lines of JSON: a Lead, then one
 // Record per line. VerifyLines can verify the file if the filter selects by tenant only; the
 // records of other tenants are written as digests.
@@ -97,6 +104,9 @@ func (c *chunk) lines(e entry, tenant string, write func(any) bool) error {
 	case change != nil:
 		digest := Hash(sha256.Sum256(change.canonical(nil)))
 		write(hidden{Seq: e.at.Seq, Digest: &digest, Hash: e.at.Hash})
+	case tasks == nil:
+		g, _ := gapOf(e.body)
+		write(dropped{Seq: e.at.Seq, Dropped: g.records, Hash: e.at.Hash})
 	case fits(tenant, tasks.Plan.Tenant):
 		for i := range tasks.Items {
 			if !write(tasks.record(e.at, i)) {
@@ -230,9 +240,14 @@ func (v *verifier) line(line []byte) *Flaw {
 	var probe struct {
 		Seq    uint64          `json:"seq"`
 		Digest json.RawMessage `json:"digest"`
+		// Dropped is a number in the line of dropped records.
+		Dropped uint64 `json:"dropped"`
 	}
 	if err := json.Unmarshal(line, &probe); err != nil {
 		return fault("it cannot be read: %v", err)
+	}
+	if n := probe.Dropped; n > 0 && probe.Seq-v.at.Seq == n && probe.Seq > v.at.Seq && len(v.group) == 0 {
+		return v.gap(line, fault)
 	}
 	switch {
 	case probe.Seq > want && len(v.group) > 0:
@@ -276,10 +291,21 @@ func (v *verifier) hidden(line []byte, fault func(string, ...any) *Flaw) *Flaw {
 	return v.step(next, []any{hidden{Seq: next.Seq, Digest: h.Digest, Hash: next.Hash}}, [][]byte{line})
 }
 
+// gap goes on after dropped records. Their hash is taken on trust, as that before the first record is.
+func (v *verifier) gap(line []byte, fault func(string, ...any) *Flaw) *Flaw {
+	var d dropped
+	if err := strict(line, &d); err != nil {
+		return fault("it cannot be read")
+	}
+	v.rep.Dropped += d.Dropped
+	v.at = Place{Seq: d.Seq, Hash: d.Hash}
+	return v.meet()
+}
+
 func (v *verifier) change(r Record, line []byte) *Flaw {
 	c := Change{
 		Index: r.Index, Time: r.Time, Type: r.Type, Tenant: r.Tenant, Actor: r.Actor, Request: r.Request,
-		Cluster: r.Cluster, Operation: r.Operation, Node: r.Node, Subject: r.Subject, Message: r.Message,
+		Source: r.Source, Agent: r.Agent, Cluster: r.Cluster, Operation: r.Operation, Node: r.Node, Subject: r.Subject, Message: r.Message,
 	}
 	var err1, err2 error
 	if r.Before != nil {

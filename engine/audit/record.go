@@ -28,6 +28,8 @@ type Record struct {
 	Tenant    string `json:"tenant,omitempty"`
 	Actor     string `json:"actor,omitempty" doc:"Who did it; coopr: the mesh itself"`
 	Request   string `json:"request,omitempty" doc:"The request's id"`
+	Source    string `json:"source,omitempty" doc:"The address from which the request came"`
+	Agent     string `json:"agent,omitempty" doc:"The agent that the client talked to"`
 	Cluster   string `json:"cluster,omitempty"`
 	Operation string `json:"operation,omitempty"`
 	Task      string `json:"task,omitempty"`
@@ -57,13 +59,28 @@ type Change struct {
 	Node      string
 	Subject   string
 	Message   string
+	Source    string          // the address from which the request came
+	Agent     string          // that the client talked to
 	Before    json.RawMessage // in the form of Canonical
 	After     json.RawMessage
 }
 
-// texts returns the text fields in the order in which they are hashed and stored.
-func (c *Change) texts() []*string {
-	return []*string{&c.Type, &c.Tenant, &c.Actor, &c.Request, &c.Cluster, &c.Operation, &c.Node, &c.Subject, &c.Message}
+// texts returns the text fields in the order in which they are hashed and stored. Those of where a request came from are last, and
+// only records of the kind kindRequest have them.
+func (c *Change) texts(kind byte) []*string {
+	all := []*string{&c.Type, &c.Tenant, &c.Actor, &c.Request, &c.Cluster, &c.Operation, &c.Node, &c.Subject, &c.Message, &c.Source, &c.Agent}
+	if kind == kindRequest {
+		return all
+	}
+	return all[:len(all)-2]
+}
+
+// kind returns the kind of the record.
+func (c *Change) kind() byte {
+	if c.Source != "" || c.Agent != "" {
+		return kindRequest
+	}
+	return kindChange
 }
 
 // Plan has the names of the tasks of an operation's graph. It is kept as long as there are
@@ -153,8 +170,8 @@ type taskState struct {
 // record returns a change as a Record.
 func (c *Change) record(at Place) Record {
 	return Record{
-		Seq: at.Seq, Index: c.Index, Time: c.Time, Type: c.Type, Tenant: c.Tenant, Actor: c.Actor, Request: c.Request, Cluster: c.Cluster,
-		Operation: c.Operation, Node: c.Node, Subject: c.Subject, Before: c.Before, After: c.After, Message: c.Message, Hash: at.Hash.String(),
+		Seq: at.Seq, Index: c.Index, Time: c.Time, Type: c.Type, Tenant: c.Tenant, Actor: c.Actor, Request: c.Request,
+		Source: c.Source, Agent: c.Agent, Cluster: c.Cluster, Operation: c.Operation, Node: c.Node, Subject: c.Subject, Before: c.Before, After: c.After, Message: c.Message, Hash: at.Hash.String(),
 	}
 }
 

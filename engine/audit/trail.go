@@ -69,11 +69,26 @@ func (c *chunk) when(e entry) (int64, uint64) {
 	r := &reader{b: e.body}
 	kind := r.byte()
 	index, at := r.uvarint(), r.varint()
-	if kind != kindTasks {
-		return at, 1
+	switch kind {
+	case kindGap:
+		return at, 0
+	case kindTasks:
+		_, n, _ := c.head(r, index, at)
+		return at, uint64(n)
 	}
-	_, n, _ := c.head(r, index, at)
-	return at, uint64(n)
+	return at, 1
+}
+
+// tenant returns the tenant of a record.
+func (c *chunk) tenant(e entry) string {
+	change, tasks, err := c.decode(e.body, false)
+	switch {
+	case err != nil:
+		return ""
+	case change != nil:
+		return change.Tenant
+	}
+	return tasks.Plan.Tenant
 }
 
 // Writer makes the next trail. One goroutine uses it.
@@ -120,6 +135,7 @@ func (w *Writer) tail() *chunk {
 		}
 	case !w.open:
 		c := *w.t.tail
+		c.used = slices.Clone(c.used)
 		w.t.tail = &c
 	}
 	w.open = true
@@ -137,7 +153,7 @@ func (w *Writer) Change(c *Change) {
 	tail := w.tail()
 	w.buf = c.canonical(w.buf[:0])
 	w.body = appendChange(w.body[:0], c)
-	w.append(tail, c.Time, 1)
+	w.append(tail, c.Tenant, c.Time, 1)
 }
 
 // Tasks appends a batch of changes of tasks as one record of the chain.
@@ -153,7 +169,7 @@ func (w *Writer) Tasks(b *Tasks) {
 	}
 	w.buf = b.canonical(w.buf[:0])
 	w.body = appendTasks(w.body[:0], b, plan, func(name string) uint64 { return w.agent(tail, name) })
-	w.append(tail, b.Time, uint64(len(b.Items)))
+	w.append(tail, b.Plan.Tenant, b.Time, uint64(len(b.Items)))
 }
 
 func (w *Writer) agent(tail *chunk, name string) uint64 {
@@ -171,19 +187,11 @@ func (w *Writer) agent(tail *chunk, name string) uint64 {
 }
 
 // append adds the record whose canonical bytes are in buf and whose body is in body.
-func (w *Writer) append(tail *chunk, at int64, records uint64) {
-	tail.last = tail.last.next(sha256.Sum256(w.buf))
-	before := len(tail.data)
-	tail.data = appendLength(tail.data, len(w.body))
-	tail.data = append(tail.data, tail.last.Hash[:]...)
-	tail.data = append(tail.data, w.body...)
-	if before == 0 {
-		tail.first, tail.final = at, at
-	}
-	tail.first, tail.final = min(tail.first, at), max(tail.final, at)
-	tail.records += records
+func (w *Writer) append(tail *chunk, tenant string, at int64, records uint64) {
+	size := tail.append(tail.last.next(sha256.Sum256(w.buf)), w.body, at, records)
+	tail.use(tenant, records, size)
 	w.t.records += records
-	w.t.bytes += uint64(len(tail.data) - before)
+	w.t.bytes += size
 	// Release the buffers after one large operation.
 	if cap(w.buf) > 1<<20 {
 		w.buf, w.body = nil, nil
@@ -198,61 +206,79 @@ func appendLength(b []byte, n int) []byte {
 	return append(b, byte(n))
 }
 
-// Prune drops the oldest records: those before a time in Unix milliseconds, and as many as
-// needed to keep at most the given number of records (0: no limit). It returns the number of
-// dropped records. Batches are dropped as a whole, and no record is dropped that is newer than
-// one that stays.
-func (w *Writer) Prune(before int64, keep uint64) (dropped uint64) {
+// Prune drops records beyond the limits and returns their number. Batches are dropped as a whole. By time and by the number of
+// all records, no record is dropped that is newer than one that stays. By tenant, gaps stay in the place of records. gone, which may
+// be nil, is called for each entry of the chain that is dropped, with its number of records.
+func (w *Writer) Prune(l Limits, gone func(at Place, records uint64)) (dropped uint64) {
+	if gone == nil {
+		gone = func(Place, uint64) {}
+	}
 	had := w.t.records
-	over := func() bool { return keep > 0 && w.t.records > keep }
+	w.front(&l, gone)
+	w.drop(&l, gone)
+	return had - w.t.records
+}
+
+// front drops the oldest records, by time and by the number of all records.
+func (w *Writer) front(l *Limits, gone func(at Place, records uint64)) {
+	had := w.t.records
+	over := func() bool { return l.Keep > 0 && w.t.records > l.Keep }
 	all := w.t.chunks()
 	for len(all) > 0 {
 		c := all[0]
-		if !over() && c.first >= before {
+		if !over() && c.first >= l.Before || !l.may(c.prev.Seq+1) {
 			break
 		}
-		rest := w.cut(c, before, over)
+		rest := w.cut(c, l, over, gone)
 		all = all[1:]
 		if rest != nil {
 			all = append([]*chunk{rest}, all...)
 			break
 		}
 	}
-	if w.t.records == had {
-		return 0
+	if w.t.records != had {
+		w.replace(all)
 	}
+}
+
+// replace replaces all chunks.
+func (w *Writer) replace(all []*chunk) {
 	w.agents, w.open = nil, false
-	if n := len(all); n > 0 && w.t.tail != nil {
+	w.t.full, w.t.tail = nil, nil
+	if n := len(all); n > 0 {
 		w.t.full, w.t.tail = slices.Clone(all[:n-1]), all[n-1]
-	} else {
-		w.t.full, w.t.tail = slices.Clone(all), nil
 	}
-	return had - w.t.records
 }
 
 // cut drops records from the front of a chunk and returns the rest, or nil. It moves the
 // anchor to the last dropped record.
-func (w *Writer) cut(c *chunk, before int64, over func() bool) *chunk {
-	off := 0
+func (w *Writer) cut(c *chunk, l *Limits, over func() bool, gone func(at Place, records uint64)) *chunk {
+	off, kept := 0, false
 	rest := &chunk{agents: c.agents, plans: c.plans, last: c.last}
 	_ = c.walk(func(e entry) bool { // a decoded chunk can always be walked
 		at, n := c.when(e)
-		if rest.records == 0 && (at < before || over()) {
-			size := len(appendLength(nil, len(e.body))) + len(e.at.Hash) + len(e.body)
+		size := len(appendLength(nil, len(e.body))) + len(e.at.Hash) + len(e.body)
+		if !kept && (n == 0 || (at < l.Before || over()) && l.may(e.at.Seq)) {
 			off += size
 			w.t.records -= n
 			w.t.bytes -= uint64(size)
 			w.t.anchor = e.at
+			if n > 0 {
+				gone(e.at, n)
+			}
 			return true
 		}
-		if rest.records == 0 {
-			rest.first, rest.final = at, at
+		if !kept {
+			kept, rest.first, rest.final = true, at, at
+		}
+		if n > 0 {
+			rest.use(c.tenant(e), n, uint64(size))
 		}
 		rest.records += n
 		rest.first, rest.final = min(rest.first, at), max(rest.final, at)
 		return true
 	})
-	if rest.records == 0 {
+	if !kept {
 		return nil
 	}
 	rest.prev, rest.data = w.t.anchor, slices.Clone(c.data[off:])
@@ -318,6 +344,8 @@ func (c *chunk) expand(f *Filter, newest bool, from Cursor, e entry, fn func(Rec
 			return true, nil
 		}
 		return fn(change.record(e.at)), nil
+	case tasks == nil:
+		return true, nil // a gap
 	case !f.wants(tasks.Plan.Tenant, tasks.Plan.Cluster, tasks.Plan.Operation, tasks.Actor, tasks.Time):
 		return true, nil
 	}

@@ -13,6 +13,9 @@ type Verification struct {
 	// records of other tenants, of which only the digests were verified.
 	Records uint64 `json:"records"`
 	Hidden  uint64 `json:"hidden,omitempty"`
+	// Dropped counts the records of the chain between others that were dropped because their tenants had too many. What they said
+	// cannot be verified any more.
+	Dropped uint64 `json:"dropped,omitempty"`
 	// Anchor is the place before the first record, Head the last one.
 	Anchor Place `json:"anchor"`
 	Head   Place `json:"head"`
@@ -49,6 +52,11 @@ func (t *Trail) Verify() Verification {
 			var tasks *Tasks
 			if change, tasks, fault = c.decode(e.body, true); fault != nil {
 				return false
+			}
+			if g, ok := gapOf(e.body); ok {
+				at = e.at
+				rep.Dropped += g.records
+				return true
 			}
 			n := uint64(1)
 			if change != nil {

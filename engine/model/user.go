@@ -120,6 +120,9 @@ type Caller struct {
 	Role   Role
 	// Request is the id of the request, or "". A request with the same id is carried out once.
 	Request string
+	// From is the address from which the request came, and Agent the name of the agent that the client talked to; "" if the mesh itself
+	// asks.
+	From, Agent string
 	// Follows is set if the mesh acts by itself and in consequence of what was accepted before, such
 	// as a recovery. It is not decided again whether the actor may do it.
 	Follows bool

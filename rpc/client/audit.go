@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -76,6 +77,13 @@ func (c *Client) AuditExport(ctx context.Context, f audit.Filter, after uint64) 
 		return nil, err
 	}
 	return resp.Body, nil
+}
+
+// AuditSinks returns how far the sinks of the audit log have come.
+func (c *Client) AuditSinks(ctx context.Context) ([]model.AuditSink, error) {
+	var out []model.AuditSink
+	_, err := c.ask(ctx, "/v1/audit/sinks", nil, &out)
+	return out, err
 }
 
 // AuditVerify makes an agent verify the chain of hashes: the leader, or with a stale read the

@@ -532,6 +532,8 @@ type Command struct {
 	Tenant     string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Actor      string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	KeepAnswer bool                   `protobuf:"varint,4,opt,name=keep_answer,json=keepAnswer,proto3" json:"keep_answer,omitempty"` // what it writes is kept with its request id, so that a repetition has the same answer
+	Source     string                 `protobuf:"bytes,124,opt,name=source,proto3" json:"source,omitempty"`                          // the address from which the request came
+	Agent      string                 `protobuf:"bytes,125,opt,name=agent,proto3" json:"agent,omitempty"`                            // the name of the agent that the client talked to
 	// Types that are valid to be assigned to Change:
 	//
 	//	*Command_PutDefinitions
@@ -575,6 +577,9 @@ type Command struct {
 	//	*Command_PutDataKey
 	//	*Command_PutSealed
 	//	*Command_Reseal
+	//	*Command_MoveCursors
+	//	*Command_PruneAudit
+	//	*Command_NoteIncidents
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -636,6 +641,20 @@ func (x *Command) GetKeepAnswer() bool {
 		return x.KeepAnswer
 	}
 	return false
+}
+
+func (x *Command) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Command) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
 }
 
 func (x *Command) GetChange() isCommand_Change {
@@ -1014,6 +1033,33 @@ func (x *Command) GetReseal() *Reseal {
 	return nil
 }
 
+func (x *Command) GetMoveCursors() *MoveCursors {
+	if x != nil {
+		if x, ok := x.Change.(*Command_MoveCursors); ok {
+			return x.MoveCursors
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPruneAudit() *PruneAudit {
+	if x != nil {
+		if x, ok := x.Change.(*Command_PruneAudit); ok {
+			return x.PruneAudit
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetNoteIncidents() *NoteIncidents {
+	if x != nil {
+		if x, ok := x.Change.(*Command_NoteIncidents); ok {
+			return x.NoteIncidents
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -1182,6 +1228,18 @@ type Command_Reseal struct {
 	Reseal *Reseal `protobuf:"bytes,112,opt,name=reseal,proto3,oneof"`
 }
 
+type Command_MoveCursors struct {
+	MoveCursors *MoveCursors `protobuf:"bytes,120,opt,name=move_cursors,json=moveCursors,proto3,oneof"`
+}
+
+type Command_PruneAudit struct {
+	PruneAudit *PruneAudit `protobuf:"bytes,121,opt,name=prune_audit,json=pruneAudit,proto3,oneof"`
+}
+
+type Command_NoteIncidents struct {
+	NoteIncidents *NoteIncidents `protobuf:"bytes,122,opt,name=note_incidents,json=noteIncidents,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -1263,6 +1321,12 @@ func (*Command_PutDataKey) isCommand_Change() {}
 func (*Command_PutSealed) isCommand_Change() {}
 
 func (*Command_Reseal) isCommand_Change() {}
+
+func (*Command_MoveCursors) isCommand_Change() {}
+
+func (*Command_PruneAudit) isCommand_Change() {}
+
+func (*Command_NoteIncidents) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3558,6 +3622,402 @@ func (x *Prune) GetClusters() []*PruneCluster {
 	return nil
 }
 
+// MoveCursors records up to which number sinks of the audit log have taken its records. A cursor never moves back.
+type MoveCursors struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cursors       []*SinkCursor          `protobuf:"bytes,1,rep,name=cursors,proto3" json:"cursors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveCursors) Reset() {
+	*x = MoveCursors{}
+	mi := &file_log_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveCursors) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveCursors) ProtoMessage() {}
+
+func (x *MoveCursors) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveCursors.ProtoReflect.Descriptor instead.
+func (*MoveCursors) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *MoveCursors) GetCursors() []*SinkCursor {
+	if x != nil {
+		return x.Cursors
+	}
+	return nil
+}
+
+type SinkCursor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sink          string                 `protobuf:"bytes,1,opt,name=sink,proto3" json:"sink,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // of the last record that the sink has taken
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SinkCursor) Reset() {
+	*x = SinkCursor{}
+	mi := &file_log_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SinkCursor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SinkCursor) ProtoMessage() {}
+
+func (x *SinkCursor) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SinkCursor.ProtoReflect.Descriptor instead.
+func (*SinkCursor) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SinkCursor) GetSink() string {
+	if x != nil {
+		return x.Sink
+	}
+	return ""
+}
+
+func (x *SinkCursor) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// PruneAudit removes records of the audit log whose retention is over, and the oldest records of tenants that have too many.
+type PruneAudit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	BeforeMs      int64                  `protobuf:"varint,1,opt,name=before_ms,json=beforeMs,proto3" json:"before_ms,omitempty"` // remove records that are older; 0: none
+	Keep          []*TenantRecords       `protobuf:"bytes,2,rep,name=keep,proto3" json:"keep,omitempty"`
+	UpTo          uint64                 `protobuf:"varint,3,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"` // remove no record after the one with this number; 0: any
+	Sinks         []string               `protobuf:"bytes,4,rep,name=sinks,proto3" json:"sinks,omitempty"`            // the audit log records what they lose by this
+	Records       uint64                 `protobuf:"varint,5,opt,name=records,proto3" json:"records,omitempty"`       // keep at most so many of all tenants; 0: any number
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneAudit) Reset() {
+	*x = PruneAudit{}
+	mi := &file_log_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneAudit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneAudit) ProtoMessage() {}
+
+func (x *PruneAudit) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneAudit.ProtoReflect.Descriptor instead.
+func (*PruneAudit) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *PruneAudit) GetBeforeMs() int64 {
+	if x != nil {
+		return x.BeforeMs
+	}
+	return 0
+}
+
+func (x *PruneAudit) GetKeep() []*TenantRecords {
+	if x != nil {
+		return x.Keep
+	}
+	return nil
+}
+
+func (x *PruneAudit) GetUpTo() uint64 {
+	if x != nil {
+		return x.UpTo
+	}
+	return 0
+}
+
+func (x *PruneAudit) GetSinks() []string {
+	if x != nil {
+		return x.Sinks
+	}
+	return nil
+}
+
+func (x *PruneAudit) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+// TenantRecords is how many records of a tenant are kept. Tenant "" is the mesh itself.
+type TenantRecords struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Records       uint64                 `protobuf:"varint,2,opt,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantRecords) Reset() {
+	*x = TenantRecords{}
+	mi := &file_log_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantRecords) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantRecords) ProtoMessage() {}
+
+func (x *TenantRecords) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantRecords.ProtoReflect.Descriptor instead.
+func (*TenantRecords) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *TenantRecords) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TenantRecords) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+// NoteIncidents adds records of requests that change nothing, such as logins and refusals, to the audit log.
+type NoteIncidents struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incidents     []*Incident            `protobuf:"bytes,1,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteIncidents) Reset() {
+	*x = NoteIncidents{}
+	mi := &file_log_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteIncidents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteIncidents) ProtoMessage() {}
+
+func (x *NoteIncidents) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteIncidents.ProtoReflect.Descriptor instead.
+func (*NoteIncidents) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *NoteIncidents) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
+type Incident struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"` // of the principal; "": a stranger
+	Actor         string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	Action        string                 `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`   // the route
+	Object        string                 `protobuf:"bytes,5,opt,name=object,proto3" json:"object,omitempty"`   // its path
+	Source        string                 `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`   // the address or network of the client
+	Agent         string                 `protobuf:"bytes,7,opt,name=agent,proto3" json:"agent,omitempty"`     // that the client talked to
+	Request       string                 `protobuf:"bytes,8,opt,name=request,proto3" json:"request,omitempty"` // the request's id
+	Count         int64                  `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`    // of requests; 0: one
+	FirstMs       int64                  `protobuf:"varint,10,opt,name=first_ms,json=firstMs,proto3" json:"first_ms,omitempty"`
+	LastMs        int64                  `protobuf:"varint,11,opt,name=last_ms,json=lastMs,proto3" json:"last_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Incident) Reset() {
+	*x = Incident{}
+	mi := &file_log_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Incident) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Incident) ProtoMessage() {}
+
+func (x *Incident) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Incident.ProtoReflect.Descriptor instead.
+func (*Incident) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Incident) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Incident) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Incident) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Incident) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Incident) GetObject() string {
+	if x != nil {
+		return x.Object
+	}
+	return ""
+}
+
+func (x *Incident) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Incident) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *Incident) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+func (x *Incident) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Incident) GetFirstMs() int64 {
+	if x != nil {
+		return x.FirstMs
+	}
+	return 0
+}
+
+func (x *Incident) GetLastMs() int64 {
+	if x != nil {
+		return x.LastMs
+	}
+	return 0
+}
+
 // PruneCluster removes a terminated cluster with its operations and their plans.
 // A cluster of another version stays.
 type PruneCluster struct {
@@ -3571,7 +4031,7 @@ type PruneCluster struct {
 
 func (x *PruneCluster) Reset() {
 	*x = PruneCluster{}
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3583,7 +4043,7 @@ func (x *PruneCluster) String() string {
 func (*PruneCluster) ProtoMessage() {}
 
 func (x *PruneCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3596,7 +4056,7 @@ func (x *PruneCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneCluster.ProtoReflect.Descriptor instead.
 func (*PruneCluster) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{36}
+	return file_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PruneCluster) GetTenant() string {
@@ -3630,7 +4090,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +4102,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +4115,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{37}
+	return file_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -3688,7 +4148,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3700,7 +4160,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3713,7 +4173,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{38}
+	return file_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DropResource) GetProvider() string {
@@ -3763,7 +4223,7 @@ type NoteOrphans struct {
 
 func (x *NoteOrphans) Reset() {
 	*x = NoteOrphans{}
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +4235,7 @@ func (x *NoteOrphans) String() string {
 func (*NoteOrphans) ProtoMessage() {}
 
 func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3788,7 +4248,7 @@ func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteOrphans.ProtoReflect.Descriptor instead.
 func (*NoteOrphans) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{39}
+	return file_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *NoteOrphans) GetFound() []*FoundOrphan {
@@ -3811,7 +4271,7 @@ type FoundOrphan struct {
 
 func (x *FoundOrphan) Reset() {
 	*x = FoundOrphan{}
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3823,7 +4283,7 @@ func (x *FoundOrphan) String() string {
 func (*FoundOrphan) ProtoMessage() {}
 
 func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3836,7 +4296,7 @@ func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundOrphan.ProtoReflect.Descriptor instead.
 func (*FoundOrphan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{40}
+	return file_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FoundOrphan) GetTenant() string {
@@ -3883,7 +4343,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3895,7 +4355,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3908,7 +4368,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{41}
+	return file_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -4010,7 +4470,7 @@ type PutSetting struct {
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4482,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4495,7 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{42}
+	return file_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PutSetting) GetKind() SettingKind {
@@ -4203,7 +4663,7 @@ type StartRun struct {
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4215,7 +4675,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4228,7 +4688,7 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{43}
+	return file_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StartRun) GetRun() *record.Run {
@@ -4278,7 +4738,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4290,7 +4750,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4303,7 +4763,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{44}
+	return file_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -4337,7 +4797,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4809,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4822,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{45}
+	return file_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -4390,7 +4850,7 @@ type ChangeResource struct {
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4402,7 +4862,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4415,7 +4875,7 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{46}
+	return file_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ChangeResource) GetChange() isChangeResource_Change {
@@ -4486,7 +4946,7 @@ type AddResource struct {
 
 func (x *AddResource) Reset() {
 	*x = AddResource{}
-	mi := &file_log_proto_msgTypes[47]
+	mi := &file_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4498,7 +4958,7 @@ func (x *AddResource) String() string {
 func (*AddResource) ProtoMessage() {}
 
 func (x *AddResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[47]
+	mi := &file_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4511,7 +4971,7 @@ func (x *AddResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
 func (*AddResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{47}
+	return file_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AddResource) GetVersion() *record.ResourceVersion {
@@ -4546,7 +5006,7 @@ type OrderResource struct {
 
 func (x *OrderResource) Reset() {
 	*x = OrderResource{}
-	mi := &file_log_proto_msgTypes[48]
+	mi := &file_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +5018,7 @@ func (x *OrderResource) String() string {
 func (*OrderResource) ProtoMessage() {}
 
 func (x *OrderResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[48]
+	mi := &file_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +5031,7 @@ func (x *OrderResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
 func (*OrderResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{48}
+	return file_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OrderResource) GetResource() *record.ResourceKey {
@@ -4604,7 +5064,7 @@ type SyncResources struct {
 
 func (x *SyncResources) Reset() {
 	*x = SyncResources{}
-	mi := &file_log_proto_msgTypes[49]
+	mi := &file_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4616,7 +5076,7 @@ func (x *SyncResources) String() string {
 func (*SyncResources) ProtoMessage() {}
 
 func (x *SyncResources) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[49]
+	mi := &file_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +5089,7 @@ func (x *SyncResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
 func (*SyncResources) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{49}
+	return file_log_proto_rawDescGZIP(), []int{55}
 }
 
 // Checkpoint has each voter keep the state as of this entry, so that the leader can compare the
@@ -4642,7 +5102,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_log_proto_msgTypes[50]
+	mi := &file_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4654,7 +5114,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[50]
+	mi := &file_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4667,7 +5127,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{50}
+	return file_log_proto_rawDescGZIP(), []int{56}
 }
 
 // PutDataKey adds a data key. It is refused unless its number follows the latest one.
@@ -4684,7 +5144,7 @@ type PutDataKey struct {
 
 func (x *PutDataKey) Reset() {
 	*x = PutDataKey{}
-	mi := &file_log_proto_msgTypes[51]
+	mi := &file_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4696,7 +5156,7 @@ func (x *PutDataKey) String() string {
 func (*PutDataKey) ProtoMessage() {}
 
 func (x *PutDataKey) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[51]
+	mi := &file_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4709,7 +5169,7 @@ func (x *PutDataKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutDataKey.ProtoReflect.Descriptor instead.
 func (*PutDataKey) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{51}
+	return file_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PutDataKey) GetTenant() string {
@@ -4759,7 +5219,7 @@ type SealedValue struct {
 
 func (x *SealedValue) Reset() {
 	*x = SealedValue{}
-	mi := &file_log_proto_msgTypes[52]
+	mi := &file_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4771,7 +5231,7 @@ func (x *SealedValue) String() string {
 func (*SealedValue) ProtoMessage() {}
 
 func (x *SealedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[52]
+	mi := &file_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4784,7 +5244,7 @@ func (x *SealedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedValue.ProtoReflect.Descriptor instead.
 func (*SealedValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{52}
+	return file_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SealedValue) GetId() string {
@@ -4819,7 +5279,7 @@ type PutSealed struct {
 
 func (x *PutSealed) Reset() {
 	*x = PutSealed{}
-	mi := &file_log_proto_msgTypes[53]
+	mi := &file_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4831,7 +5291,7 @@ func (x *PutSealed) String() string {
 func (*PutSealed) ProtoMessage() {}
 
 func (x *PutSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[53]
+	mi := &file_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4844,7 +5304,7 @@ func (x *PutSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSealed.ProtoReflect.Descriptor instead.
 func (*PutSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{53}
+	return file_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PutSealed) GetTenant() string {
@@ -4871,7 +5331,7 @@ type Reseal struct {
 
 func (x *Reseal) Reset() {
 	*x = Reseal{}
-	mi := &file_log_proto_msgTypes[54]
+	mi := &file_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4883,7 +5343,7 @@ func (x *Reseal) String() string {
 func (*Reseal) ProtoMessage() {}
 
 func (x *Reseal) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[54]
+	mi := &file_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4896,7 +5356,7 @@ func (x *Reseal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reseal.ProtoReflect.Descriptor instead.
 func (*Reseal) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{54}
+	return file_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Reseal) GetSecrets() []*ResealedSecret {
@@ -4917,7 +5377,7 @@ type ResealedSecret struct {
 
 func (x *ResealedSecret) Reset() {
 	*x = ResealedSecret{}
-	mi := &file_log_proto_msgTypes[55]
+	mi := &file_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4929,7 +5389,7 @@ func (x *ResealedSecret) String() string {
 func (*ResealedSecret) ProtoMessage() {}
 
 func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[55]
+	mi := &file_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4942,7 +5402,7 @@ func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
 func (*ResealedSecret) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{55}
+	return file_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ResealedSecret) GetTenant() string {
@@ -4979,7 +5439,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[56]
+	mi := &file_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4991,7 +5451,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[56]
+	mi := &file_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5004,7 +5464,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{56}
+	return file_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -5048,14 +5508,16 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x87\x15\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xf8\x16\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x1f\n" +
 	"\vkeep_answer\x18\x04 \x01(\bR\n" +
-	"keepAnswer\x12G\n" +
+	"keepAnswer\x12\x16\n" +
+	"\x06source\x18| \x01(\tR\x06source\x12\x14\n" +
+	"\x05agent\x18} \x01(\tR\x05agent\x12G\n" +
 	"\x0fput_definitions\x18\n" +
 	" \x01(\v2\x1c.coopr.log.v1.PutDefinitionsH\x00R\x0eputDefinitions\x128\n" +
 	"\n" +
@@ -5112,7 +5574,11 @@ const file_log_proto_rawDesc = "" +
 	"putDataKey\x128\n" +
 	"\n" +
 	"put_sealed\x18o \x01(\v2\x17.coopr.log.v1.PutSealedH\x00R\tputSealed\x12.\n" +
-	"\x06reseal\x18p \x01(\v2\x14.coopr.log.v1.ResealH\x00R\x06resealB\b\n" +
+	"\x06reseal\x18p \x01(\v2\x14.coopr.log.v1.ResealH\x00R\x06reseal\x12>\n" +
+	"\fmove_cursors\x18x \x01(\v2\x19.coopr.log.v1.MoveCursorsH\x00R\vmoveCursors\x12;\n" +
+	"\vprune_audit\x18y \x01(\v2\x18.coopr.log.v1.PruneAuditH\x00R\n" +
+	"pruneAudit\x12D\n" +
+	"\x0enote_incidents\x18z \x01(\v2\x1b.coopr.log.v1.NoteIncidentsH\x00R\rnoteIncidentsB\b\n" +
 	"\x06change\"e\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -5309,7 +5775,38 @@ const file_log_proto_rawDesc = "" +
 	"\x0faudit_before_ms\x18\x04 \x01(\x03R\rauditBeforeMs\x12\x1d\n" +
 	"\n" +
 	"audit_keep\x18\x05 \x01(\x04R\tauditKeep\x126\n" +
-	"\bclusters\x18\x06 \x03(\v2\x1a.coopr.log.v1.PruneClusterR\bclusters\"P\n" +
+	"\bclusters\x18\x06 \x03(\v2\x1a.coopr.log.v1.PruneClusterR\bclusters\"A\n" +
+	"\vMoveCursors\x122\n" +
+	"\acursors\x18\x01 \x03(\v2\x18.coopr.log.v1.SinkCursorR\acursors\"8\n" +
+	"\n" +
+	"SinkCursor\x12\x12\n" +
+	"\x04sink\x18\x01 \x01(\tR\x04sink\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"\x9f\x01\n" +
+	"\n" +
+	"PruneAudit\x12\x1b\n" +
+	"\tbefore_ms\x18\x01 \x01(\x03R\bbeforeMs\x12/\n" +
+	"\x04keep\x18\x02 \x03(\v2\x1b.coopr.log.v1.TenantRecordsR\x04keep\x12\x13\n" +
+	"\x05up_to\x18\x03 \x01(\x04R\x04upTo\x12\x14\n" +
+	"\x05sinks\x18\x04 \x03(\tR\x05sinks\x12\x18\n" +
+	"\arecords\x18\x05 \x01(\x04R\arecords\"A\n" +
+	"\rTenantRecords\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"E\n" +
+	"\rNoteIncidents\x124\n" +
+	"\tincidents\x18\x01 \x03(\v2\x16.coopr.log.v1.IncidentR\tincidents\"\x8e\x02\n" +
+	"\bIncident\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06action\x18\x04 \x01(\tR\x06action\x12\x16\n" +
+	"\x06object\x18\x05 \x01(\tR\x06object\x12\x16\n" +
+	"\x06source\x18\x06 \x01(\tR\x06source\x12\x14\n" +
+	"\x05agent\x18\a \x01(\tR\x05agent\x12\x18\n" +
+	"\arequest\x18\b \x01(\tR\arequest\x12\x14\n" +
+	"\x05count\x18\t \x01(\x03R\x05count\x12\x19\n" +
+	"\bfirst_ms\x18\n" +
+	" \x01(\x03R\afirstMs\x12\x17\n" +
+	"\alast_ms\x18\v \x01(\x03R\x06lastMs\"P\n" +
 	"\fPruneCluster\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
@@ -5472,7 +5969,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -5517,157 +6014,169 @@ var file_log_proto_goTypes = []any{
 	(*Part)(nil),                    // 40: coopr.log.v1.Part
 	(*RemoveAgent)(nil),             // 41: coopr.log.v1.RemoveAgent
 	(*Prune)(nil),                   // 42: coopr.log.v1.Prune
-	(*PruneCluster)(nil),            // 43: coopr.log.v1.PruneCluster
-	(*RaiseFeatureLevel)(nil),       // 44: coopr.log.v1.RaiseFeatureLevel
-	(*DropResource)(nil),            // 45: coopr.log.v1.DropResource
-	(*NoteOrphans)(nil),             // 46: coopr.log.v1.NoteOrphans
-	(*FoundOrphan)(nil),             // 47: coopr.log.v1.FoundOrphan
-	(*ChangeRuns)(nil),              // 48: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),              // 49: coopr.log.v1.PutSetting
-	(*StartRun)(nil),                // 50: coopr.log.v1.StartRun
-	(*RunEvent)(nil),                // 51: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),               // 52: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),          // 53: coopr.log.v1.ChangeResource
-	(*AddResource)(nil),             // 54: coopr.log.v1.AddResource
-	(*OrderResource)(nil),           // 55: coopr.log.v1.OrderResource
-	(*SyncResources)(nil),           // 56: coopr.log.v1.SyncResources
-	(*Checkpoint)(nil),              // 57: coopr.log.v1.Checkpoint
-	(*PutDataKey)(nil),              // 58: coopr.log.v1.PutDataKey
-	(*SealedValue)(nil),             // 59: coopr.log.v1.SealedValue
-	(*PutSealed)(nil),               // 60: coopr.log.v1.PutSealed
-	(*Reseal)(nil),                  // 61: coopr.log.v1.Reseal
-	(*ResealedSecret)(nil),          // 62: coopr.log.v1.ResealedSecret
-	(*ReportDivergence)(nil),        // 63: coopr.log.v1.ReportDivergence
-	nil,                             // 64: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 65: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 66: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 67: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 68: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 69: coopr.record.v1.User
-	(*record.Grant)(nil),            // 70: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 71: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 72: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 73: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 74: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 75: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 76: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 77: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 78: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 79: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 80: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 81: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 82: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 83: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 84: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 85: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 86: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 87: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 88: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 89: coopr.record.v1.ResourceKey
+	(*MoveCursors)(nil),             // 43: coopr.log.v1.MoveCursors
+	(*SinkCursor)(nil),              // 44: coopr.log.v1.SinkCursor
+	(*PruneAudit)(nil),              // 45: coopr.log.v1.PruneAudit
+	(*TenantRecords)(nil),           // 46: coopr.log.v1.TenantRecords
+	(*NoteIncidents)(nil),           // 47: coopr.log.v1.NoteIncidents
+	(*Incident)(nil),                // 48: coopr.log.v1.Incident
+	(*PruneCluster)(nil),            // 49: coopr.log.v1.PruneCluster
+	(*RaiseFeatureLevel)(nil),       // 50: coopr.log.v1.RaiseFeatureLevel
+	(*DropResource)(nil),            // 51: coopr.log.v1.DropResource
+	(*NoteOrphans)(nil),             // 52: coopr.log.v1.NoteOrphans
+	(*FoundOrphan)(nil),             // 53: coopr.log.v1.FoundOrphan
+	(*ChangeRuns)(nil),              // 54: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 55: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 56: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 57: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 58: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 59: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 60: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 61: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 62: coopr.log.v1.SyncResources
+	(*Checkpoint)(nil),              // 63: coopr.log.v1.Checkpoint
+	(*PutDataKey)(nil),              // 64: coopr.log.v1.PutDataKey
+	(*SealedValue)(nil),             // 65: coopr.log.v1.SealedValue
+	(*PutSealed)(nil),               // 66: coopr.log.v1.PutSealed
+	(*Reseal)(nil),                  // 67: coopr.log.v1.Reseal
+	(*ResealedSecret)(nil),          // 68: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 69: coopr.log.v1.ReportDivergence
+	nil,                             // 70: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 71: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 72: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 73: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 74: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 75: coopr.record.v1.User
+	(*record.Grant)(nil),            // 76: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 77: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 78: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 79: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 80: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 81: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 82: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 83: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 84: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 85: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 86: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 87: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 88: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 89: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 90: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 91: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 92: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 93: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 94: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 95: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
-	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
-	11, // 1: coopr.log.v1.Command.put_definitions:type_name -> coopr.log.v1.PutDefinitions
-	12, // 2: coopr.log.v1.Command.put_tenant:type_name -> coopr.log.v1.PutTenant
-	13, // 3: coopr.log.v1.Command.delete_tenant:type_name -> coopr.log.v1.DeleteTenant
-	14, // 4: coopr.log.v1.Command.put_token:type_name -> coopr.log.v1.PutToken
-	15, // 5: coopr.log.v1.Command.delete_token:type_name -> coopr.log.v1.DeleteToken
-	27, // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
-	28, // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
-	29, // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
-	30, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
-	32, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
-	33, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
-	39, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
-	40, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
-	41, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
-	42, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	44, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
-	35, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
-	38, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
-	36, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	67, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
-	45, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
-	34, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
-	48, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	53, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
-	46, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
-	57, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	63, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
-	17, // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
-	18, // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
-	19, // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
-	20, // 31: coopr.log.v1.Command.put_grant:type_name -> coopr.log.v1.PutGrant
-	21, // 32: coopr.log.v1.Command.delete_grant:type_name -> coopr.log.v1.DeleteGrant
-	16, // 33: coopr.log.v1.Command.touch_tokens:type_name -> coopr.log.v1.TouchTokens
-	22, // 34: coopr.log.v1.Command.found_mesh:type_name -> coopr.log.v1.FoundMesh
-	23, // 35: coopr.log.v1.Command.put_join_token:type_name -> coopr.log.v1.PutJoinToken
-	24, // 36: coopr.log.v1.Command.delete_join_token:type_name -> coopr.log.v1.DeleteJoinToken
-	25, // 37: coopr.log.v1.Command.admit_agent:type_name -> coopr.log.v1.AdmitAgent
-	26, // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
-	58, // 39: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
-	60, // 40: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
-	61, // 41: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
-	9,  // 42: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 43: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	68, // 44: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	69, // 45: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	70, // 46: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	71, // 47: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	72, // 48: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	72, // 49: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
-	64, // 50: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	73, // 51: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	74, // 52: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	75, // 53: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	76, // 54: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	77, // 55: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30, // 56: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	78, // 57: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 58: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	79, // 59: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31, // 60: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 61: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 62: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	65, // 63: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,  // 64: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	66, // 65: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	75, // 66: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	80, // 67: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 68: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37, // 69: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	43, // 70: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	47, // 71: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	49, // 72: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	50, // 73: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	51, // 74: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	52, // 75: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 76: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 77: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	81, // 78: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	82, // 79: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	83, // 80: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	84, // 81: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	59, // 82: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	85, // 83: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	83, // 84: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	86, // 85: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	87, // 86: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	54, // 87: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	55, // 88: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	56, // 89: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	88, // 90: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 91: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	89, // 92: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 93: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	59, // 94: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	62, // 95: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	59, // 96: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	97, // [97:97] is the sub-list for method output_type
-	97, // [97:97] is the sub-list for method input_type
-	97, // [97:97] is the sub-list for extension type_name
-	97, // [97:97] is the sub-list for extension extendee
-	0,  // [0:97] is the sub-list for field type_name
+	8,   // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
+	11,  // 1: coopr.log.v1.Command.put_definitions:type_name -> coopr.log.v1.PutDefinitions
+	12,  // 2: coopr.log.v1.Command.put_tenant:type_name -> coopr.log.v1.PutTenant
+	13,  // 3: coopr.log.v1.Command.delete_tenant:type_name -> coopr.log.v1.DeleteTenant
+	14,  // 4: coopr.log.v1.Command.put_token:type_name -> coopr.log.v1.PutToken
+	15,  // 5: coopr.log.v1.Command.delete_token:type_name -> coopr.log.v1.DeleteToken
+	27,  // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
+	28,  // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
+	29,  // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
+	30,  // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
+	32,  // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
+	33,  // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
+	39,  // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
+	40,  // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
+	41,  // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
+	42,  // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
+	50,  // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	35,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
+	38,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
+	36,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
+	73,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	51,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
+	34,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
+	54,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	59,  // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	52,  // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
+	63,  // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
+	69,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	17,  // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
+	18,  // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
+	19,  // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
+	20,  // 31: coopr.log.v1.Command.put_grant:type_name -> coopr.log.v1.PutGrant
+	21,  // 32: coopr.log.v1.Command.delete_grant:type_name -> coopr.log.v1.DeleteGrant
+	16,  // 33: coopr.log.v1.Command.touch_tokens:type_name -> coopr.log.v1.TouchTokens
+	22,  // 34: coopr.log.v1.Command.found_mesh:type_name -> coopr.log.v1.FoundMesh
+	23,  // 35: coopr.log.v1.Command.put_join_token:type_name -> coopr.log.v1.PutJoinToken
+	24,  // 36: coopr.log.v1.Command.delete_join_token:type_name -> coopr.log.v1.DeleteJoinToken
+	25,  // 37: coopr.log.v1.Command.admit_agent:type_name -> coopr.log.v1.AdmitAgent
+	26,  // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
+	64,  // 39: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
+	66,  // 40: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
+	67,  // 41: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
+	43,  // 42: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
+	45,  // 43: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
+	47,  // 44: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
+	9,   // 45: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10,  // 46: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	74,  // 47: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	75,  // 48: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	76,  // 49: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	77,  // 50: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	78,  // 51: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	78,  // 52: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	70,  // 53: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	79,  // 54: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	80,  // 55: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	81,  // 56: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	82,  // 57: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	83,  // 58: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30,  // 59: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	84,  // 60: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10,  // 61: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	85,  // 62: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31,  // 63: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,   // 64: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,   // 65: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	71,  // 66: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,   // 67: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	72,  // 68: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	81,  // 69: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	86,  // 70: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,   // 71: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37,  // 72: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	49,  // 73: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	44,  // 74: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	46,  // 75: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	48,  // 76: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	53,  // 77: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	55,  // 78: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	56,  // 79: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	57,  // 80: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	58,  // 81: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,   // 82: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,   // 83: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	87,  // 84: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	88,  // 85: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	89,  // 86: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	90,  // 87: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	65,  // 88: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	91,  // 89: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	89,  // 90: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	92,  // 91: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	93,  // 92: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	60,  // 93: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	61,  // 94: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	62,  // 95: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	94,  // 96: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,   // 97: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	95,  // 98: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,   // 99: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	65,  // 100: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	68,  // 101: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	65,  // 102: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	103, // [103:103] is the sub-list for method output_type
+	103, // [103:103] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -5719,14 +6228,17 @@ func file_log_proto_init() {
 		(*Command_PutDataKey)(nil),
 		(*Command_PutSealed)(nil),
 		(*Command_Reseal)(nil),
+		(*Command_MoveCursors)(nil),
+		(*Command_PruneAudit)(nil),
+		(*Command_NoteIncidents)(nil),
 	}
-	file_log_proto_msgTypes[41].OneofWrappers = []any{
+	file_log_proto_msgTypes[47].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
 	}
-	file_log_proto_msgTypes[42].OneofWrappers = []any{
+	file_log_proto_msgTypes[48].OneofWrappers = []any{
 		(*PutSetting_Profile)(nil),
 		(*PutSetting_Program)(nil),
 		(*PutSetting_Schedule)(nil),
@@ -5734,7 +6246,7 @@ func file_log_proto_init() {
 		(*PutSetting_Secret)(nil),
 		(*PutSetting_Sealed)(nil),
 	}
-	file_log_proto_msgTypes[46].OneofWrappers = []any{
+	file_log_proto_msgTypes[52].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
 		(*ChangeResource_Order)(nil),
 		(*ChangeResource_Sync)(nil),
@@ -5745,7 +6257,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   60,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

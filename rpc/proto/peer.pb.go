@@ -1013,6 +1013,7 @@ type WorkerMessage struct {
 	LastSave      uint64                 `protobuf:"varint,10,opt,name=last_save,json=lastSave,proto3" json:"last_save,omitempty"` // the number of the last of saves: they count up in each process of a worker
 	Used          []string               `protobuf:"bytes,11,rep,name=used,proto3" json:"used,omitempty"`                          // ids of tokens that the agent has admitted by itself
 	Runtimes      []*RuntimeReport       `protobuf:"bytes,30,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
+	Incidents     []*Incident            `protobuf:"bytes,40,rep,name=incidents,proto3" json:"incidents,omitempty"` // of requests that the agent has answered by itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1127,6 +1128,13 @@ func (x *WorkerMessage) GetUsed() []string {
 func (x *WorkerMessage) GetRuntimes() []*RuntimeReport {
 	if x != nil {
 		return x.Runtimes
+	}
+	return nil
+}
+
+func (x *WorkerMessage) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
 	}
 	return nil
 }
@@ -2651,7 +2659,7 @@ const file_peer_proto_rawDesc = "" +
 	"\fnode_version\x18\x02 \x01(\x04R\vnodeVersion\x12\x18\n" +
 	"\ahealthy\x18\x03 \x01(\bR\ahealthy\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\amachine\x18\x05 \x01(\rR\amachine\"\xf0\x03\n" +
+	"\amachine\x18\x05 \x01(\rR\amachine\"\xa6\x04\n" +
 	"\rWorkerMessage\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.coopr.peer.v1.HelloR\x05hello\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x121\n" +
@@ -2665,7 +2673,8 @@ const file_peer_proto_rawDesc = "" +
 	"\tlast_save\x18\n" +
 	" \x01(\x04R\blastSave\x12\x12\n" +
 	"\x04used\x18\v \x03(\tR\x04used\x128\n" +
-	"\bruntimes\x18\x1e \x03(\v2\x1c.coopr.site.v1.RuntimeReportR\bruntimes\"G\n" +
+	"\bruntimes\x18\x1e \x03(\v2\x1c.coopr.site.v1.RuntimeReportR\bruntimes\x124\n" +
+	"\tincidents\x18( \x03(\v2\x16.coopr.log.v1.IncidentR\tincidents\"G\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x12\n" +
@@ -2844,16 +2853,17 @@ var file_peer_proto_goTypes = []any{
 	(*SaveState)(nil),             // 40: coopr.plugin.v1.SaveState
 	(*Task)(nil),                  // 41: coopr.plugin.v1.Task
 	(*RuntimeReport)(nil),         // 42: coopr.site.v1.RuntimeReport
-	(*record.Agent)(nil),          // 43: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 44: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 45: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 46: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 47: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 48: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 49: coopr.record.v1.ResourceSet
-	(*RecordKeys)(nil),            // 50: coopr.log.v1.RecordKeys
-	(*ChangePacket)(nil),          // 51: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 52: coopr.plugin.v1.RemoveResponse
+	(*Incident)(nil),              // 43: coopr.log.v1.Incident
+	(*record.Agent)(nil),          // 44: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 45: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 46: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 47: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 48: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 49: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 50: coopr.record.v1.ResourceSet
+	(*RecordKeys)(nil),            // 51: coopr.log.v1.RecordKeys
+	(*ChangePacket)(nil),          // 52: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 53: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
@@ -2872,56 +2882,57 @@ var file_peer_proto_depIdxs = []int32{
 	40, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	11, // 14: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
 	42, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	13, // 16: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	43, // 17: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
-	14, // 18: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	41, // 19: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	44, // 20: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
-	13, // 21: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
-	15, // 22: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
-	10, // 23: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	45, // 24: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
-	17, // 25: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	46, // 26: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	47, // 27: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	48, // 28: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	49, // 29: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	37, // 30: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
-	0,  // 31: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	29, // 32: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	35, // 33: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
-	5,  // 34: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
-	12, // 35: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	18, // 36: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	20, // 37: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	22, // 38: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	23, // 39: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	25, // 40: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	27, // 41: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	50, // 42: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
-	51, // 43: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	31, // 44: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
-	32, // 45: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
-	2,  // 46: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	30, // 47: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	36, // 48: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	6,  // 49: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
-	16, // 50: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	19, // 51: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	21, // 52: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	52, // 53: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	24, // 54: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	26, // 55: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	28, // 56: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	34, // 57: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
-	51, // 58: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	33, // 59: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
-	33, // 60: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
-	46, // [46:61] is the sub-list for method output_type
-	31, // [31:46] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	43, // 16: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
+	13, // 17: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
+	44, // 18: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	14, // 19: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
+	41, // 20: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	45, // 21: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	13, // 22: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
+	15, // 23: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
+	10, // 24: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
+	46, // 25: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	17, // 26: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
+	47, // 27: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	48, // 28: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	49, // 29: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	50, // 30: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	37, // 31: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	0,  // 32: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	29, // 33: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
+	35, // 34: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	5,  // 35: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
+	12, // 36: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	18, // 37: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	20, // 38: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	22, // 39: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	23, // 40: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	25, // 41: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	27, // 42: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	51, // 43: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
+	52, // 44: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	31, // 45: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
+	32, // 46: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
+	2,  // 47: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	30, // 48: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	36, // 49: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 50: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 51: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	19, // 52: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	21, // 53: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	53, // 54: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	24, // 55: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	26, // 56: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	28, // 57: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	34, // 58: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
+	52, // 59: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	33, // 60: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
+	33, // 61: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
+	47, // [47:62] is the sub-list for method output_type
+	32, // [32:47] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }

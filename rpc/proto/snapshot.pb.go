@@ -128,6 +128,7 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Identity
 	//	*SnapshotRecord_DataKey
 	//	*SnapshotRecord_Sealed
+	//	*SnapshotRecord_Sink
 	Row           isSnapshotRecord_Row `protobuf_oneof:"row"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -503,6 +504,15 @@ func (x *SnapshotRecord) GetSealed() *SealedRow {
 	return nil
 }
 
+func (x *SnapshotRecord) GetSink() *SinkRow {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRecord_Sink); ok {
+			return x.Sink
+		}
+	}
+	return nil
+}
+
 type isSnapshotRecord_Row interface {
 	isSnapshotRecord_Row()
 }
@@ -655,6 +665,10 @@ type SnapshotRecord_Sealed struct {
 	Sealed *SealedRow `protobuf:"bytes,54,opt,name=sealed,proto3,oneof"`
 }
 
+type SnapshotRecord_Sink struct {
+	Sink *SinkRow `protobuf:"bytes,73,opt,name=sink,proto3,oneof"`
+}
+
 func (*SnapshotRecord_Tenant) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_Token) isSnapshotRecord_Row() {}
@@ -728,6 +742,8 @@ func (*SnapshotRecord_Identity) isSnapshotRecord_Row() {}
 func (*SnapshotRecord_DataKey) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_Sealed) isSnapshotRecord_Row() {}
+
+func (*SnapshotRecord_Sink) isSnapshotRecord_Row() {}
 
 type TokenRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1577,6 +1593,67 @@ func (x *ValueRow) GetValue() []byte {
 	return nil
 }
 
+// SinkRow is how far a sink of the audit log has come.
+type SinkRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`                  // of the last record that it has taken
+	MovedMs       int64                  `protobuf:"varint,3,opt,name=moved_ms,json=movedMs,proto3" json:"moved_ms,omitempty"` // when it was recorded
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SinkRow) Reset() {
+	*x = SinkRow{}
+	mi := &file_snapshot_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SinkRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SinkRow) ProtoMessage() {}
+
+func (x *SinkRow) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SinkRow.ProtoReflect.Descriptor instead.
+func (*SinkRow) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SinkRow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SinkRow) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SinkRow) GetMovedMs() int64 {
+	if x != nil {
+		return x.MovedMs
+	}
+	return 0
+}
+
 type MetaRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	FeatureLevel  uint32                 `protobuf:"varint,1,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
@@ -1591,7 +1668,7 @@ type MetaRow struct {
 
 func (x *MetaRow) Reset() {
 	*x = MetaRow{}
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1680,7 @@ func (x *MetaRow) String() string {
 func (*MetaRow) ProtoMessage() {}
 
 func (x *MetaRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1693,7 @@ func (x *MetaRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRow.ProtoReflect.Descriptor instead.
 func (*MetaRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{13}
+	return file_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *MetaRow) GetFeatureLevel() uint32 {
@@ -1675,7 +1752,7 @@ type MeshIdentity struct {
 
 func (x *MeshIdentity) Reset() {
 	*x = MeshIdentity{}
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1764,7 @@ func (x *MeshIdentity) String() string {
 func (*MeshIdentity) ProtoMessage() {}
 
 func (x *MeshIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1777,7 @@ func (x *MeshIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshIdentity.ProtoReflect.Descriptor instead.
 func (*MeshIdentity) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{14}
+	return file_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MeshIdentity) GetMesh() string {
@@ -1755,7 +1832,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1844,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +1857,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{15}
+	return file_snapshot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HistoryRow) GetTenant() string {
@@ -1849,7 +1926,7 @@ type QueueRow struct {
 
 func (x *QueueRow) Reset() {
 	*x = QueueRow{}
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1938,7 @@ func (x *QueueRow) String() string {
 func (*QueueRow) ProtoMessage() {}
 
 func (x *QueueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1951,7 @@ func (x *QueueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRow.ProtoReflect.Descriptor instead.
 func (*QueueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{16}
+	return file_snapshot_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *QueueRow) GetOperation() string {
@@ -1901,7 +1978,7 @@ type ProfileRow struct {
 
 func (x *ProfileRow) Reset() {
 	*x = ProfileRow{}
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +1990,7 @@ func (x *ProfileRow) String() string {
 func (*ProfileRow) ProtoMessage() {}
 
 func (x *ProfileRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2003,7 @@ func (x *ProfileRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileRow.ProtoReflect.Descriptor instead.
 func (*ProfileRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{17}
+	return file_snapshot_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProfileRow) GetTenant() string {
@@ -1953,7 +2030,7 @@ type ProgramRow struct {
 
 func (x *ProgramRow) Reset() {
 	*x = ProgramRow{}
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2042,7 @@ func (x *ProgramRow) String() string {
 func (*ProgramRow) ProtoMessage() {}
 
 func (x *ProgramRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2055,7 @@ func (x *ProgramRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRow.ProtoReflect.Descriptor instead.
 func (*ProgramRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{18}
+	return file_snapshot_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProgramRow) GetTenant() string {
@@ -2009,7 +2086,7 @@ type SecretRow struct {
 
 func (x *SecretRow) Reset() {
 	*x = SecretRow{}
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2098,7 @@ func (x *SecretRow) String() string {
 func (*SecretRow) ProtoMessage() {}
 
 func (x *SecretRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +2111,7 @@ func (x *SecretRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRow.ProtoReflect.Descriptor instead.
 func (*SecretRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{19}
+	return file_snapshot_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SecretRow) GetTenant() string {
@@ -2091,7 +2168,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2180,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2193,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{20}
+	return file_snapshot_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UsageRow) GetTenant() string {
@@ -2155,7 +2232,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
-	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xb0\x0f\n" +
+	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xdd\x0f\n" +
 	"\x0eSnapshotRecord\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x17.coopr.record.v1.TenantH\x00R\x06tenant\x12.\n" +
 	"\x05token\x18\x02 \x01(\v2\x16.coopr.log.v1.TokenRowH\x00R\x05token\x12=\n" +
@@ -2200,7 +2277,8 @@ const file_snapshot_proto_rawDesc = "" +
 	"join_token\x18\" \x01(\v2\x1a.coopr.record.v1.JoinTokenH\x00R\tjoinToken\x12<\n" +
 	"\bidentity\x18# \x01(\v2\x1e.coopr.record.v1.AgentIdentityH\x00R\bidentity\x125\n" +
 	"\bdata_key\x185 \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\adataKey\x121\n" +
-	"\x06sealed\x186 \x01(\v2\x17.coopr.log.v1.SealedRowH\x00R\x06sealedB\x05\n" +
+	"\x06sealed\x186 \x01(\v2\x17.coopr.log.v1.SealedRowH\x00R\x06sealed\x12+\n" +
+	"\x04sink\x18I \x01(\v2\x15.coopr.log.v1.SinkRowH\x00R\x04sinkB\x05\n" +
 	"\x03row\"L\n" +
 	"\bTokenRow\x12,\n" +
 	"\x05token\x18\x01 \x01(\v2\x16.coopr.record.v1.TokenR\x05token\x12\x12\n" +
@@ -2279,7 +2357,11 @@ const file_snapshot_proto_rawDesc = "" +
 	"\bValueRow\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\fR\x05value\"\xf1\x01\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\"P\n" +
+	"\aSinkRow\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x19\n" +
+	"\bmoved_ms\x18\x03 \x01(\x03R\amovedMs\"\xf1\x01\n" +
 	"\aMetaRow\x12#\n" +
 	"\rfeature_level\x18\x01 \x01(\rR\ffeatureLevel\x12\x12\n" +
 	"\x04mesh\x18\x02 \x01(\tR\x04mesh\x12!\n" +
@@ -2340,7 +2422,7 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),          // 0: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),          // 1: coopr.log.v1.SnapshotRecord
@@ -2355,113 +2437,115 @@ var file_snapshot_proto_goTypes = []any{
 	(*SealedRow)(nil),               // 10: coopr.log.v1.SealedRow
 	(*PartRow)(nil),                 // 11: coopr.log.v1.PartRow
 	(*ValueRow)(nil),                // 12: coopr.log.v1.ValueRow
-	(*MetaRow)(nil),                 // 13: coopr.log.v1.MetaRow
-	(*MeshIdentity)(nil),            // 14: coopr.log.v1.MeshIdentity
-	(*HistoryRow)(nil),              // 15: coopr.log.v1.HistoryRow
-	(*QueueRow)(nil),                // 16: coopr.log.v1.QueueRow
-	(*ProfileRow)(nil),              // 17: coopr.log.v1.ProfileRow
-	(*ProgramRow)(nil),              // 18: coopr.log.v1.ProgramRow
-	(*SecretRow)(nil),               // 19: coopr.log.v1.SecretRow
-	(*UsageRow)(nil),                // 20: coopr.log.v1.UsageRow
-	nil,                             // 21: coopr.log.v1.Effect.TasksByStatusEntry
-	(*record.Tenant)(nil),           // 22: coopr.record.v1.Tenant
-	(*record.PluginType)(nil),       // 23: coopr.record.v1.PluginType
-	(*record.Agent)(nil),            // 24: coopr.record.v1.Agent
-	(*record.Cluster)(nil),          // 25: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 26: coopr.record.v1.Node
-	(*record.Operation)(nil),        // 27: coopr.record.v1.Operation
-	(*record.NodeHealth)(nil),       // 28: coopr.record.v1.NodeHealth
-	(*record.Site)(nil),             // 29: coopr.record.v1.Site
-	(*record.Generation)(nil),       // 30: coopr.record.v1.Generation
-	(*record.PluginResource)(nil),   // 31: coopr.record.v1.PluginResource
-	(*record.ResourceSet)(nil),      // 32: coopr.record.v1.ResourceSet
-	(*record.Schedule)(nil),         // 33: coopr.record.v1.Schedule
-	(*record.Preferences)(nil),      // 34: coopr.record.v1.Preferences
-	(*record.Run)(nil),              // 35: coopr.record.v1.Run
-	(*record.Grant)(nil),            // 36: coopr.record.v1.Grant
-	(*record.JoinToken)(nil),        // 37: coopr.record.v1.JoinToken
-	(*record.AgentIdentity)(nil),    // 38: coopr.record.v1.AgentIdentity
-	(*PutDataKey)(nil),              // 39: coopr.log.v1.PutDataKey
-	(*record.Token)(nil),            // 40: coopr.record.v1.Token
-	(*record.User)(nil),             // 41: coopr.record.v1.User
-	(*record.PlanTree)(nil),         // 42: coopr.record.v1.PlanTree
-	(*record.Profile)(nil),          // 43: coopr.record.v1.Profile
-	(*record.ResourceVersion)(nil),  // 44: coopr.record.v1.ResourceVersion
-	(*SealedValue)(nil),             // 45: coopr.log.v1.SealedValue
-	(*FoundOrphan)(nil),             // 46: coopr.log.v1.FoundOrphan
-	(*record.OperationRequest)(nil), // 47: coopr.record.v1.OperationRequest
-	(*record.Program)(nil),          // 48: coopr.record.v1.Program
-	(SettingKind)(0),                // 49: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 50: coopr.record.v1.Usage
+	(*SinkRow)(nil),                 // 13: coopr.log.v1.SinkRow
+	(*MetaRow)(nil),                 // 14: coopr.log.v1.MetaRow
+	(*MeshIdentity)(nil),            // 15: coopr.log.v1.MeshIdentity
+	(*HistoryRow)(nil),              // 16: coopr.log.v1.HistoryRow
+	(*QueueRow)(nil),                // 17: coopr.log.v1.QueueRow
+	(*ProfileRow)(nil),              // 18: coopr.log.v1.ProfileRow
+	(*ProgramRow)(nil),              // 19: coopr.log.v1.ProgramRow
+	(*SecretRow)(nil),               // 20: coopr.log.v1.SecretRow
+	(*UsageRow)(nil),                // 21: coopr.log.v1.UsageRow
+	nil,                             // 22: coopr.log.v1.Effect.TasksByStatusEntry
+	(*record.Tenant)(nil),           // 23: coopr.record.v1.Tenant
+	(*record.PluginType)(nil),       // 24: coopr.record.v1.PluginType
+	(*record.Agent)(nil),            // 25: coopr.record.v1.Agent
+	(*record.Cluster)(nil),          // 26: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 27: coopr.record.v1.Node
+	(*record.Operation)(nil),        // 28: coopr.record.v1.Operation
+	(*record.NodeHealth)(nil),       // 29: coopr.record.v1.NodeHealth
+	(*record.Site)(nil),             // 30: coopr.record.v1.Site
+	(*record.Generation)(nil),       // 31: coopr.record.v1.Generation
+	(*record.PluginResource)(nil),   // 32: coopr.record.v1.PluginResource
+	(*record.ResourceSet)(nil),      // 33: coopr.record.v1.ResourceSet
+	(*record.Schedule)(nil),         // 34: coopr.record.v1.Schedule
+	(*record.Preferences)(nil),      // 35: coopr.record.v1.Preferences
+	(*record.Run)(nil),              // 36: coopr.record.v1.Run
+	(*record.Grant)(nil),            // 37: coopr.record.v1.Grant
+	(*record.JoinToken)(nil),        // 38: coopr.record.v1.JoinToken
+	(*record.AgentIdentity)(nil),    // 39: coopr.record.v1.AgentIdentity
+	(*PutDataKey)(nil),              // 40: coopr.log.v1.PutDataKey
+	(*record.Token)(nil),            // 41: coopr.record.v1.Token
+	(*record.User)(nil),             // 42: coopr.record.v1.User
+	(*record.PlanTree)(nil),         // 43: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 44: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 45: coopr.record.v1.ResourceVersion
+	(*SealedValue)(nil),             // 46: coopr.log.v1.SealedValue
+	(*FoundOrphan)(nil),             // 47: coopr.log.v1.FoundOrphan
+	(*record.OperationRequest)(nil), // 48: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 49: coopr.record.v1.Program
+	(SettingKind)(0),                // 50: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 51: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
-	22, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
+	23, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
 	2,  // 1: coopr.log.v1.SnapshotRecord.token:type_name -> coopr.log.v1.TokenRow
 	4,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
-	23, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
-	24, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
+	24, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
+	25, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
 	5,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
-	25, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
-	26, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
-	27, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
+	26, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
+	27, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
+	28, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
 	7,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
 	8,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
 	11, // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
 	12, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
-	13, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
-	15, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
-	26, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
-	28, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
-	16, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
-	29, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
-	30, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
-	31, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
-	32, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
-	17, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
-	18, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
-	33, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
-	34, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
-	19, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
-	35, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
-	20, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
+	14, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
+	16, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
+	27, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
+	29, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
+	17, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
+	30, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
+	31, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
+	32, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
+	33, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
+	18, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
+	19, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
+	34, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
+	35, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
+	20, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
+	36, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
+	21, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
 	6,  // 29: coopr.log.v1.SnapshotRecord.hello:type_name -> coopr.log.v1.HelloRow
 	3,  // 30: coopr.log.v1.SnapshotRecord.user:type_name -> coopr.log.v1.UserRow
-	36, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
-	37, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
-	38, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
-	39, // 34: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
+	37, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
+	38, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
+	39, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
+	40, // 34: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
 	10, // 35: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
-	40, // 36: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	41, // 37: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
-	42, // 38: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
-	9,  // 39: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
-	4,  // 40: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
-	22, // 41: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
-	40, // 42: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
-	43, // 43: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
-	33, // 44: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
-	35, // 45: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
-	27, // 46: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
-	44, // 47: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
-	21, // 48: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
-	25, // 49: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
-	41, // 50: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
-	36, // 51: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
-	37, // 52: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
-	45, // 53: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
-	46, // 54: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
-	14, // 55: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
-	25, // 56: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	47, // 57: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	43, // 58: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	48, // 59: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	49, // 60: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	50, // 61: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	13, // 36: coopr.log.v1.SnapshotRecord.sink:type_name -> coopr.log.v1.SinkRow
+	41, // 37: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	42, // 38: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
+	43, // 39: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	9,  // 40: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
+	4,  // 41: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
+	23, // 42: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	41, // 43: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	44, // 44: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	34, // 45: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	36, // 46: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	28, // 47: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	45, // 48: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	22, // 49: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	26, // 50: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	42, // 51: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
+	37, // 52: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
+	38, // 53: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
+	46, // 54: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
+	47, // 55: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
+	15, // 56: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
+	26, // 57: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	48, // 58: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	44, // 59: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	49, // 60: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	50, // 61: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	51, // 62: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -2508,6 +2592,7 @@ func file_snapshot_proto_init() {
 		(*SnapshotRecord_Identity)(nil),
 		(*SnapshotRecord_DataKey)(nil),
 		(*SnapshotRecord_Sealed)(nil),
+		(*SnapshotRecord_Sink)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2515,7 +2600,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -20,6 +20,7 @@ programs=(
   "docker docker.io plugins/automator/docker"
   "python3 python3 plugins/host"
   "slapd slapd agent/directory"
+  "rsyslogd rsyslog-gnutls agent/sinks"
 )
 
 missing() { ! command -v "$1" >/dev/null; }

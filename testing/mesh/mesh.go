@@ -33,6 +33,8 @@ type Options struct {
 	Slots int
 	// Retention of the agents; zero: that of an agent.
 	Retention config.Retention
+	// Audit has the limits and the sinks of the audit log; zero: the limits of an agent, and no sink.
+	Audit config.Audit
 	// Checkpoint is how often the leader compares the voters' states; 0 means every 5 s.
 	Checkpoint time.Duration
 	// Identity is true for a mesh whose agents have certificates: the first one founds it, and the others join with tokens.

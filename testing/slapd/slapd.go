@@ -47,7 +47,7 @@ func New(t *testing.T) *Server {
 	t.Helper()
 	program := programs.Installed(t, "slapd")
 	dir, host := t.TempDir(), site.Loopback()
-	cert, key, err := certificate(dir, host)
+	cert, key, err := site.Certificate(dir, "slapd", host)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/state"
-	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -37,6 +36,9 @@ type Retention struct {
 	Audit        time.Duration
 	AuditRecords uint64
 	AuditMemory  uint64
+	// Sinks are those of the audit log. While one has not taken a record, the limits of the log are larger by AuditWait percent.
+	Sinks     []string
+	AuditWait uint64
 }
 
 // Config configures a Janitor. Zero times take the defaults.
@@ -139,6 +141,9 @@ func (j *Janitor) Sweep(ctx context.Context, now time.Time) error {
 			done.Requests += min(most, requests-done.Requests)
 		}
 	}
+	for _, p := range j.audit(v, now) {
+		errs = errors.Join(errs, j.propose(ctx, &pb.Command{Change: &pb.Command_PruneAudit{PruneAudit: p}}))
+	}
 	if errs != nil {
 		done.Fault = errs.Error()
 	}
@@ -149,7 +154,11 @@ func (j *Janitor) Sweep(ctx context.Context, now time.Time) error {
 }
 
 func (j *Janitor) prune(ctx context.Context, p *pb.Prune) error {
-	answers, err := j.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_Prune{Prune: p}})
+	return j.propose(ctx, &pb.Command{Change: &pb.Command_Prune{Prune: p}})
+}
+
+func (j *Janitor) propose(ctx context.Context, c *pb.Command) error {
+	answers, err := j.cfg.Propose(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -187,10 +196,6 @@ func (j *Janitor) due(v *state.View, now time.Time) []*pb.Prune {
 	}
 	for left := v.RequestsBefore(j.oldestRequest(now)); left > 0; left -= most {
 		room(most).RequestsBeforeMs = j.oldestRequest(now)
-	}
-	if before, keep := j.audit(v.Audit().Stats(), now); keep > 0 {
-		p := room(1)
-		p.AuditBeforeMs, p.AuditKeep = before, keep
 	}
 	return out
 }
@@ -248,21 +253,4 @@ func (j *Janitor) abandoned(v *state.View, now time.Time) (out []string) {
 	maps.DeleteFunc(j.parts, func(id string, _ arrived) bool { return have[id] == 0 })
 	slices.Sort(out)
 	return out
-}
-
-// audit decides which audit records to remove: those older than before, in Unix
-// milliseconds, and all but the newest keep records. It returns 0, 0 if nothing is to be
-// removed. A small excess is tolerated. Otherwise a busy mesh would prune in every sweep,
-// and each pruning makes an audit record of its own.
-func (j *Janitor) audit(s audit.Stats, now time.Time) (before int64, keep uint64) {
-	keep = j.cfg.AuditRecords
-	if s.Bytes > j.cfg.AuditMemory {
-		keep = min(keep, uint64(float64(s.Records)*float64(j.cfg.AuditMemory)/float64(s.Bytes)))
-	}
-	before = now.Add(-j.cfg.Audit).UnixMilli()
-	old := s.Records > 0 && s.Oldest < before-(j.cfg.Audit/100).Milliseconds()
-	if !old && s.Records <= keep+keep/10 {
-		return 0, 0
-	}
-	return before, max(keep, 1)
 }

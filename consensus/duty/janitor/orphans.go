@@ -419,7 +419,7 @@ func (o *Orphans) Remove(ctx context.Context, who model.Caller, id, reason strin
 	if x == nil {
 		return 0, fmt.Errorf("machine %s: %w", id, ErrNoOrphan)
 	}
-	answers, err := o.cfg.Propose(ctx, &pb.Command{Tenant: who.Tenant, Actor: who.Actor,
+	answers, err := o.cfg.Propose(ctx, &pb.Command{Tenant: who.Tenant, Actor: who.Actor, Source: who.From, Agent: who.Agent,
 		Change: &pb.Command_DropResource{DropResource: &pb.DropResource{
 			Provider: x.Provider, Id: x.ID, Cluster: x.Cluster, Node: x.Node, Reason: reason,
 		}}})

@@ -477,8 +477,8 @@ func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation
 		s.Lease, done = o.cfg.First(ctx, p)
 	}
 	defer func() { done() }()
-	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor, KeepAnswer: true,
-		Change: &pb.Command_StartOperation{StartOperation: s}})
+	answers, err := o.cfg.Propose(ctx, logformat.By(who, &pb.Command{KeepAnswer: true,
+		Change: &pb.Command_StartOperation{StartOperation: s}}))
 	if err != nil {
 		return state.Answer{}, err
 	}

@@ -54,8 +54,8 @@ func queued(who model.Caller, cl *model.Cluster, req operation.Request) (*operat
 	var e1, e2 error
 	q.Operation, e1 = logformat.EncodeOperation(&op)
 	q.Request, e2 = logformat.EncodeOperationRequest(&req)
-	return &operation.Prepared{Operation: op, Cluster: *cl}, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor,
-		KeepAnswer: true, Change: &pb.Command_QueueOperation{QueueOperation: q}}, errors.Join(e1, e2)
+	return &operation.Prepared{Operation: op, Cluster: *cl}, logformat.By(who, &pb.Command{
+		KeepAnswer: true, Change: &pb.Command_QueueOperation{QueueOperation: q}}), errors.Join(e1, e2)
 }
 
 // dequeue starts the first queued operation of a cluster if the operation with the id

@@ -129,9 +129,9 @@ func (p *Prepared) Command(who model.Caller, sched *profile.Schedule, version ui
 	if sched != nil {
 		s.Schedule, errs[1] = logformat.EncodeSchedule(sched)
 	}
-	return &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
+	return logformat.By(who, &pb.Command{Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
 		Change: &pb.ChangeRuns_Start{Start: s},
-	}}}, errors.Join(errs[:]...)
+	}}}), errors.Join(errs[:]...)
 }
 
 // fireAll starts the runs of schedules that are due. It returns the time at which the

@@ -239,8 +239,8 @@ func (c *Controller) apply(ctx context.Context, who model.Caller, doc *site.Docu
 			next.Switches = append(next.Switches, m)
 		}
 		cmd := command(state.SiteKey{Tenant: who.Tenant, Name: doc.Name}, &pb.ChangeSite{Site: doc.Name, Change: &pb.ChangeSite_Next{Next: next}})
-		cmd.Actor, cmd.RequestId, cmd.KeepAnswer = who.Actor, who.Request, true
-		answers, err := c.cfg.Propose(ctx, cmd)
+		cmd.KeepAnswer = true
+		answers, err := c.cfg.Propose(ctx, logformat.By(who, cmd))
 		if err != nil {
 			return out, err
 		}
@@ -264,8 +264,8 @@ func (c *Controller) Release(ctx context.Context, who model.Caller, name, object
 	cmd := command(state.SiteKey{Tenant: who.Tenant, Name: name}, &pb.ChangeSite{
 		Site: name, Change: &pb.ChangeSite_Release{Release: &pb.ReleaseObject{Id: uint32(def.ID), Name: object, Reason: reason}},
 	})
-	cmd.Actor, cmd.RequestId, cmd.KeepAnswer = who.Actor, who.Request, true
-	answers, err := c.cfg.Propose(ctx, cmd)
+	cmd.KeepAnswer = true
+	answers, err := c.cfg.Propose(ctx, logformat.By(who, cmd))
 	if err != nil {
 		return state.Answer{}, err
 	}

@@ -3,6 +3,7 @@ package auditor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -95,14 +96,14 @@ func (u *Auditor) EndBatch() *table.AuditRow {
 	return &table.AuditRow{ID: table.Audit, Trail: u.trail}
 }
 
-// caller is the actor of a command, and the id of the request.
-type caller struct{ actor, request string }
+// caller is the actor of a command, and the id of the request, with where it came from.
+type caller struct{ actor, request, source, agent string }
 
 // Begin sets the caller for the records that follow. It returns the number of records so far, for
 // End. Commands of an entry do not nest, with one exception: the last part of a large command
 // applies that command, and does nothing after it.
 func (u *Auditor) Begin(c *pb.Command) int {
-	who := caller{c.Actor, c.RequestId}
+	who := caller{c.Actor, c.RequestId, c.Source, c.Agent}
 	if who.actor == "" {
 		who.actor = mesh
 	}
@@ -129,7 +130,7 @@ func (u *Auditor) End(c *pb.Command, failed bool, at int) {
 // complete fills in the fields that every record has.
 func (u *Auditor) complete(c *audit.Change) *audit.Change {
 	c.Index, c.Time = u.index, u.now
-	c.Actor, c.Request = u.who.actor, u.who.request
+	c.Actor, c.Request, c.Source, c.Agent = u.who.actor, u.who.request, u.who.source, u.who.agent
 	c.Message = clip(c.Message)
 	return c
 }
@@ -155,6 +156,20 @@ func (u *Auditor) Released(tenant, site, object, reason string) {
 func (u *Auditor) Pruned(cl *model.Cluster, operations int) {
 	u.record(&audit.Change{Type: "cluster.pruned", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Message: "its retention is over"},
 		u.document(map[string]any{"status": cl.Status, "operations": operations}), audit.Document{})
+}
+
+// Incident records a request that changed nothing, or several of a kind.
+func (u *Auditor) Incident(i *pb.Incident) {
+	doc := map[string]any{}
+	if i.Count > 0 {
+		doc["count"], doc["first"], doc["last"] = i.Count, i.FirstMs, i.LastMs
+	}
+	if i.Object != "" {
+		doc["object"] = clip(i.Object)
+	}
+	c := &audit.Change{Type: i.Type, Tenant: i.Tenant, Subject: i.Action}
+	u.record(c, audit.Document{}, u.document(doc))
+	c.Actor, c.Request, c.Source, c.Agent = i.Actor, i.Request, i.Source, i.Agent
 }
 
 // longestMessage bounds the part of a message that a record keeps, in bytes.
@@ -298,18 +313,32 @@ func (u *Auditor) agent(id string) string {
 	return name
 }
 
-// Prune drops records whose retention ended, and adds a record of that.
-func (u *Auditor) Prune(before int64, keep uint64) {
-	if before == 0 && keep == 0 {
+// Prune drops records beyond limits, and adds a record of that. taken has the last record that each sink has taken: what sinks
+// lose is on record, too.
+func (u *Auditor) Prune(l audit.Limits, taken map[string]uint64) {
+	if l.Before == 0 && l.Keep == 0 && len(l.Tenants) == 0 {
 		return
 	}
-	dropped := u.writer.Prune(before, keep)
+	lost := map[string]uint64{}
+	dropped := u.writer.Prune(l, func(at audit.Place, records uint64) {
+		for sink, number := range taken {
+			if at.Seq > number {
+				lost[sink] += records
+			}
+		}
+	})
 	if dropped == 0 {
 		return
 	}
 	u.wrote = true
-	anchor := u.writer.Done().Stats().Anchor
-	after := u.document(map[string]any{"records": dropped, "anchor": anchor})
-	u.record(&audit.Change{Type: "audit.pruned", Message: fmt.Sprintf("the retention of %d records is over", dropped)},
-		audit.Document{}, after)
+	doc := map[string]any{"records": dropped, "anchor": u.writer.Done().Stats().Anchor}
+	message := fmt.Sprintf("the retention of %d records is over", dropped)
+	if len(l.Tenants) > 0 {
+		doc["tenants"] = slices.Sorted(maps.Keys(l.Tenants))
+	}
+	if len(lost) > 0 {
+		doc["lost"] = lost
+		message += "; sinks had not taken all of them: " + strings.Join(slices.Sorted(maps.Keys(lost)), ", ")
+	}
+	u.record(&audit.Change{Type: "audit.pruned", Message: message}, audit.Document{}, u.document(doc))
 }

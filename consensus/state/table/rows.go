@@ -42,6 +42,8 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 			Tenant: r.Tenant, Kind: string(r.Kind), Name: r.Name, Version: int64(r.Version), Body: r.Body, Index: r.Index,
 			Author: r.Author, HostExec: r.HostExec,
 		}}
+	case *SinkRow:
+		rec.Row = &pb.SnapshotRecord_Sink{Sink: &pb.SinkRow{Name: r.Name, Number: r.Number, MovedMs: r.Moved}}
 	case *RetiredRow:
 		rec.Row = &pb.SnapshotRecord_Definition{Definition: &pb.DefinitionRow{
 			Tenant: r.Tenant, Kind: r.Kind, Name: r.Name, Version: int64(r.Version), Deleted: true,
@@ -215,6 +217,8 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		return Definitions, &DefinitionRow{Tenant: d.Tenant, StoredDefinition: model.StoredDefinition{
 			Kind: model.Kind(d.Kind), Name: d.Name, Version: int(d.Version), Body: d.Body, Index: d.Index, Author: d.Author, HostExec: d.HostExec,
 		}}, nil
+	case *pb.SnapshotRecord_Sink:
+		return Sinks, &SinkRow{Name: x.Sink.Name, Number: x.Sink.Number, Moved: x.Sink.MovedMs}, nil
 	case *pb.SnapshotRecord_PluginType:
 		t, err := logformat.DecodePluginType(x.PluginType)
 		if err != nil {

@@ -40,6 +40,7 @@ const (
 	Values      = "values"
 	Meta        = "meta"
 	Audit       = "audit"
+	Sinks       = "sinks"
 	History     = "history"
 	Health      = "health"
 	Queue       = "queue"
@@ -315,6 +316,7 @@ func Schema() *memdb.DBSchema {
 		table(Health,
 			index("id", true, func(h *model.NodeHealth) []string { return []string{h.Tenant, h.Node} }),
 			index("cluster", false, func(h *model.NodeHealth) []string { return []string{h.Tenant, h.Cluster} })),
+		table(Sinks, index("id", true, func(r *SinkRow) []string { return []string{r.Name} })),
 		table(Audit, index("id", true, func(r *AuditRow) []string { return []string{r.ID} })),
 		table(Meta, index("id", true, func(m *MetaRow) []string { return []string{m.ID} })),
 	} {
@@ -556,6 +558,13 @@ func SetID(number uint64) string { return fmt.Sprintf("%020d", number) }
 // ResourceArgs returns the parts of the key of a resource.
 func ResourceArgs(tenant string, k model.ResourceKey) []any {
 	return []any{tenant, string(k.Kind), k.Plugin, k.Type, k.Name}
+}
+
+// SinkRow is how far a sink of the audit log has come.
+type SinkRow struct {
+	Name   string
+	Number uint64 // of the last record that it has taken
+	Moved  int64  // when that was recorded
 }
 
 // AuditRow is the only row of the table Audit.

@@ -131,6 +131,14 @@ func (v *View) RequestsBefore(time int64) int {
 // Orphans returns the latest search for machines that belong to no node.
 func (v *View) Orphans() model.OrphanSearch { return table.Mesh(v.txn).Orphans }
 
+// Sinks returns the number of the last record of the audit log that each sink has taken, by its name. A sink that has taken none may
+// be missing.
+func (v *View) Sinks() map[string]uint64 {
+	out := map[string]uint64{}
+	table.Each(v.txn, table.Sinks, "id", func(r *table.SinkRow) bool { out[r.Name] = r.Number; return true })
+	return out
+}
+
 // LastCluster returns the highest number that a cluster has or had.
 func (v *View) LastCluster() int {
 	last := table.Mesh(v.txn).LastCluster

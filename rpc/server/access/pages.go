@@ -67,6 +67,9 @@ func pageRoutes(s *rest.Server, tag string) {
 				return out, w, err
 			}
 			t, err := rest.Wrote(w, w.Effect.Token)
+			if err == nil {
+				rest.LoggedIn(ctx, t)
+			}
 			out.Token = &api.IssuedToken{Token: t, Secret: secret}
 			return out, w, err
 		},

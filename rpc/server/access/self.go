@@ -56,7 +56,9 @@ func selfRoutes(s *rest.Server) {
 			if out.Secret, w, err = s.Users.Login(ctx, req.Tenant, req.Method, req.User, req.Password); err != nil {
 				return out, w, err
 			}
-			out.Token, err = rest.Wrote(w, w.Effect.Token)
+			if out.Token, err = rest.Wrote(w, w.Effect.Token); err == nil {
+				rest.LoggedIn(ctx, out.Token)
+			}
 			return out, w, err
 		},
 	)

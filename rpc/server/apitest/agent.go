@@ -13,6 +13,7 @@ import (
 	"github.com/coopr/coopr/agent/service"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
@@ -187,6 +188,9 @@ func (idle) Session() string { return worker }
 
 // InTouch reports false, so that the agent looks for a leader.
 func (idle) InTouch() bool { return false }
+
+// ReportIncident does nothing.
+func (idle) ReportIncident(*pb.Incident) {}
 
 // Last returns the last removal of logs.
 func (idle) Last() model.LogSweep {

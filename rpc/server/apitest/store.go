@@ -16,11 +16,13 @@ import (
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/tasks"
 	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/duty/incidents"
 	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/duty/logins"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/consensus/duty/sinks"
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/uses"
 	"github.com/coopr/coopr/consensus/keyring"
@@ -176,7 +178,12 @@ func (s *Store) duties(uint64) []leader.Duty {
 			Machine: m, Propose: propose, Box: s.member.Box, Ring: s.ring, ID: id("a"), Logger: log,
 			Members: func() []keys.Member { return []keys.Member{{ID: id("a"), Voter: true}} },
 		}),
+		Incidents: incidents.New(incidents.Config{Propose: propose, Logger: log}),
+		Sinks: sinks.New(sinks.Config{Machine: m, Propose: propose, Logger: log, Targets: []sinks.Target{
+			{Name: "siem", Type: "syslog", Where: "tls://logs.example.com:6514"},
+		}}),
 	}
+	check(l.Sinks.Restore(context.Background()))
 	s.lead.Store(l)
 	return []leader.Duty{l.Orchestrator, l.Dispatcher, l.Sites, l.Orphans}
 }

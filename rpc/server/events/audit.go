@@ -79,6 +79,15 @@ func auditRoutes(s *rest.Server) {
 			return out, err
 		},
 	)
+	rest.Ask(
+		s,
+		rest.Route{ID: "listAuditSinks", Method: http.MethodGet, Path: path + "/sinks", Tag: tag, Summary: "List the sinks of the audit log",
+			Description: "The leader sends every record to each sink, in order, at least once (audit.sinks of the agents' configuration)."},
+		func(ctx context.Context, _ *rest.Call, _ *rest.None) ([]model.AuditSink, error) {
+			list, err := s.Mesh.AuditSinks(ctx)
+			return append([]model.AuditSink{}, list...), err
+		},
+	)
 	rest.Read(
 		s,
 		rest.Route{ID: "verifyAudit", Path: path + "/verify", Tag: tag, Rule: reads, Summary: "Verify the audit log's chain of hashes",

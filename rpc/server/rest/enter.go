@@ -130,6 +130,7 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		next(hctx)
 		return
 	}
+	who.From, who.Agent = addressOf(r), s.entry(r)
 	c := &Call{Who: who, Bearer: bearer, note: n}
 	if faults := c.parse(op, query); len(faults) > 0 {
 		refuse(Invalid(faults))

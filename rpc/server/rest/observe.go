@@ -194,6 +194,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			if !n.long {
 				s.metrics.duration.WithLabelValues(n.route, method).Observe(took.Seconds())
 			}
+			s.incident(r, rec.status, n)
 			s.access(r, rec, n, took)
 		}()
 		next.ServeHTTP(rec, r)

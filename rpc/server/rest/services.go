@@ -222,6 +222,10 @@ type Mesh interface {
 	Status(ctx context.Context) api.AgentStatus
 	// Quorum returns how many voters there are, and which of them are missing.
 	Quorum(ctx context.Context) api.Quorum
+	// AuditSinks returns how far the sinks of the audit log have come. Only the leader knows.
+	AuditSinks(ctx context.Context) ([]model.AuditSink, error)
+	// Note notes an incident for the audit log.
+	Note(i model.Incident)
 	// Join contacts the mesh at gossip addresses and returns how many of them answered.
 	Join(ctx context.Context, addrs []string) (int, error)
 	// Leave makes this agent leave the mesh, or removes another agent, which must be dead unless that is forced. b is the caller's.

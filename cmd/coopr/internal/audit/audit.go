@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/client"
 
@@ -25,7 +26,8 @@ import (
 
 // Command returns the command "audit".
 func Command(app cli.App) *cobra.Command {
-	return cli.Group("audit", "List, export and verify the audit log of all changes", listCmd(app), exportCmd(app), verifyCmd(app))
+	return cli.Group("audit", "List, export and verify the audit log of all changes", listCmd(app), exportCmd(app), verifyCmd(app),
+		sinksCmd(app))
 }
 
 // auditFlags holds the flags that select records.
@@ -104,15 +106,15 @@ func listCmd(app cli.App) *cobra.Command {
 			return page.Records, meta, err
 		},
 		Rows: func(items []audit.Record) output.Table {
-			t := output.Table{Head: []string{"NUMBER", "TIME", "ACTOR", "TYPE", "CLUSTER", "SUBJECT", "CHANGE", "OPERATION", "REQUEST", "HASH"},
-				Wide: 3}
+			t := output.Table{Head: []string{"NUMBER", "TIME", "ACTOR", "TYPE", "CLUSTER", "SUBJECT", "CHANGE", "OPERATION", "REQUEST", "SOURCE",
+				"AGENT", "HASH"}, Wide: 5}
 			for _, r := range items {
 				width := 60
 				if out.Form == output.FormWide {
 					width = 1000
 				}
 				t.Row(audit.CursorOf(&r).String(), output.Moment(r.Time), r.Actor, r.Type, r.Cluster, subject(&r), output.Clip(change(&r), width),
-					r.Operation, r.Request, r.Hash[:min(len(r.Hash), 12)])
+					r.Operation, r.Request, r.Source, r.Agent, r.Hash[:min(len(r.Hash), 12)])
 			}
 			return t
 		},
@@ -205,6 +207,25 @@ func oneWord(v any) string {
 	}
 	b, _ := json.Marshal(v)
 	return string(b)
+}
+
+func sinksCmd(app cli.App) *cobra.Command {
+	return cli.List(app, cli.Listing[model.AuditSink]{
+		Use: "sinks", Short: "List the places to which the log is sent, and how far that has come", Example: "  coopr audit sinks",
+		Empty: "There are no sinks. The agents' configuration has them (audit.sinks).", Still: true,
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, _ client.Read) ([]model.AuditSink, client.Meta, error) {
+			s, err := c.AuditSinks(ctx)
+			return s, client.Meta{}, err
+		},
+		Rows: func(items []model.AuditSink) output.Table {
+			t := output.Table{Head: []string{"NAME", "TYPE", "TARGET", "NUMBER", "BEHIND", "OLDEST", "LOST", "FAULT"}}
+			for _, s := range items {
+				t.Row(s.Name, s.Type, s.Target, strconv.FormatUint(s.Number, 10), strconv.FormatUint(s.Behind, 10), output.Moment(s.Oldest),
+					strconv.FormatUint(s.Lost, 10), s.Fault)
+			}
+			return t
+		},
+	})
 }
 
 func exportCmd(app cli.App) *cobra.Command {
@@ -362,6 +383,10 @@ func verdict(out *output.Printer, name string, rep audit.Verification) error {
 	}
 	if rep.Anchor.Seq > 0 {
 		out.Printf("It begins after number %d.\n", rep.Anchor.Seq)
+	}
+	if rep.Dropped > 0 {
+		out.Printf("%s between others were removed, because their tenants had too many. They cannot be verified.\n",
+			words.Count(int(rep.Dropped), "number"))
 	}
 	out.Printf("Head: %d:%s\n", rep.Head.Seq, rep.Head.Hash)
 	return nil

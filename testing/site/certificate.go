@@ -1,4 +1,4 @@
-package slapd
+package site
 
 import (
 	"crypto/ecdsa"
@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// certificate writes the server's certificate, which is its own CA, and the key, and returns their files.
-func certificate(dir, host string) (cert, key string, err error) {
+// Certificate writes the certificate of a server, which is its own CA, and the key, and returns their files.
+func Certificate(dir, name, host string) (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return "", "", err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "slapd"}, NotBefore: time.Now().Add(-time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.ParseIP(host)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -33,7 +33,7 @@ func certificate(dir, host string) (cert, key string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	cert, key = filepath.Join(dir, "slapd.pem"), filepath.Join(dir, "slapd.key")
+	cert, key = filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")
 	if err := os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
 		return "", "", err
 	}

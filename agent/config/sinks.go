@@ -1,0 +1,129 @@
+package config
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// The types of sinks of the audit log.
+const (
+	SinkFile    = "file"
+	SinkSyslog  = "syslog"
+	SinkWebhook = "webhook"
+)
+
+// AuditSink is a place outside the mesh to which the leader sends the records of the audit log.
+type AuditSink struct {
+	Name       string `yaml:"name" doc:"Its name, by which the mesh knows how far it has come. A sink of another name begins with the oldest record."`
+	Type       string `yaml:"type" doc:"file, syslog or webhook."`
+	Path       string `yaml:"path" doc:"Of a file: its absolute path. Each leader appends to the file on its own machine, so that together the files of all eligible agents have every record."`
+	Address    string `yaml:"address" doc:"Of a syslog server: tls://HOST[:PORT], or tcp://HOST[:PORT] without encryption. UDP loses messages and is not supported."`
+	URL        string `yaml:"url" doc:"Of a webhook: the URL to which lines of JSON are posted, with https. Plain http is allowed on loopback. Redirects are not followed."`
+	CACert     string `yaml:"ca_cert" doc:"Certificates of the CA of the syslog server or webhook, in PEM. Default: those of the system."`
+	HeaderFile string `yaml:"header_file" doc:"File with headers of a webhook's requests, such as a line Authorization: Bearer SECRET. It is read for each request."`
+}
+
+// mostSinks bounds the sinks of a mesh.
+const mostSinks = 20
+
+func (c Config) checkSinks(k *checks) {
+	k.between("audit.sink_wait", c.Audit.SinkWait, 0, 1000)
+	if n := len(c.Audit.Sinks); n > mostSinks {
+		k.fault("audit.sinks", "there are %d, and %d are allowed", n, mostSinks)
+	}
+	seen := map[string]bool{}
+	for i, s := range c.Audit.Sinks {
+		path := fmt.Sprintf("audit.sinks[%d]", i)
+		if why := model.CheckName(s.Name); why != "" {
+			k.fault(path+".name", "%s", why)
+		} else if seen[s.Name] {
+			k.fault(path+".name", "%s is in the list twice", s.Name)
+		}
+		seen[s.Name] = true
+		k.oneOf(path+".type", s.Type, SinkFile, SinkSyslog, SinkWebhook)
+		for _, f := range []struct {
+			name, value string
+			of          []string
+		}{
+			{"path", s.Path, []string{SinkFile}}, {"address", s.Address, []string{SinkSyslog}}, {"url", s.URL, []string{SinkWebhook}},
+			{"ca_cert", s.CACert, []string{SinkSyslog, SinkWebhook}}, {"header_file", s.HeaderFile, []string{SinkWebhook}},
+		} {
+			if f.value != "" && s.Type != f.of[0] && s.Type != f.of[len(f.of)-1] {
+				k.fault(path+"."+f.name, "a sink of type %q has none", s.Type)
+			}
+		}
+		c.checkSink(k, path, s)
+	}
+}
+
+func (c Config) checkSink(k *checks, path string, s AuditSink) {
+	switch s.Type {
+	case SinkFile:
+		if !filepath.IsAbs(s.Path) {
+			k.fault(path+".path", "%q is not an absolute path", s.Path)
+		} else if c.DataDir != "" && within(s.Path, c.DataDir) {
+			k.fault(path+".path", "%s is in data_dir, which is the agent's own: use another folder", s.Path)
+		}
+	case SinkSyslog:
+		u, err := url.Parse(s.Address)
+		if err != nil || u.Hostname() == "" || u.Scheme != "tls" && u.Scheme != "tcp" || u.Path+u.RawQuery+u.Fragment != "" || u.User != nil {
+			k.fault(path+".address", "%q: write it as tls://HOST[:PORT] or tcp://HOST[:PORT]", s.Address)
+		} else if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
+			k.fault(path+".address", "%q: the port must be a number from 1 to 65535", s.Address)
+		} else if u.Scheme == "tcp" && s.CACert != "" {
+			k.fault(path+".ca_cert", "tcp:// has no encryption: use tls://")
+		}
+	case SinkWebhook:
+		u, err := url.Parse(s.URL)
+		if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+			k.fault(path+".url", "%q: write it as https://HOST/…", shownURL(u, err))
+		} else if u.User != nil {
+			k.fault(path+".url", "it has a password: put a line Authorization: … into header_file")
+		}
+	}
+}
+
+// shownURL returns a URL without what may be secret.
+func shownURL(u *url.URL, err error) string {
+	if err != nil {
+		return "(not a URL)"
+	}
+	return u.Scheme + "://" + u.Host + "/…"
+}
+
+// SyslogHost returns the host and port of a syslog server's address.
+func SyslogHost(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	if u.Scheme == "tls" {
+		return net.JoinHostPort(u.Hostname(), "6514")
+	}
+	return net.JoinHostPort(u.Hostname(), "514")
+}
+
+// ReadHeaders reads a file with a header in each line.
+func ReadHeaders(file string) (http.Header, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	text = append(bytes.TrimSpace(text), "\r\n\r\n"...)
+	h, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(text))).ReadMIMEHeader()
+	if err != nil && !errors.Is(err, io.EOF) || len(h) == 0 {
+		return nil, fmt.Errorf("%s: each line must be a header, such as Authorization: Bearer SECRET", file) // the error has the line
+	}
+	return http.Header(h), nil
+}

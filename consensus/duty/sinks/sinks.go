@@ -1,0 +1,297 @@
+package sinks
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Sink takes records of the audit log.
+type Sink interface {
+	// Deliver returns nil once the sink has all of the records. After an error they are delivered again, as after the loss of a
+	// leader.
+	Deliver(ctx context.Context, records []audit.Record) error
+}
+
+// Target is a sink that an operator configured.
+type Target struct {
+	Name, Type string
+	Where      string // for people, without secrets
+	Sink       Sink
+}
+
+// Config configures a Controller. Machine, Propose and Logger are required.
+type Config struct {
+	Machine *state.Machine
+	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
+	Logger  *slog.Logger
+	Targets []Target
+	// Record is the time between two records of how far the sinks have come; 0 means a second.
+	Record time.Duration
+}
+
+const (
+	// mostRecords and mostBytes bound one delivery. A single record may be larger.
+	mostRecords, mostBytes = 1000, 1 << 20
+	// patience bounds one delivery.
+	patience = time.Minute
+	// gather is how long more records are waited for before a delivery begins.
+	gather = 100 * time.Millisecond
+	// firstPause and longestPause are between attempts that fail.
+	firstPause, longestPause = time.Second, time.Minute
+)
+
+// record is the key of the recording in the queue. No sink has this name.
+const record = ""
+
+// Controller delivers records. It is made for one term.
+type Controller struct {
+	cfg   Config
+	queue *loop.Queue[string]
+
+	mu       sync.Mutex
+	sinks    map[string]*progress
+	recorded time.Time // when the progress was recorded last
+}
+
+// progress is how far a sink has come.
+type progress struct {
+	target Target
+	at     audit.Cursor // of the last record that it has taken
+	saved  uint64       // the number that the state has
+	from   uint64       // nothing up to this number is missed: the sink is newer
+	lost   uint64
+	// fault is why the latest attempt failed, failed since when attempts fail, pause the time until the next one, at retry.
+	fault  error
+	failed time.Time
+	pause  time.Duration
+	retry  time.Time
+}
+
+// number returns the number of the last record of which the sink has everything.
+func (p *progress) number() uint64 {
+	if p.at.Item == whole || p.at.Seq == 0 {
+		return p.at.Seq
+	}
+	return p.at.Seq - 1
+}
+
+// whole is the item of a cursor after all items of a number.
+const whole = 1 << 30
+
+// New returns the controller of one term.
+func New(cfg Config) *Controller {
+	cfg.Record = cmp.Or(cfg.Record, time.Second)
+	c := &Controller{cfg: cfg, sinks: map[string]*progress{}}
+	c.queue = loop.New(loop.Config[string]{Reconcile: c.reconcile, Parallel: len(cfg.Targets) + 1, Gather: gather})
+	return c
+}
+
+// Name returns the name of the duty.
+func (c *Controller) Name() string { return "sinks" }
+
+// Restore reads how far the sinks have come.
+func (c *Controller) Restore(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.cfg.Machine.View()
+	taken, head := v.Sinks(), v.Audit().Stats().Head.Seq
+	for _, t := range c.cfg.Targets {
+		n, known := taken[t.Name]
+		p := &progress{target: t, at: audit.Cursor{Seq: n, Item: whole}, saved: n}
+		if !known {
+			p.from = head
+		}
+		c.sinks[t.Name] = p
+	}
+	return nil
+}
+
+// Run delivers records until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	names := make([]string, len(c.cfg.Targets))
+	for i, t := range c.cfg.Targets {
+		names[i] = t.Name
+	}
+	if len(names) > 0 {
+		stop := c.cfg.Machine.Watch(func(state.Batch) { c.queue.Add(names...) })
+		defer stop()
+		c.queue.Add(names...)
+	}
+	return c.queue.Run(ctx)
+}
+
+// reconcile makes one delivery to a sink, or records how far all have come.
+func (c *Controller) reconcile(ctx context.Context, name string) (time.Time, error) {
+	if name == record {
+		return time.Time{}, c.record(ctx)
+	}
+	trail := c.cfg.Machine.View().Audit()
+	c.mu.Lock()
+	p := c.sinks[name]
+	retry, from := p.retry, c.begin(p, trail)
+	c.mu.Unlock()
+	if retry.After(time.Now()) {
+		return retry, nil
+	}
+	batch, err := take(trail, from)
+	if err == nil && len(batch) == 0 {
+		return time.Time{}, nil
+	}
+	if err == nil {
+		limited, cancel := context.WithTimeout(ctx, patience)
+		err = p.target.Sink.Deliver(limited, batch)
+		cancel()
+	}
+	if ctx.Err() != nil {
+		return time.Time{}, ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		return c.fail(p, err), nil
+	}
+	if p.fault != nil {
+		c.cfg.Logger.Info("a sink takes records of the audit log again", "sink", name)
+	}
+	p.fault, p.failed, p.pause, p.retry = nil, time.Time{}, 0, time.Time{}
+	p.took(batch)
+	if p.number() > p.saved {
+		c.queue.AddAt(record, c.recorded.Add(c.cfg.Record))
+	}
+	return time.Now(), nil
+}
+
+// begin returns the place after which a sink continues. The caller holds c.mu.
+func (c *Controller) begin(p *progress, trail *audit.Trail) audit.Cursor {
+	anchor := trail.Stats().Anchor.Seq
+	if p.at.Seq >= anchor {
+		return p.at
+	}
+	if p.miss(anchor) {
+		c.cfg.Logger.Warn("a sink was away for too long: records of the audit log were removed before it took them", "sink", p.target.Name,
+			"after", p.at.Seq, "up to", anchor)
+	}
+	p.at = audit.Cursor{Seq: anchor, Item: whole}
+	return p.at
+}
+
+// took notes that the sink has taken records.
+func (p *progress) took(batch []audit.Record) {
+	for _, r := range batch {
+		if r.Seq > p.at.Seq+1 { // records between were dropped
+			p.miss(r.Seq - 1)
+		}
+		if p.at = audit.CursorOf(&r); r.Item == r.Items {
+			p.at.Item = whole
+		}
+	}
+}
+
+// miss notes that the records up to a number were dropped before the sink took them.
+func (p *progress) miss(upTo uint64) bool {
+	from := max(p.at.Seq, p.from)
+	if upTo <= from {
+		return false
+	}
+	p.lost += upTo - from
+	return true
+}
+
+// fail notes that an attempt failed, and returns the time of the next one. The caller holds c.mu.
+func (c *Controller) fail(p *progress, err error) time.Time {
+	now := time.Now()
+	if p.fault == nil {
+		p.failed = now
+		c.cfg.Logger.Warn("a sink does not take records of the audit log; they wait for it", "sink", p.target.Name, "error", err)
+	}
+	p.fault, p.pause = err, min(max(2*p.pause, firstPause), longestPause)
+	p.retry = now.Add(p.pause)
+	return p.retry
+}
+
+// take returns the records of the next delivery.
+func take(trail *audit.Trail, from audit.Cursor) (out []audit.Record, err error) {
+	bytes := 0
+	err = trail.Each(&audit.Filter{}, false, from, func(r audit.Record) bool {
+		out = append(out, r)
+		bytes += 300 + len(r.Before) + len(r.After) + len(r.Message)
+		return len(out) < mostRecords && bytes < mostBytes
+	})
+	return out, err
+}
+
+// record records how far the sinks have come.
+func (c *Controller) record(ctx context.Context) error {
+	c.mu.Lock()
+	c.recorded = time.Now()
+	m := &pb.MoveCursors{}
+	for _, t := range c.cfg.Targets {
+		if p := c.sinks[t.Name]; p.number() > p.saved {
+			m.Cursors = append(m.Cursors, &pb.SinkCursor{Sink: t.Name, Number: p.number()})
+		}
+	}
+	c.mu.Unlock()
+	if len(m.Cursors) == 0 {
+		return nil
+	}
+	answers, err := c.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_MoveCursors{MoveCursors: m}})
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range m.Cursors {
+		c.sinks[x.Sink].saved = x.Number
+	}
+	return nil
+}
+
+// Report returns how far the sinks have come, in the order of the configuration.
+func (c *Controller) Report() []model.AuditSink {
+	trail := c.cfg.Machine.View().Audit()
+	head := trail.Stats().Head.Seq
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]model.AuditSink, 0, len(c.cfg.Targets))
+	for _, t := range c.cfg.Targets {
+		p := c.sinks[t.Name]
+		if p == nil {
+			continue // the term has just begun
+		}
+		s := model.AuditSink{Name: t.Name, Type: t.Type, Target: t.Where, Number: p.number(), Lost: p.lost}
+		s.Behind = head - min(head, s.Number)
+		if p.fault != nil {
+			s.Fault, s.Failed = p.fault.Error(), p.failed.UnixMilli()
+		}
+		if s.Behind > 0 {
+			// A place that is no longer kept has the oldest record that is.
+			from := audit.Cursor{Seq: max(s.Number, trail.Stats().Anchor.Seq), Item: whole}
+			_ = trail.Each(&audit.Filter{}, false, from, func(r audit.Record) bool { s.Oldest = r.Time; return false })
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// Names returns the names of targets, sorted.
+func Names(targets []Target) []string {
+	out := make([]string, 0, len(targets))
+	for _, t := range targets {
+		out = append(out, t.Name)
+	}
+	slices.Sort(out)
+	return out
+}
