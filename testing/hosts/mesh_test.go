@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,13 +49,9 @@ func newMesh(t *testing.T, hosts, nodes int) *mesh {
 		m.hosts = append(m.hosts, m.start(lab.Spec{Name: fmt.Sprintf("control%d", i+1), Systemd: true, Layers: []string{m.layer}}))
 	}
 	t.Cleanup(m.tell)
+	m.found()
 	m.setUp(m.hosts...)
-	first := m.hosts[0]
-	m.token = strings.TrimSpace(m.must(first, "/usr/local/lib/coopr/coopr-agent", "token", "--data-dir", "/var/lib/coopr"))
-	m.ca = filepath.Join(m.dir, "ca.pem")
-	if err := os.WriteFile(m.ca, []byte(m.must(first, "cat", "/etc/coopr/ca.pem")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	m.token, m.ca = strings.TrimSpace(m.born("root-token")), filepath.Join(m.dir, "birth", "ca.pem")
 	var err error
 	if m.api, err = client.New(client.Config{Addresses: urls(m.hosts), Token: m.token, CACert: m.ca}); err != nil {
 		t.Fatal(err)
@@ -65,23 +60,46 @@ func newMesh(t *testing.T, hosts, nodes int) *mesh {
 	return m
 }
 
-// fill makes the layer: the folders that Vagrant copies, and the join token.
+// fill makes the layer: the folders that Vagrant copies.
 func (m *mesh) fill(bin string) {
 	m.t.Helper()
 	m.layer = filepath.Join(m.dir, "layer")
-	secrets := filepath.Join(m.layer, "secrets")
-	var token bytes.Buffer
-	agent := exec.Command(filepath.Join(bin, "coopr-agent"), "token", "new")
-	agent.Stdout = &token
 	if err := errors.Join(
-		os.MkdirAll(secrets, 0o700),
 		os.CopyFS(filepath.Join(m.layer, "opt/coopr/bin"), os.DirFS(bin)),
 		os.CopyFS(filepath.Join(m.layer, "opt/coopr/examples"), os.DirFS("../../examples")),
-		agent.Run(),
-		os.WriteFile(filepath.Join(secrets, "join-token"), token.Bytes(), 0o600),
 	); err != nil {
 		m.t.Fatal(err)
 	}
+}
+
+// found creates the identity of the mesh, as the Vagrantfile does.
+func (m *mesh) found() {
+	m.t.Helper()
+	init := exec.CommandContext(m.ctx, filepath.Join(m.layer, "opt/coopr/bin/coopr-agent"), "init", "--out", filepath.Join(m.dir, "birth"),
+		"--peer", m.hosts[0].Addr.String()+":55055", "--voters", fmt.Sprint(len(m.hosts)-1))
+	if out, err := init.CombinedOutput(); err != nil {
+		m.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// born returns a file of the mesh's identity.
+func (m *mesh) born(name string) string {
+	m.t.Helper()
+	content, err := os.ReadFile(filepath.Join(m.dir, "birth", name))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return string(content)
+}
+
+// secrets returns the shell's arguments that copy to a host what the Vagrantfile copies.
+func (m *mesh) secrets(h *lab.Machine) []string {
+	out := []string{"/bin/sh", "-c", `umask 077; mkdir -p /tmp/coopr-secrets; while [ $# -gt 0 ]; do printf %s "$2" >"/tmp/coopr-secrets/$1"; shift 2; done`, "sh",
+		"ca.pem", m.born("ca.pem"), "root-token", m.born("root-token")}
+	if h == m.hosts[0] {
+		return append(out, "identity", m.born("identity"))
+	}
+	return append(out, "voter-token", m.born("voter-token"))
 }
 
 func (m *mesh) start(spec lab.Spec) *lab.Machine {
@@ -102,12 +120,10 @@ func (m *mesh) setUp(hosts ...*lab.Machine) {
 	said := make(chan error, len(hosts))
 	for _, h := range hosts {
 		go func() {
-			args := []string{"/bin/sh", "-c", `cp -r /secrets /tmp/coopr-secrets && exec sh /opt/coopr/examples/vagrant/provision.sh "$@"`, "sh",
-				h.Addr.String()}
-			for _, other := range m.hosts {
-				args = append(args, other.Addr.String())
+			_, err := h.Run(m.ctx, m.secrets(h)...)
+			if err == nil {
+				_, err = h.Run(m.ctx, "/bin/sh", "/opt/coopr/examples/vagrant/provision.sh", h.Addr.String())
 			}
-			_, err := h.Run(m.ctx, args...)
 			said <- err
 		}()
 	}
