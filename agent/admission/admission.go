@@ -35,18 +35,11 @@ type Config struct {
 	Network    wire.Network
 	Supervisor *member.Supervisor
 	Locator    *member.Locator
-	Mesh       Mesh
+	Mesh       member.Mesh
 	Peers      member.Peers
 	// Hang closes the connections of removed agents.
 	Hang   func(over func(identity.Peer) bool)
 	Logger *slog.Logger
-}
-
-// Mesh is the view of the mesh that gossip keeps; *mesh.Mesh implements it.
-type Mesh interface {
-	member.Mesh
-	// Ban takes agents out of the view.
-	Ban(ids []string)
 }
 
 // Desk admits agents to the mesh, and keeps the certificates of this one.
@@ -122,7 +115,6 @@ func (d *Desk) Refuse(removed []string) {
 			addrs = append(addrs, addr)
 		}
 	}
-	d.cfg.Mesh.Ban(removed)
 	if same(m, &next) {
 		return
 	}

@@ -201,7 +201,7 @@ func (m *benchMesh) keepRecord(mu *sync.Mutex, stop chan struct{}) {
 		}
 		slices.SortFunc(list, byID)
 		for _, n := range nodes {
-			n.Repair(list)
+			n.Repair(list, nil)
 		}
 	}
 }

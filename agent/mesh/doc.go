@@ -9,7 +9,7 @@
 //	go m.Run(ctx)
 //	changed, stop := m.Subscribe()
 //	for range changed { ... m.Members() ... }
-//	m.Repair(records) // whenever the agent registry has changed
+//	m.Repair(records, removed) // whenever the agent registry has changed
 //
 // Gossip never carries work: a lost message would be a lost task.
 package mesh

@@ -23,7 +23,7 @@ func TestRecordCompletesTheView(t *testing.T) {
 		absent := Member{ID: idOf(7), Self: Self{Name: "seven", RPCAddr: "10.0.0.7:55055"}, Addr: "10.0.0.7:55056", Epoch: 5, Status: StatusAlive}
 		changed, stop := one.Subscribe()
 		defer stop()
-		one.Repair([]Member{recorded(one, StatusAlive), absent})
+		one.Repair([]Member{recorded(one, StatusAlive), absent}, nil)
 		got, ok := one.Member(idOf(7))
 		if !ok || got.Status != StatusAlive || got.Record != StatusAlive || got.Gossip != StatusNone || got.RPCAddr != "10.0.0.7:55055" {
 			t.Errorf("%+v", got)
@@ -33,13 +33,13 @@ func TestRecordCompletesTheView(t *testing.T) {
 		default:
 			t.Error("nobody was told")
 		}
-		one.Repair([]Member{recorded(one, StatusAlive), absent})
+		one.Repair([]Member{recorded(one, StatusAlive), absent}, nil)
 		select {
 		case <-changed:
 			t.Error("told of no change")
 		default:
 		}
-		one.Repair(nil)
+		one.Repair(nil, nil)
 		if _, ok := one.Member(idOf(7)); ok {
 			t.Error("an agent that neither source knows is in the view")
 		}
@@ -52,7 +52,7 @@ func TestRecordLeadsGossip(t *testing.T) {
 		one := l.start(0, ipOf(0), func(c *Config) { c.Join = nil })
 		two := l.start(5, ipOf(5), func(c *Config) { c.Join = nil })
 		time.Sleep(time.Minute)
-		one.Repair([]Member{recorded(one, StatusAlive), recorded(two, StatusAlive)})
+		one.Repair([]Member{recorded(one, StatusAlive), recorded(two, StatusAlive)}, nil)
 		l.within(time.Minute, "gossip too", func() bool { m, _ := two.Member(idOf(0)); return m.Gossip == StatusAlive })
 	})
 }
@@ -65,7 +65,7 @@ func TestRecordedDeathIsKnownAtOnce(t *testing.T) {
 		victim.host.PowerOff()
 		begin := time.Now()
 		for _, n := range nodes[:2] {
-			n.Repair([]Member{recorded(nodes[0], StatusAlive), recorded(nodes[1], StatusAlive), recorded(victim, StatusFailed)})
+			n.Repair([]Member{recorded(nodes[0], StatusAlive), recorded(nodes[1], StatusAlive), recorded(victim, StatusFailed)}, nil)
 		}
 		if !sees(nodes[:2], victim.cfg.ID, StatusFailed)() || time.Since(begin) != 0 {
 			t.Error("a recorded death waits for gossip")
@@ -86,12 +86,12 @@ func TestWrongRecordIsContradicted(t *testing.T) {
 			before := nodes[2].Epoch()
 			wrong := []Member{recorded(nodes[0], StatusAlive), recorded(nodes[1], StatusAlive), recorded(nodes[2], status)}
 			for _, n := range nodes[:2] {
-				n.Repair(wrong)
+				n.Repair(wrong, nil)
 			}
 			if !sees(nodes[:2], idOf(2), status)() {
 				t.Fatal("the record is not believed")
 			}
-			nodes[2].Repair(wrong)
+			nodes[2].Repair(wrong, nil)
 			if me, _ := nodes[2].Member(idOf(2)); me.Status != StatusAlive {
 				t.Error("an agent believes in its own death")
 			}
@@ -100,7 +100,7 @@ func TestWrongRecordIsContradicted(t *testing.T) {
 				t.Error("without a higher epoch")
 			}
 			epoch := nodes[2].Epoch()
-			nodes[2].Repair(wrong) // the wrong record arrives late
+			nodes[2].Repair(wrong, nil) // the wrong record arrives late
 			time.Sleep(time.Second)
 			if nodes[2].Epoch() != epoch {
 				t.Error("contradicts what is contradicted already")
@@ -118,7 +118,7 @@ func TestRecordFromTheFuture(t *testing.T) {
 		old.Epoch += 1 << 40
 		old.Zone = "where it was in its last life"
 		for _, n := range nodes {
-			n.Repair([]Member{recorded(nodes[0], StatusAlive), old})
+			n.Repair([]Member{recorded(nodes[0], StatusAlive), old}, nil)
 		}
 		l.within(time.Minute, "its own word", func() bool {
 			m, _ := nodes[0].Member(idOf(1))
@@ -139,7 +139,7 @@ func TestViewsDoNotWaitForGossip(t *testing.T) {
 			list = append(list, recorded(n, StatusAlive))
 		}
 		for _, n := range nodes {
-			n.Repair(list)
+			n.Repair(list, nil)
 		}
 		for _, n := range nodes {
 			if n.view.size() != 30 {
@@ -181,7 +181,7 @@ func TestRemovedFromTheRegistry(t *testing.T) {
 				records := []Member{recorded(nodes[0], StatusAlive), recorded(nodes[1], StatusAlive), recorded(nodes[2], StatusAlive)}
 				last := append(slices.Clone(records), recorded(nodes[3], StatusAlive))
 				for _, n := range nodes[:3] {
-					n.Repair(last)
+					n.Repair(last, nil)
 				}
 				victim := nodes[3]
 				victim.host.PowerOff()
@@ -189,7 +189,7 @@ func TestRemovedFromTheRegistry(t *testing.T) {
 				l.within(time.Minute, "the death is known", sees(nodes[:3], victim.cfg.ID, StatusFailed))
 				l.f.Partition(fabric.Blackhole, []string{ipOf(2)})
 				for _, n := range nodes[:2] {
-					n.Repair(records)
+					n.Repair(records, nil)
 				}
 				if !sees(nodes[:2], victim.cfg.ID, StatusNone)() {
 					t.Error("it is still in a view")
@@ -201,7 +201,7 @@ func TestRemovedFromTheRegistry(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				l.f.Heal()
-				nodes[2].Repair(records)
+				nodes[2].Repair(records, nil)
 				l.within(time.Minute, "the three", all(nodes[:3], StatusAlive, 3))
 				for range 300 {
 					time.Sleep(time.Second)

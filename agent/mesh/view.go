@@ -266,12 +266,14 @@ func (m *Mesh) Subscribe() (<-chan struct{}, func()) { return m.view.subscribe()
 
 // Repair replaces the agent registry in the view. The records are all agents of the registry, with ID, Self, Addr,
 // Epoch and Status, preferably ordered by id. Repair keeps the slice, so the caller must not change it. The owner calls
-// Repair whenever the registry has changed. When Repair returns, the view has every failure in the registry.
+// Repair whenever the registry has changed. When Repair returns, the view has every failure in the registry. Agents that were
+// removed from the mesh may still have the key of gossip, but nothing that they announce counts.
 //
 // A record of this agent itself is wrong if it says failed, leaving or left, or has a higher epoch. The agent refutes
 // a wrong record by gossip, with a still higher epoch, unless it is leaving.
-func (m *Mesh) Repair(records []Member) {
-	changed := m.view.recorded(records)
+func (m *Mesh) Repair(records []Member, removed []string) {
+	changed := m.view.ban(removed)
+	changed = m.view.recorded(records) || changed
 	for _, r := range records {
 		if r.ID == m.cfg.ID {
 			m.contradict(r)
@@ -286,14 +288,6 @@ func (m *Mesh) Repair(records []Member) {
 		signal(m.rejoin)
 		signal(m.resized)
 		signal(m.view.prune)
-	}
-}
-
-// Ban takes agents that were removed from the mesh out of the view. They may still have the key of gossip, but nothing that they
-// announce counts.
-func (m *Mesh) Ban(ids []string) {
-	if m.view.ban(ids) {
-		m.view.notify()
 	}
 }
 

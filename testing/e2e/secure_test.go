@@ -148,12 +148,12 @@ func TestSecureMesh(t *testing.T) {
 	// An agent tries to join with tokens that do not let it in, and later with the right one.
 	stranger := m.add("d")
 	revoked := m.coopr("token", "join", "--kind", "worker")
-	list := m.coopr("token", "join", "list", "-o", "json")
+	list := m.coopr("token", "list-join", "-o", "json")
 	var tokens []model.JoinToken
 	if err := json.Unmarshal([]byte(list.out), &tokens); err != nil || len(tokens) != 1 || tokens[0].Role != "worker" {
 		t.Fatalf("%v\n%s%s", err, list.out, list.err)
 	}
-	if s := m.coopr("token", "join", "revoke", tokens[0].ID, "--yes"); s.code != 0 {
+	if s := m.coopr("token", "revoke-join", tokens[0].ID, "--yes"); s.code != 0 {
 		t.Fatalf("%s%s", s.out, s.err)
 	}
 	for token, words := range map[string]string{m.voterToken(): "has been used up", strings.TrimSpace(revoked.out): "does not know this join token"} {

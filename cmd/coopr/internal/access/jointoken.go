@@ -14,8 +14,8 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// joinTokens returns the commands for tokens with which agents join the mesh.
-func joinTokens(app cli.App) *cobra.Command {
+// createJoinToken returns the command that makes a token with which agents join the mesh.
+func createJoinToken(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var req api.NewJoinToken
 	var uses int
@@ -49,7 +49,7 @@ func joinTokens(app cli.App) *cobra.Command {
 			return out.Encode(t)
 		}
 		if t.Secret == "" && meta.Repeated {
-			return fmt.Errorf("join token %s was made, but the response that holds it was lost; revoke it with coopr token join revoke %s and "+
+			return fmt.Errorf("join token %s was made, but the response that holds it was lost; revoke it with coopr token revoke-join %s and "+
 				"make another one", t.ID, t.ID)
 		}
 		// Only the token goes to the standard output, so that a script can read it.
@@ -58,8 +58,13 @@ func joinTokens(app cli.App) *cobra.Command {
 		out.Println(t.Secret)
 		return nil
 	})
-	list := cli.List(app, cli.Listing[model.JoinToken]{
-		Use: "list", Short: "List the join tokens that are still good", Example: "  coopr token join list", Empty: "There are no join tokens.",
+	return join
+}
+
+func listJoinTokens(app cli.App) *cobra.Command {
+	out := app.Printer()
+	return cli.List(app, cli.Listing[model.JoinToken]{
+		Use: "list-join", Short: "List the join tokens that are still good", Example: "  coopr token list-join", Empty: "There are no join tokens.",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.JoinToken, client.Meta, error) {
 			return c.JoinTokens(ctx, read)
 		},
@@ -72,8 +77,12 @@ func joinTokens(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-	revoke := &cobra.Command{Use: "revoke ID", Short: "Revoke a join token; agents that have joined with it stay", Args: cli.Args("ID"),
-		Example: "  coopr token join revoke 0fa3b2c1d4e5f607 --yes"}
+}
+
+func revokeJoinToken(app cli.App) *cobra.Command {
+	out := app.Printer()
+	revoke := &cobra.Command{Use: "revoke-join ID", Short: "Revoke a join token; agents that have joined with it stay", Args: cli.Args("ID"),
+		Example: "  coopr token revoke-join 0fa3b2c1d4e5f607 --yes"}
 	revoke.RunE = cli.Confirmed(app, func(args []string) string { return fmt.Sprintf("Revoke join token %s?", args[0]) },
 		func(ctx context.Context, c *client.Client, args []string) error {
 			_, err := c.DeleteJoinToken(ctx, args[0])
@@ -82,8 +91,7 @@ func joinTokens(app cli.App) *cobra.Command {
 			}
 			return err
 		})
-	join.AddCommand(list, revoke)
-	return join
+	return revoke
 }
 
 func plural(role string) string { return role + "s" }
