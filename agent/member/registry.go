@@ -97,7 +97,9 @@ func markAbsent(list []model.Agent, absent map[string]bool) map[string]bool {
 
 // Run completes the view that gossip has of the mesh with the registry, until ctx
 // ends. It calls refuse, if that is not nil, with the agents that were removed from the mesh.
-func (r *Registry) Run(ctx context.Context, view interface{ Repair(records []mesh.Member, removed []string) }, refuse func(removed []string)) error {
+func (r *Registry) Run(ctx context.Context, view interface {
+	Repair(records []mesh.Member, removed []string)
+}, refuse func(removed []string)) error {
 	for {
 		select {
 		case <-ctx.Done():
