@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -310,5 +311,30 @@ func TestOpen(t *testing.T) {
 	}
 	if s, _ := list[1].Sink.(*Syslog); s.Address != "[2001:db8::1]:6514" || !s.TLS || s.Host != "a" {
 		t.Errorf("%+v", s)
+	}
+}
+
+func TestWebhookTLS(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	w := NewWebhook(server.URL, ca, "")
+	for _, text := range []string{"", "no certificate"} {
+		if err := w.Deliver(t.Context(), records(1, 1)); err == nil {
+			t.Errorf("it delivers with the CAs %q", text)
+		}
+		if err := os.WriteFile(ca, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := NewWebhook(server.URL, "", "").Deliver(t.Context(), records(1, 1)); err == nil {
+		t.Error("an unknown certificate is taken")
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(ca, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Deliver(t.Context(), records(1, 1)); err != nil {
+		t.Error(err)
 	}
 }

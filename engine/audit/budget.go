@@ -7,6 +7,10 @@ import (
 	"slices"
 )
 
+// TypePruned is the type of the records of prunings. Their field dropped has how many records are in gaps from then on, so that a file
+// from which somebody takes records has more of them than it says.
+const TypePruned = "audit.pruned"
+
 // Usage is how much of a trail a tenant has. Tenant "" is the mesh itself.
 type Usage struct {
 	Tenant  string
@@ -209,7 +213,9 @@ func (k *remainder) flush() {
 	if k.gap.records == 0 {
 		return
 	}
-	k.room().append(k.at, appendGap(nil, k.gap), k.gap.time, 0)
+	c := k.room()
+	c.append(k.at, appendGap(nil, k.gap), k.gap.time, 0)
+	c.gaps += k.gap.records
 	k.gap = gap{}
 }
 

@@ -25,6 +25,7 @@ type chunk struct {
 	agents       []string
 	plans        []*Plan
 	used         []Usage // by tenant, in any order
+	gaps         uint64  // records of the chain in the chunk's gaps
 }
 
 // errDamaged means that a chunk's bytes cannot be read.

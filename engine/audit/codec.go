@@ -148,6 +148,9 @@ func (d *Decoder) chunk(r *reader) error {
 		if c.last == c.prev {
 			c.first, c.final = at, at
 		}
+		if g, ok := gapOf(e.body); ok {
+			c.gaps += g.records
+		}
 		if n > 0 {
 			c.use(c.tenant(e), n, uint64(len(appendLength(nil, len(e.body)))+len(e.at.Hash)+len(e.body)))
 		}

@@ -186,6 +186,9 @@ type verifier struct {
 	at    Place // the last correct record
 	end   Place // the end, according to the file
 	bad   *Flaw
+	// tenant is whose export it is, "" for one of all. said is how many records the latest pruning left in gaps.
+	tenant string
+	said   uint64
 	// group are the lines of the current batch, and texts are these lines as they are in the
 	// file.
 	group []Record
@@ -204,7 +207,7 @@ func (v *verifier) lead(line []byte) error {
 	if l.Part {
 		return ErrPart
 	}
-	v.at, v.end = l.Anchor, l.Head
+	v.at, v.end, v.tenant = l.Anchor, l.Head, l.Tenant
 	v.rep.Anchor, v.rep.Head = l.Anchor, l.Head
 	if bad := v.meet(); bad != nil {
 		return fmt.Errorf("the export begins after record %d: %s", bad.Seq, bad.Reason)
@@ -302,6 +305,13 @@ func (v *verifier) gap(line []byte, fault func(string, ...any) *Flaw) *Flaw {
 	return v.meet()
 }
 
+// droppedBy returns how many records the record of a pruning says to be in gaps.
+func droppedBy(after json.RawMessage) uint64 {
+	var doc struct{ Dropped uint64 }
+	_ = json.Unmarshal(after, &doc) // without the field there are none
+	return doc.Dropped
+}
+
 func (v *verifier) change(r Record, line []byte) *Flaw {
 	c := Change{
 		Index: r.Index, Time: r.Time, Type: r.Type, Tenant: r.Tenant, Actor: r.Actor, Request: r.Request,
@@ -320,6 +330,9 @@ func (v *verifier) change(r Record, line []byte) *Flaw {
 	v.buf = c.canonical(v.buf[:0])
 	next := v.at.next(sha256.Sum256(v.buf))
 	v.rep.Records++
+	if c.Type == TypePruned {
+		v.said = droppedBy(c.After)
+	}
 	return v.step(next, []any{c.record(next)}, [][]byte{line})
 }
 
@@ -404,6 +417,9 @@ func (v *verifier) finish() *Flaw {
 		return &Flaw{Seq: next, Reason: fmt.Sprintf("%d of its %d changes of tasks are missing", v.group[0].Items-len(v.group), v.group[0].Items)}
 	case v.at.Seq < v.end.Seq:
 		return &Flaw{Seq: next, Reason: fmt.Sprintf("it is missing: the file ends before record %d", v.end.Seq)}
+	case v.tenant == "" && v.rep.Dropped > v.said:
+		return &Flaw{Seq: v.at.Seq, Reason: fmt.Sprintf("the file has gaps of %d records, and the mesh has removed %d: the others were taken out of it",
+			v.rep.Dropped, v.said)}
 	case v.at != v.end:
 		return &Flaw{Seq: v.at.Seq, Reason: "the file's first line has another end of the chain"}
 	}

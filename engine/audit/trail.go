@@ -30,6 +30,8 @@ type Stats struct {
 	// Records counts the records, each change of a task by itself.
 	Records uint64 `json:"records"`
 	Bytes   uint64 `json:"bytes"`
+	// Dropped counts the numbers of the chain between others that were dropped.
+	Dropped uint64 `json:"dropped,omitempty"`
 	// Oldest is the time of the oldest record in Unix milliseconds; 0: there is none.
 	Oldest int64 `json:"oldest"`
 }
@@ -37,7 +39,11 @@ type Stats struct {
 // Stats returns the trail's size and its ends.
 func (t *Trail) Stats() Stats {
 	s := Stats{Anchor: t.anchor, Head: t.head(), Records: t.records, Bytes: t.bytes}
-	if all := t.chunks(); len(all) > 0 {
+	all := t.chunks()
+	for _, c := range all {
+		s.Dropped += c.gaps
+	}
+	if len(all) > 0 {
 		_ = all[0].walk(func(e entry) bool {
 			s.Oldest, _ = all[0].when(e)
 			return false
@@ -236,9 +242,20 @@ func (w *Writer) front(l *Limits, gone func(at Place, records uint64)) {
 			break
 		}
 	}
-	if w.t.records != had {
-		w.replace(all)
+	if w.t.records == had {
+		return
 	}
+	// A gap at the beginning is no gap any more.
+	none := Limits{}
+	for len(all) > 0 {
+		rest := w.cut(all[0], &none, func() bool { return false }, gone)
+		all = all[1:]
+		if rest != nil {
+			all = append([]*chunk{rest}, all...)
+			break
+		}
+	}
+	w.replace(all)
 }
 
 // replace replaces all chunks.
@@ -273,6 +290,9 @@ func (w *Writer) cut(c *chunk, l *Limits, over func() bool, gone func(at Place, 
 		}
 		if n > 0 {
 			rest.use(c.tenant(e), n, uint64(size))
+		}
+		if g, ok := gapOf(e.body); ok {
+			rest.gaps += g.records
 		}
 		rest.records += n
 		rest.first, rest.final = min(rest.first, at), max(rest.final, at)

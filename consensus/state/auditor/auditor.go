@@ -331,7 +331,11 @@ func (u *Auditor) Prune(l audit.Limits, taken map[string]uint64) {
 		return
 	}
 	u.wrote = true
-	doc := map[string]any{"records": dropped, "anchor": u.writer.Done().Stats().Anchor}
+	stats := u.writer.Done().Stats()
+	doc := map[string]any{"records": dropped, "anchor": stats.Anchor}
+	if stats.Dropped > 0 {
+		doc["dropped"] = stats.Dropped
+	}
 	message := fmt.Sprintf("the retention of %d records is over", dropped)
 	if len(l.Tenants) > 0 {
 		doc["tenants"] = slices.Sorted(maps.Keys(l.Tenants))
@@ -340,5 +344,5 @@ func (u *Auditor) Prune(l audit.Limits, taken map[string]uint64) {
 		doc["lost"] = lost
 		message += "; sinks had not taken all of them: " + strings.Join(slices.Sorted(maps.Keys(lost)), ", ")
 	}
-	u.record(&audit.Change{Type: "audit.pruned", Message: message}, audit.Document{}, u.document(doc))
+	u.record(&audit.Change{Type: audit.TypePruned, Message: message}, audit.Document{}, u.document(doc))
 }
