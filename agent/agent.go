@@ -224,7 +224,7 @@ func (a *Agent) openMember() error {
 	a.locator = member.NewLocator(a.supervisor)
 	a.desk = admission.New(admission.Config{
 		ID: a.id, Store: a.identity.Store(), Ring: a.ring, Lifetime: a.cfg.Lifetime, Names: a.cfg.APINames(), Network: a.net.plain, Supervisor: a.supervisor,
-		Locator: a.locator, Mesh: a.mesh, Peers: a.net.peers, Hang: a.net.mux.Hang, Logger: a.log,
+		Locator: a.locator, Mesh: a.mesh, Registry: a.agents, Peers: a.net.peers, Hang: a.net.mux.Hang, Logger: a.log,
 	})
 	a.departure = service.NewDeparture(a.supervisor, func() error { return a.mesh.SetSelf(a.self()) })
 	return nil
@@ -288,7 +288,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	servers.Go(func() error { return ignoreClosed(a.grpc.Serve(a.net.mux.GRPC())) })
 	// The peer port serves the API too: other agents forward requests to the leader.
 	// Each carries the token of its caller.
-	forwarded := server.NewAgentServer(a.handler)
+	forwarded := server.NewAgentServer(a.handler, a.desk.ServesOthers)
 	servers.Go(func() error { return ignoreClosed(forwarded.Serve(a.net.mux.HTTP())) })
 	public := server.NewServer(a.handler)
 	public.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelInfo) // failed handshakes, among others

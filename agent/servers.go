@@ -32,7 +32,7 @@ func (a *Agent) openServers() (err error) {
 		logServer:     worker.Server{Worker: a.worker, Logs: a.logs},
 		objectServer:  objects.Server{Runtime: a.objects},
 		deskServer:    admission.Server{Desk: a.desk},
-	})
+	}, a.identity == nil)
 	return metrics.Register(a.metrics, metrics.Sources{Build: a.cfg.Build, Slots: a.cfg.Worker.Slots, Supervisor: a.supervisor,
 		Quorum: services.Mesh, Worker: a.worker, Plugins: a.host, Settings: a.settings.Load})
 }

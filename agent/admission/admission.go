@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	"github.com/coopr/coopr/agent/member"
@@ -36,6 +38,7 @@ type Config struct {
 	Supervisor *member.Supervisor
 	Locator    *member.Locator
 	Mesh       member.Mesh
+	Registry   *member.Registry
 	Peers      member.Peers
 	// Hang closes the connections of removed agents.
 	Hang   func(over func(identity.Peer) bool)
@@ -56,7 +59,9 @@ func New(cfg Config) *Desk {
 		return nil
 	}
 	d := &Desk{cfg: cfg}
+	cfg.Registry.Refuse(cfg.Store.Membership().Removed) // before anybody is heard
 	d.door = &Door{
+		ID: cfg.ID, asking: make(chan struct{}, maxAsking),
 		Supervisor: cfg.Supervisor, Locator: cfg.Locator, Ring: cfg.Ring, Lifetime: cfg.Lifetime, Places: d.places, Logger: cfg.Logger,
 		Leader: func(_ context.Context, addr string) (pb.DoorClient, func(), error) {
 			return Dial(cfg.Network, cfg.Store.DoorConfig(), addr)
@@ -75,7 +80,9 @@ func (d *Desk) Run(ctx context.Context, l net.Listener) error {
 		<-ctx.Done()
 		return nil
 	}
-	server := grpc.NewServer(grpc.Creds(wire.Credentials()), grpc.MaxRecvMsgSize(64<<10), grpc.ConnectionTimeout(askTimeout))
+	server := grpc.NewServer(grpc.Creds(wire.Credentials()), grpc.MaxRecvMsgSize(64<<10), grpc.ConnectionTimeout(askTimeout),
+		grpc.MaxConcurrentStreams(8),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: askTimeout, MaxConnectionAge: 3 * askTimeout}))
 	pb.RegisterDoorServer(server, d.door)
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()
@@ -97,20 +104,21 @@ func (d *Desk) Refuse(removed []string) {
 	}
 	m := d.cfg.Store.Membership()
 	next := *m
-	next.Removed = removed
+	next.Removed = union(m.Removed, removed)
 	if own := d.cfg.Supervisor.Member(); own != nil {
 		if mesh := own.Machine.View().MeshIdentity(); mesh != nil && mesh.Mesh == m.Mesh {
-			next.Birth, next.CAs = nil, mesh.CAs
+			if _, err := authority(d.cfg.Ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA); err == nil {
+				next.Birth = nil // what the state has can be opened
+			}
+			next.CAs = mesh.CAs
 			if m.Role == identity.Voter {
 				next.SealedCA = mesh.SealedCA
 			}
 		}
 	}
-	if peers := d.voters(); len(peers) > 0 {
-		next.Peers = peers
-	}
+	next.Peers = slices.Sorted(slices.Values(d.voters()))
 	var addrs []string
-	for _, id := range removed {
+	for _, id := range next.Removed {
 		if addr, err := member.PeerAddr(d.cfg.Mesh, id); err == nil {
 			addrs = append(addrs, addr)
 		}
@@ -124,10 +132,17 @@ func (d *Desk) Refuse(removed []string) {
 	if err != nil {
 		d.cfg.Logger.Error("this agent could not write its identity", "error", err)
 	}
-	d.cfg.Hang(func(p identity.Peer) bool { return slices.Contains(removed, p.ID) })
+	d.cfg.Hang(func(p identity.Peer) bool { return slices.Contains(next.Removed, p.ID) })
 	for _, addr := range addrs {
 		d.cfg.Peers.Drop(addr)
 	}
+}
+
+// union returns two lists of ids as one. An agent that was removed stays so, whatever an older state says.
+func union(a, b []string) []string {
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func same(a, b *identity.Membership) bool {
@@ -143,39 +158,55 @@ func (s Server) RecordKeys(ctx context.Context, r *pb.RecordKeys) (*pb.RecordKey
 	if s.Desk == nil {
 		return nil, status.Error(codes.FailedPrecondition, "the agents of this mesh sign their certificates themselves")
 	}
-	if err := s.Desk.door.recordKeys(ctx, r.Keys); err != nil {
+	if err := s.Desk.door.recordKeys(ctx, r); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	return &pb.RecordKeysResponse{}, nil
 }
 
 // record passes keys on to the leader.
-func (d *Desk) record(ctx context.Context, keys map[string]string) error {
+func (d *Desk) record(ctx context.Context, keys *pb.RecordKeys) error {
+	if _, _, leads := d.cfg.Supervisor.Leader(); leads {
+		return d.door.recordKeys(ctx, keys)
+	}
 	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
-	_, addr, err := d.cfg.Locator.Leader(ctx)
+	id, addr, err := d.cfg.Locator.Leader(ctx)
 	if err != nil {
 		return err
 	}
-	c, err := d.cfg.Peers.Client(addr)
+	c, err := d.cfg.Peers.Client(wire.Leader(addr, id).String())
 	if err != nil {
 		return err
 	}
-	_, err = c.RecordKeys(ctx, &pb.RecordKeys{Keys: keys})
+	_, err = c.RecordKeys(ctx, keys)
 	return err
 }
 
-// voters returns the peer addresses of agents that may be voters, in the order of their ids.
+// voters returns peer addresses of voters, in random order. Gossip has no say in who is one.
 func (d *Desk) voters() []string {
 	var out []string
-	for _, m := range d.cfg.Mesh.Members() {
-		if m.Eligible && m.Alive() && m.ID != d.cfg.ID && m.RPCAddr != "" {
-			out = append(out, m.RPCAddr)
+	if m := d.cfg.Supervisor.Member(); m != nil && m.Group.Member() {
+		for _, s := range m.Group.Servers() {
+			if s.ID != d.cfg.ID {
+				addr, err := member.PeerAddr(d.cfg.Mesh, s.ID)
+				if err != nil {
+					addr = s.Addr
+				}
+				out = append(out, addr)
+			}
+		}
+	} else {
+		for _, a := range d.cfg.Registry.Agents() {
+			if a.Eligible && a.Alive && a.ID != d.cfg.ID && a.PeerAddr != "" {
+				out = append(out, a.PeerAddr)
+			}
 		}
 	}
 	if len(out) == 0 {
-		return d.cfg.Store.Membership().Peers
+		out = slices.Clone(d.cfg.Store.Membership().Peers)
 	}
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out
 }
 
@@ -188,20 +219,38 @@ func (d *Desk) Peers() []string {
 	return peers[:min(len(peers), 5)] // a token is copied by hand
 }
 
+// ServesOthers reports whether the agent at the other end of a conn may serve the API to clients on other machines.
+func (d *Desk) ServesOthers(conn net.Conn) bool {
+	if d == nil {
+		return true
+	}
+	p, err := identity.PeerOf(conn)
+	if err != nil || p.Role == identity.Voter {
+		return err == nil
+	}
+	m := d.cfg.Supervisor.Member()
+	if m == nil {
+		return false
+	}
+	who, ok := m.Machine.View().Identity(p.ID)
+	return ok && who.API
+}
+
 // maxPlaces bounds the addresses that a newcomer receives.
 const maxPlaces = 32
 
-// places returns the peer addresses of voters and the gossip addresses of agents, this one among them.
+// places returns the peer addresses of voters and the gossip addresses of agents, as the state has them. This agent is among them.
 func (d *Desk) places() (peers, seeds []string) {
-	for _, m := range d.cfg.Mesh.Members() {
-		if !m.Alive() {
-			continue
-		}
-		if m.Eligible && m.RPCAddr != "" && len(peers) < maxPlaces {
-			peers = append(peers, m.RPCAddr)
-		}
-		if m.Addr != "" && len(seeds) < maxPlaces {
-			seeds = append(seeds, m.Addr)
+	m := d.cfg.Supervisor.Member()
+	if m == nil {
+		return nil, nil
+	}
+	for _, s := range m.Group.Servers() {
+		peers = append(peers, s.Addr)
+	}
+	for _, a := range m.Machine.View().Agents() {
+		if a.Alive && a.GossipAddr != "" && len(seeds) < maxPlaces {
+			seeds = append(seeds, a.GossipAddr)
 		}
 	}
 	return peers, seeds
@@ -250,6 +299,9 @@ func (b *Birth) Run(ctx context.Context) error {
 }
 
 func (b *Birth) write(ctx context.Context) error {
+	if _, ok := b.Replica.Machine.View().DataKey(""); !ok {
+		return keyring.ErrNoKey // another duty makes it, and only then the state names the key
+	}
 	c, err := b.command(b.Store.Membership())
 	if err != nil {
 		return err

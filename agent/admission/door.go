@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 // Door answers agents that have no valid certificate. Only voters open it for them.
 type Door struct {
 	pb.UnimplementedDoorServer
+	ID         string // this agent's
 	Supervisor *member.Supervisor
 	Locator    *member.Locator
 	Ring       Ring
@@ -31,15 +33,26 @@ type Door struct {
 	Places func() (peers, seeds []string)
 	Logger *slog.Logger
 
+	asking chan struct{} // requests that are passed on to the leader, at most so many
+
 	mu sync.Mutex
 	// renewed are the keys that this voter has signed and no leader has recorded yet, by agent.
-	renewed map[string]string
+	renewed map[string]signed
 }
 
-// maxRequest bounds a certificate request in bytes, maxNames the names in it.
+// signed is a key that a voter has certified.
+type signed struct {
+	key    string
+	issued int64
+}
+
+// maxAsking bounds the requests of newcomers that a voter passes on at a time: they must not keep it from the leader.
+const maxAsking = 16
+
+// maxRequest bounds a certificate request in bytes, maxAPINames the names in it.
 const (
-	maxRequest = 4096
-	maxNames   = 32
+	maxRequest  = 4096
+	maxAPINames = 32
 )
 
 // leaderTimeout is how long a voter waits for the leader before it renews by itself.
@@ -49,7 +62,7 @@ var _ pb.DoorServer = (*Door)(nil)
 
 // Join admits an agent that has a join token.
 func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, error) {
-	if len(r.Csr) > maxRequest || len(r.Names) > maxNames {
+	if len(r.Csr) > maxRequest || len(r.Names) > maxAPINames {
 		return nil, status.Error(codes.InvalidArgument, "the request is too large")
 	}
 	public, err := identity.RequestedKey(r.Csr)
@@ -61,20 +74,23 @@ func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, erro
 	}
 	m, _, leads := d.Supervisor.Leader()
 	if !leads {
-		return ask(ctx, d, func(ctx context.Context, c pb.DoorClient) (*pb.Admission, error) { return c.Join(ctx, r) })
+		return d.ask(ctx, r.Forwarded, func(ctx context.Context, c pb.DoorClient) (*pb.Admission, error) {
+			r.Forwarded = true
+			return c.Join(ctx, r)
+		})
 	}
 	v := m.Machine.View()
 	mesh := v.MeshIdentity()
 	if mesh == nil {
 		return nil, status.Error(codes.Unavailable, "the mesh is not founded yet, or its agents share a secret")
 	}
-	if _, err := authority(d.Ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA); err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error()) // before the token is used
-	}
 	hash := identity.HashJoinSecret(r.Secret)
-	if err := known(v, r, hash); err != nil { // strangers write no log
+	if err := known(v, r, hash, identity.KeyID(public)); err != nil { // strangers write no log
 		d.Logger.Warn("an agent was not admitted to the mesh", "id", r.Agent, "token", r.Token, "error", err)
 		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	if _, err := authority(d.Ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error()) // before the token is used
 	}
 	answers, err := m.Propose(ctx, &pb.Command{Actor: "agent " + r.Agent, Change: &pb.Command_AdmitAgent{AdmitAgent: &pb.AdmitAgent{
 		Token: r.Token, Hash: hash, Agent: r.Agent, Key: identity.KeyID(public),
@@ -101,32 +117,39 @@ func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, erro
 	return d.answer(out), nil
 }
 
-// errUnknown is the error for a join token that the mesh does not know. Strangers learn nothing else.
-var errUnknown = errors.New("the mesh does not know this join token: it was revoked, has ended, or belongs to another mesh")
-
-// known returns an error unless the state has the token of a request, or an agent that was admitted with it.
-func known(v *state.View, r *pb.JoinRequest, hash []byte) error {
-	if who, ok := v.Identity(r.Agent); ok && who.Token == r.Token {
+// known returns an error unless a token in the state admits the agent, or has admitted it with the same key.
+func known(v *state.View, r *pb.JoinRequest, hash []byte, key string) error {
+	now := time.Now().UnixMilli()
+	if who, ok := v.Identity(r.Agent); ok && who.Token == r.Token && who.Removed == 0 && who.Newest() == key {
 		return nil
 	}
 	for _, t := range v.JoinTokens() {
-		if t.ID == r.Token && subtle.ConstantTimeCompare(t.Hash, hash) == 1 {
+		switch {
+		case t.ID != r.Token || subtle.ConstantTimeCompare(t.Hash, hash) != 1:
+		case t.Expires <= now:
+			return fmt.Errorf("join token %s has ended: make another", t.ID)
+		case t.Uses <= 0:
+			return fmt.Errorf("join token %s has been used up: make another", t.ID)
+		default:
 			return nil
 		}
 	}
-	return errUnknown
+	return errors.New("the mesh does not know this join token: it was revoked, or belongs to another mesh")
 }
 
 // Renew signs new certificates for an agent of the mesh. The leader does it, or this voter while there is none.
 func (d *Door) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.Admission, error) {
-	if len(r.Csr) > maxRequest || len(r.Certificate) > maxRequest || len(r.Names) > maxNames {
+	if len(r.Csr) > maxRequest || len(r.Certificate) > maxRequest || len(r.Names) > maxAPINames {
 		return nil, status.Error(codes.InvalidArgument, "the request is too large")
 	}
 	_, _, leads := d.Supervisor.Leader()
 	if !leads {
 		wait, cancel := context.WithTimeout(ctx, leaderTimeout)
 		defer cancel()
-		out, err := ask(wait, d, func(ctx context.Context, c pb.DoorClient) (*pb.Admission, error) { return c.Renew(ctx, r) })
+		out, err := d.ask(wait, r.Forwarded, func(ctx context.Context, c pb.DoorClient) (*pb.Admission, error) {
+			r.Forwarded = true
+			return c.Renew(ctx, r)
+		})
 		if err == nil || final(err) {
 			return out, err
 		}
@@ -135,7 +158,7 @@ func (d *Door) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.Admission, er
 	if err != nil {
 		return nil, err
 	}
-	d.Flush(ctx)
+	d.flush(ctx, d.recordKeys)
 	return d.answer(out), nil
 }
 
@@ -151,7 +174,7 @@ func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
 		return nil, status.Error(codes.Unavailable, "this agent does not know the mesh's identity yet")
 	}
 	renewal := identity.Renewal{Certificate: r.Certificate, Request: r.Csr, Signature: r.Signature}
-	peer, old, err := renewal.Verify(mesh.CAs, time.Now())
+	asker, err := renewal.Verify(mesh.CAs, time.Now())
 	if err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
@@ -159,68 +182,68 @@ func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	who, ok := v.Identity(peer.ID)
 	next := identity.KeyID(public)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
+	switch who, ok := v.Identity(asker.ID); {
 	case !ok || who.Removed != 0:
-		return nil, status.Errorf(codes.PermissionDenied, "agent %s was removed from the mesh", peer.ID)
-	case !who.HasKey(old) && d.renewed[peer.ID] != old:
+		return nil, status.Errorf(codes.PermissionDenied, "agent %s was removed from the mesh", asker.ID)
+	case !who.Renews(asker.Key, asker.Issued.UnixMilli(), next):
 		d.Logger.Warn("an agent asked for a certificate with a key that it has replaced: somebody has a copy of its data directory",
-			"id", peer.ID)
+			"id", asker.ID)
 		return nil, status.Errorf(codes.PermissionDenied, "agent %s has renewed its certificate with another key since: this is a copy of "+
-			"its data directory, or an old one. Delete data_dir, and it joins as a new agent with a token", peer.ID)
-	}
-	out, err := issue(d.Ring, mesh, who, r.Csr, r.Names, d.Lifetime)
-	if err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
-	}
-	if !who.HasKey(next) {
-		if d.renewed == nil {
-			d.renewed = map[string]string{}
+			"its data directory, or an old one. Delete data_dir, and it joins as a new agent with a token", asker.ID)
+	default:
+		out, err := issue(d.Ring, mesh, who, r.Csr, r.Names, d.Lifetime)
+		if err != nil {
+			return nil, status.Error(codes.Unavailable, err.Error())
 		}
-		d.renewed[peer.ID] = next
+		if who.Newest() != next {
+			d.note(map[string]signed{asker.ID: {next, time.Now().UnixMilli()}})
+		}
+		return out, nil
 	}
-	return out, nil
 }
 
-// recordKeys records keys that other voters have signed while they knew no leader. Leader only.
-func (d *Door) recordKeys(ctx context.Context, keys map[string]string) error {
+// recordKeys records keys that voters have signed. Leader only.
+func (d *Door) recordKeys(ctx context.Context, keys *pb.RecordKeys) error {
 	m, _, leads := d.Supervisor.Leader()
 	if !leads {
 		return problem.NoLeader
 	}
-	answers, err := m.Propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_RecordKeys{RecordKeys: &pb.RecordKeys{Keys: keys}}})
+	answers, err := m.Propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_RecordKeys{RecordKeys: keys}})
 	if err != nil {
 		return err
 	}
 	return answers[0].Err
 }
 
-// Flush records the keys that this voter has signed, if this agent leads. It returns those that remain.
-func (d *Door) Flush(ctx context.Context) map[string]string {
+// flush records the keys that this voter has signed. They stay if that fails.
+func (d *Door) flush(ctx context.Context, record func(context.Context, *pb.RecordKeys) error) {
 	d.mu.Lock()
 	keys := d.renewed
 	d.renewed = nil
 	d.mu.Unlock()
-	if len(keys) == 0 || d.recordKeys(ctx, keys) == nil {
-		return nil
+	if len(keys) == 0 {
+		return
 	}
-	d.Return(keys)
-	return keys
+	r := &pb.RecordKeys{Keys: map[string]string{}, Issued: map[string]int64{}}
+	for agent, s := range keys {
+		r.Keys[agent], r.Issued[agent] = s.key, s.issued
+	}
+	if record(ctx, r) != nil {
+		d.note(keys)
+	}
 }
 
-// Return takes keys back that could not be recorded.
-func (d *Door) Return(keys map[string]string) {
+// note remembers keys that this voter has signed, unless it knows newer ones.
+func (d *Door) note(keys map[string]signed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.renewed == nil {
-		d.renewed = map[string]string{}
+		d.renewed = map[string]signed{}
 	}
-	for agent, key := range keys {
-		if _, newer := d.renewed[agent]; !newer {
-			d.renewed[agent] = key
+	for agent, s := range keys {
+		if d.renewed[agent].issued <= s.issued {
+			d.renewed[agent] = s
 		}
 	}
 }
@@ -234,16 +257,26 @@ func (d *Door) answer(a *identity.Admission) *pb.Admission {
 	}
 }
 
-// ask passes a request on to the leader's door.
-func ask(ctx context.Context, d *Door, call func(context.Context, pb.DoorClient) (*pb.Admission, error)) (*pb.Admission, error) {
+// ask passes a request on to the leader's door, once.
+func (d *Door) ask(ctx context.Context, forwarded bool, call func(context.Context, pb.DoorClient) (*pb.Admission, error)) (
+	*pb.Admission, error) {
 	if m := d.Supervisor.Member(); m == nil || m.Machine.View().MeshIdentity() == nil {
 		return nil, status.Error(codes.Unavailable, "this agent holds no state of the mesh: ask a voter")
 	}
-	_, addr, err := d.Locator.Leader(ctx)
+	if forwarded {
+		return nil, status.Error(codes.Unavailable, "this agent does not lead any more: try again in a moment")
+	}
+	select {
+	case d.asking <- struct{}{}:
+		defer func() { <-d.asking }()
+	default:
+		return nil, status.Error(codes.Unavailable, "too many agents join at a time: try again in a moment")
+	}
+	id, addr, err := d.Locator.Leader(ctx)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	if m := d.Supervisor.Member(); m != nil && m.Group.IsLeader() {
+	if id == d.ID {
 		return nil, status.Error(codes.Unavailable, "this agent has just been elected: try again in a moment")
 	}
 	c, hang, err := d.Leader(ctx, addr)

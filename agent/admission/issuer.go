@@ -3,6 +3,7 @@ package admission
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/coopr/coopr/consensus/keyring"
@@ -44,8 +45,10 @@ func issue(ring Ring, mesh *table.MeshIdentity, who model.AgentIdentity, csr []b
 	}
 	s := identity.Subject{Mesh: mesh.Mesh, Role: identity.Role(who.Role), ID: who.Agent, Names: identity.LoopbackNames()}
 	s.Names = append(s.Names, who.Names...)
-	if who.Role == model.RoleVoter {
-		s.Names = append(s.Names, names...)
+	for _, n := range names {
+		if _, err := netip.ParseAddr(n); who.Role == model.RoleVoter && (err == nil || model.IsHostName(n)) {
+			s.Names = append(s.Names, n)
+		}
 	}
 	out := &identity.Admission{Mesh: mesh.Mesh, Role: s.Role, Zone: who.Zone, API: who.API || who.Role == model.RoleVoter, CAs: mesh.CAs}
 	if who.Role == model.RoleVoter {

@@ -19,7 +19,7 @@ import (
 )
 
 // askTimeout bounds one request to a voter.
-const askTimeout = 10 * time.Second
+const askTimeout = 5 * time.Second
 
 // Dial opens the door of the agent at a peer address. The caller hangs up.
 func Dial(network wire.Network, tls *tls.Config, addr string) (pb.DoorClient, func(), error) {

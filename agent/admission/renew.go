@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/coopr/coopr/rpc/identity"
@@ -21,30 +22,41 @@ type Renewer struct {
 	// Voters returns peer addresses of agents that may be voters.
 	Voters func() []string
 	// Record passes keys to the leader.
-	Record func(ctx context.Context, keys map[string]string) error
+	Record func(ctx context.Context, keys *pb.RecordKeys) error
 	Logger *slog.Logger
 }
 
-// checkInterval is how often the time of the renewal is compared with the clock, which may jump.
-const checkInterval = time.Minute
+const (
+	// checkInterval is how often the time of the renewal is compared with the clock, which may jump.
+	checkInterval = time.Minute
+	// maxPause is the longest time between two tries after a refusal, which is not likely to change.
+	maxPause = time.Hour
+)
 
-// Run renews the certificates when two thirds of their life are over, until ctx ends.
+// Run renews the certificates when about two thirds of their life are over, until ctx ends. Agents that were started together do
+// not renew together.
 func (r *Renewer) Run(ctx context.Context) error {
+	early := rand.N(identity.Lifetime / 10)
 	named := r.Store.Membership().Role != identity.Voter // other roles do not name their API themselves
+	var next time.Time
+	pause := checkInterval
 	for {
-		if due := !time.Now().Before(r.Store.RenewAt()); due || !named && !r.Store.Names(r.Names) {
-			named = true // once
-			if err := r.renew(ctx); err != nil && ctx.Err() == nil {
-				r.Logger.Error("this agent's certificate was not renewed", "expires", r.Store.Expires(), "error", err)
+		due := !time.Now().Before(r.Store.RenewAt(early)) || !named && !r.Store.Names(r.Names)
+		if due && !time.Now().Before(next) {
+			switch err := r.renew(ctx); {
+			case err == nil:
+				named, pause = true, checkInterval
+			case ctx.Err() == nil:
+				next = time.Now().Add(pause)
+				pause = min(2*pause, maxPause)
+				r.Logger.Error("this agent's certificate was not renewed", "expires", r.Store.Expires(), "again_in", time.Until(next), "error", err)
 			}
 		}
-		if keys := r.Door.Flush(ctx); len(keys) > 0 && r.Record(ctx, keys) != nil {
-			r.Door.Return(keys)
-		}
+		r.Door.flush(ctx, r.Record)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(min(checkInterval, max(time.Until(r.Store.RenewAt()), time.Second))):
+		case <-time.After(min(checkInterval, max(time.Until(r.Store.RenewAt(early)), time.Second))):
 		}
 	}
 }
@@ -56,30 +68,34 @@ func (r *Renewer) renew(ctx context.Context) error {
 		return err
 	}
 	request := &pb.RenewRequest{Certificate: own.Certificate, Csr: own.Request, Signature: own.Signature, Names: r.Names}
-	if a, err := r.Door.renew(request); err == nil {
-		return r.Store.Renewed(a)
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkInterval)
-	defer cancel()
-	answer, err := first(ctx, r.Voters, r.Logger, func(ctx context.Context, addr string) (*pb.Admission, error) {
-		c, hang, err := Dial(r.Network, r.Store.DoorConfig(), addr)
-		if err != nil {
-			return nil, err
-		}
-		defer hang()
-		return c.Renew(ctx, request)
-	})
+	a, err := r.Door.renew(request)
 	if err != nil {
-		return err
+		wait, cancel := context.WithTimeout(ctx, checkInterval)
+		defer cancel()
+		answer, err := first(wait, r.Voters, r.Logger, func(ctx context.Context, addr string) (*pb.Admission, error) {
+			c, hang, err := Dial(r.Network, r.Store.DoorConfig(), addr)
+			if err != nil {
+				return nil, err
+			}
+			defer hang()
+			return c.Renew(ctx, request)
+		})
+		if err != nil {
+			return err
+		}
+		a = admission(answer)
 	}
-	return r.Store.Renewed(admission(answer))
+	if err := r.Store.Renewed(a); err != nil {
+		r.Logger.Error("the new certificate is in use, and this agent could not write it", "error", err)
+	}
+	return nil
 }
 
-// SignSelf renews the certificate of a voter that starts after its end, before it knows the state: the mesh may have been off for
-// long. It does nothing for others.
+// SignSelf renews the certificate of a voter that starts when two thirds of its life are over, before it knows the state: the mesh
+// may have been off for long. The other voters find the new key newer than their records. It does nothing for others.
 func SignSelf(k *identity.Store, ring Ring, id string, names []string, lifetime time.Duration) error {
 	m := k.Membership()
-	if m.Role != identity.Voter || len(m.SealedCA) == 0 || time.Now().Before(k.RenewAt()) {
+	if m.Role != identity.Voter || len(m.SealedCA) == 0 || time.Now().Before(k.RenewAt(0)) {
 		return nil
 	}
 	ca, err := authority(ring, m.Mesh, m.CAs[0], m.SealedCA)

@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/wire"
 )
 
 const (
@@ -95,11 +96,11 @@ func (c *Cache) currentSet(ctx context.Context, tenant string) (*model.ResourceS
 func (c *Cache) askLeader(ctx context.Context, tenant string, number uint64) (*model.ResourceSet, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderWithin)
 	defer cancel()
-	_, addr, err := c.cfg.Locator.AwaitLeader(ctx)
+	id, addr, err := c.cfg.Locator.AwaitLeader(ctx)
 	if err != nil {
 		return nil, err
 	}
-	client, err := c.cfg.Peers.Client(addr)
+	client, err := c.cfg.Peers.Client(wire.Leader(addr, id).String())
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coopr/coopr/agent/member"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/wire"
 )
 
 const (
@@ -93,7 +94,7 @@ func (c *Cache) copyFrom(ctx context.Context, id, sum string, size int64) error 
 	if err != nil {
 		return err
 	}
-	client, err := c.cfg.Peers.Client(addr)
+	client, err := c.cfg.Peers.Client(wire.Target{Addr: addr, ID: id}.String())
 	if err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func (c *Cache) askToHold(ctx context.Context, id, sum string, size int64) error
 	addr, err := member.PeerAddr(c.cfg.Mesh, id)
 	if err == nil {
 		var client pb.PeerClient
-		if client, err = c.cfg.Peers.Client(addr); err == nil {
+		if client, err = c.cfg.Peers.Client(wire.Target{Addr: addr, ID: id}.String()); err == nil {
 			_, err = client.Hold(ctx, &pb.HoldRequest{Sha256: sum, Size: size, From: c.cfg.ID})
 		}
 	}

@@ -201,15 +201,11 @@ func (c Config) checkHTTP(k *checks) {
 		}
 	}
 	for i, name := range c.HTTP.Names {
-		if _, err := netip.ParseAddr(name); err != nil && !validHost(name) {
+		if _, err := netip.ParseAddr(name); err != nil && !model.IsHostName(name) {
 			k.fault(fmt.Sprintf("http.names[%d]", i), "%q is neither a host name nor an address", name)
 		}
 	}
 }
-
-var hostPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*\.?$`)
-
-func validHost(name string) bool { return len(name) <= 253 && hostPattern.MatchString(name) }
 
 func (c Config) checkMesh(k *checks) {
 	for i, network := range c.Providers.Endpoints {
@@ -226,7 +222,7 @@ func (c Config) checkMesh(k *checks) {
 		if err != nil {
 			host, port = addr, GossipPort
 		}
-		if _, err := netip.ParseAddr(host); err != nil && !validHost(host) {
+		if _, err := netip.ParseAddr(host); err != nil && !model.IsHostName(host) {
 			k.fault(path, "%q: write it as host or host:port of a gossip port", addr)
 		} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			k.fault(path, "%q: the port must be a number from 1 to 65535", addr)

@@ -86,12 +86,13 @@ func (m *Member) askQuarantine(ctx context.Context, id string, index uint64, tab
 	return err
 }
 
+// peer returns a client of another voter.
 func (m *Member) peer(id string) (pb.PeerClient, error) {
 	addr, err := PeerAddr(m.cfg.Mesh, id)
 	if err != nil {
 		return nil, err
 	}
-	return m.cfg.Peers.Client(addr)
+	return m.cfg.Peers.Client(wire.Leader(addr, id).String())
 }
 
 // quarantine has the supervisor put this member's stores aside, because its state at a checkpoint is not

@@ -51,15 +51,10 @@ func keyStatus(st *pb.StatusResponse) keys.Status {
 
 // putKeys writes keys into the keyring of another agent.
 func (m *Member) putKeys(ctx context.Context, id string, set keyring.Set) error {
-	addr, err := PeerAddr(m.cfg.Mesh, id)
+	c, err := m.peer(id)
 	if err != nil {
 		return err
 	}
-	c, hang, err := m.cfg.Peers.Only(addr, id)
-	if err != nil {
-		return err
-	}
-	defer hang()
 	ctx, cancel := context.WithTimeout(ctx, putTimeout)
 	defer cancel()
 	r := &pb.KeyringPutRequest{Active: set.Active}

@@ -6,11 +6,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+
 	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
 	"github.com/coopr/coopr/consensus/replica"
 	"github.com/coopr/coopr/consensus/sealed"
+	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/wire"
 )
 
 // Member is one life of this agent's Raft member: a replica of the state, and
@@ -40,8 +45,9 @@ func (m *Member) Leadership() (l *Leadership, ok bool) {
 // statusTimeout bounds a request for another agent's status in Raft.
 const statusTimeout = time.Second
 
-// askStatus asks the agent at a peer address for its status in Raft. mesh is set if
-// that agent is a candidate for this one's Raft group.
+// askStatus asks the agent at a peer address, or a wire.Target, for its status in Raft. mesh is set if
+// that agent is a candidate for this one's Raft group. An answer counts only if it is about the agent that gave it, and a worker's
+// says nothing about the group.
 func askStatus(ctx context.Context, peers Peers, addr, mesh string) (*pb.StatusResponse, error) {
 	c, err := peers.Client(addr)
 	if err != nil {
@@ -49,7 +55,20 @@ func askStatus(ctx context.Context, peers Peers, addr, mesh string) (*pb.StatusR
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	return c.Status(ctx, &pb.StatusRequest{Mesh: mesh})
+	var from peer.Peer
+	st, err := c.Status(ctx, &pb.StatusRequest{Mesh: mesh}, grpc.Peer(&from))
+	if err != nil {
+		return nil, err
+	}
+	info, ok := from.AuthInfo.(wire.PeerInfo)
+	switch {
+	case !ok || info.ID == "": // without certificates, in dev mode
+	case st.Id != info.ID:
+		return nil, fmt.Errorf("agent %s answers as agent %s", info.ID, st.Id)
+	case info.Role != identity.Voter:
+		return &pb.StatusResponse{Id: st.Id, Build: st.Build, FeatureLevel: st.FeatureLevel}, nil
+	}
+	return st, nil
 }
 
 // PeerAddr returns the peer address at which an agent is known to be now.

@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/coopr/coopr/agent/mesh"
@@ -20,12 +21,14 @@ type Registry struct {
 
 	mu      sync.Mutex
 	agents  []model.Agent
-	removed []string        // ids of agents that were removed from the mesh
+	removed map[string]bool // ids of agents that were removed from the mesh; nobody returns from there
 	absent  map[string]bool // sessions whose agents do not answer, according to the last leader
 }
 
 // NewRegistry returns an empty Registry.
-func NewRegistry() *Registry { return &Registry{changed: make(chan struct{}, 1)} }
+func NewRegistry() *Registry {
+	return &Registry{changed: make(chan struct{}, 1), removed: map[string]bool{}}
+}
 
 // Agents returns the registry. The caller must not change it.
 func (r *Registry) Agents() []model.Agent {
@@ -34,11 +37,18 @@ func (r *Registry) Agents() []model.Agent {
 	return r.agents
 }
 
-// Removed returns the ids of the agents that were removed from the mesh. The caller must not change it.
+// Removed returns the ids of the agents that were removed from the mesh, in order.
 func (r *Registry) Removed() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.removed
+	return slices.Sorted(maps.Keys(r.removed))
+}
+
+// Refuse adds agents that were removed from the mesh, as this agent's disk has them.
+func (r *Registry) Refuse(removed []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.setLocked(r.agents, removed)
 }
 
 // Receive replaces the registry by the one that the leader sent.
@@ -66,7 +76,10 @@ func (r *Registry) load(agents []model.Agent, removed []string) {
 }
 
 func (r *Registry) setLocked(agents []model.Agent, removed []string) {
-	r.agents, r.removed = agents, removed
+	r.agents = agents
+	for _, id := range removed {
+		r.removed[id] = true
+	}
 	select {
 	case r.changed <- struct{}{}:
 	default:

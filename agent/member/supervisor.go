@@ -36,9 +36,8 @@ type Mesh interface {
 
 // Peers connects to other agents; *peer.Pool implements it.
 type Peers interface {
-	Client(addr string) (pb.PeerClient, error)
-	// Only connects to an address anew, and accepts no other agent there than the voter with an id. The caller hangs up.
-	Only(addr, id string) (c pb.PeerClient, hang func(), err error)
+	// Client returns a client of the agent at an address, or of a wire.Target.
+	Client(target string) (pb.PeerClient, error)
 	// Drop closes the connection to an address, so that the next call dials again.
 	Drop(addr string)
 }

@@ -176,6 +176,13 @@ func (t *Tokens) CreateJoin(ctx context.Context, who model.Caller, token model.J
 
 // DeleteJoin revokes a join token.
 func (t *Tokens) DeleteJoin(ctx context.Context, who model.Caller, id string) (api.Written, error) {
+	m, _, err := leader(t.Supervisor)
+	if err != nil {
+		return api.Written{}, err
+	}
+	if m.Machine.View().MeshIdentity() == nil {
+		return api.Written{}, problem.New(problem.NotFound, "the agents of this mesh share a secret: there are no join tokens")
+	}
 	return write(ctx, t.Supervisor, who,
 		&pb.Command{Change: &pb.Command_DeleteJoinToken{DeleteJoinToken: &pb.DeleteJoinToken{Id: id}}})
 }

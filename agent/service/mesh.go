@@ -171,6 +171,10 @@ func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
 func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what api.LeaveBody) error {
 	agent := what.Agent
 	if agent == "" || agent == m.ID || agent == m.Name() {
+		if what.Force {
+			return problem.New(problem.Conflict, "this agent removes others only: ask another one, and if this one leads, hand over with "+
+				"coopr operator raft transfer before")
+		}
 		return m.Departure.Leave(ctx)
 	}
 	id := agent
@@ -186,7 +190,7 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what 
 		return m.forwardLeave(ctx, b, api.LeaveBody{Agent: id, Force: what.Force})
 	}
 	if what.Force {
-		if err := revoke(ctx, r, who, id); err != nil {
+		if err := m.cutOff(ctx, r, who, id); err != nil {
 			return err
 		}
 	}
@@ -219,14 +223,36 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what 
 	return nil
 }
 
-// revoke ends the certificates of an agent that may be alive: all others refuse it, and its session ends for want of a heartbeat.
-func revoke(ctx context.Context, r *member.Member, who model.Caller, id string) error {
-	if i, ok := r.Machine.View().Identity(id); !ok || i.Removed != 0 {
+// cutOff ends the certificates of an agent that may be alive: all others refuse it, and its session ends for want of a heartbeat. A
+// voter leaves the Raft group before, as long as the others are a majority.
+func (m *Mesh) cutOff(ctx context.Context, r *member.Member, who model.Caller, id string) error {
+	i, ok := r.Machine.View().Identity(id)
+	if !ok || i.Removed != 0 {
 		return nil // the agents share a secret, or this is a repetition
 	}
-	answers, err := r.Propose(ctx, &pb.Command{
-		Actor: who.Actor, Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id, Revoke: true}},
-	})
+	voters, others, votes := 0, 0, false
+	for _, s := range r.Group.Servers() {
+		if !s.Voter {
+			continue
+		}
+		voters++
+		votes = votes || s.ID == id
+		if x, ok := m.Gossip.Member(s.ID); s.ID != id && (s.ID == m.ID || ok && x.Alive()) {
+			others++
+		}
+	}
+	if votes {
+		if others < (voters-1)/2+1 {
+			return problem.New(problem.Conflict, "agent %s votes, and the other voters that answer are %d of %d: without it nothing could be "+
+				"decided. Bring back or add a voter before", id, others, voters)
+		}
+		if err := r.Group.Remove(ctx, id); err != nil {
+			return err
+		}
+	}
+	answers, err := r.Propose(ctx, logformat.By(who, &pb.Command{
+		Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id, Revoke: true}},
+	}))
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package service
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -161,6 +163,14 @@ func (r *Raft) Restore(ctx context.Context, in io.Reader) error {
 	v, err := stateOf(in, m.Machine.View())
 	if err != nil {
 		return model.Faults{{Path: "snapshot", Message: err.Error()}}
+	}
+	if own := m.Machine.View(); own.MeshIdentity() != nil {
+		for number, print := range own.MeshKeys() {
+			if other, ok := v.MeshKeys()[number]; ok && !bytes.Equal(other, print) {
+				return model.Faults{{Path: "snapshot", Message: fmt.Sprintf("it is encrypted with another key %d than this mesh has: begin a new "+
+					"mesh on a host that has the keyring of the old one, and restore it there", number)}}
+			}
+		}
 	}
 	return withState(v, func(size int64, in io.Reader) error { return m.Restore(ctx, v.Index(), size, in) })
 }

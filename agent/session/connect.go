@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/worker"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/wire"
 )
 
 // findTimeout bounds the search for the leader.
@@ -33,7 +34,7 @@ func (c Connector) Connect(ctx context.Context) (worker.Stream, error) {
 	if id == c.ID {
 		return c.connectOwn(ctx), nil
 	}
-	client, err := c.Peers.Client(addr)
+	client, err := c.Peers.Client(wire.Leader(addr, id).String())
 	if err != nil {
 		return nil, err
 	}

@@ -187,7 +187,7 @@ func DecodeAgentIdentity(m *record.AgentIdentity) (*model.AgentIdentity, error) 
 func (e *encoder) agentIdentity(x model.AgentIdentity) *record.AgentIdentity {
 	return &record.AgentIdentity{
 		Agent: x.Agent, Role: x.Role, Zone: x.Zone, Names: x.Names, Api: x.API, Keys: x.Keys, Token: x.Token, Admitted: x.Admitted,
-		Removed: x.Removed,
+		Removed: x.Removed, Issued: x.Issued,
 	}
 }
 
@@ -197,7 +197,7 @@ func (d *decoder) agentIdentity(m *record.AgentIdentity) model.AgentIdentity {
 	}
 	return model.AgentIdentity{
 		Agent: m.Agent, Role: m.Role, Zone: m.Zone, Names: m.Names, API: m.Api, Keys: m.Keys, Token: m.Token, Admitted: m.Admitted,
-		Removed: m.Removed,
+		Removed: m.Removed, Issued: m.Issued,
 	}
 }
 

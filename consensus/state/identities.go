@@ -31,7 +31,7 @@ func (a identities) found(p *pb.FoundMesh) Answer {
 	m.ID = table.TheMeta
 	m.Identity = &table.MeshIdentity{Mesh: p.Mesh, CAs: [][]byte{p.Ca}, SealedCA: p.SealedCa, SealedGossip: p.SealedGossip, RootHash: p.RootHash}
 	a.put(table.Meta, &m)
-	first.Admitted = a.now
+	first.Admitted, first.Issued = a.now, a.now
 	a.put(table.Identities, first)
 	for _, t := range p.Tokens {
 		token, err := logformat.DecodeJoinToken(t)
@@ -84,12 +84,15 @@ func (a identities) deleteJoinToken(c *pb.Command, id string) Answer {
 	return Answer{Subject: id}
 }
 
+// repeatTime is how long an agent may ask for the answer to its admission again, in milliseconds.
+const repeatTime = 60 * 60 * 1000
+
 // admit uses a join token for an agent. An agent that asks again with the same key has been admitted: the answer was lost.
 func (a identities) admit(p *pb.AdmitAgent) Answer {
 	old := table.Get[model.AgentIdentity](a.txn, table.Identities, "id", p.Agent)
 	t := table.Get[model.JoinToken](a.txn, table.JoinTokens, "id", p.Token)
 	switch {
-	case old != nil && old.Removed == 0 && old.Token == p.Token && old.HasKey(p.Key):
+	case old != nil && old.Removed == 0 && old.Token == p.Token && old.Newest() == p.Key && a.now < old.Admitted+repeatTime:
 		return Answer{Subject: p.Agent}
 	case t == nil || subtle.ConstantTimeCompare(t.Hash, p.Hash) != 1:
 		return refuse(problem.Unauthorized, "the mesh does not know this join token: it was revoked, has been used up, or belongs to another mesh")
@@ -106,7 +109,7 @@ func (a identities) admit(p *pb.AdmitAgent) Answer {
 	next.Uses--
 	a.put(table.JoinTokens, &next)
 	a.put(table.Identities, &model.AgentIdentity{
-		Agent: p.Agent, Role: t.Role, Zone: t.Zone, Names: t.Names, API: t.API, Keys: []string{p.Key}, Token: t.ID, Admitted: a.now,
+		Agent: p.Agent, Role: t.Role, Zone: t.Zone, Names: t.Names, API: t.API, Keys: []string{p.Key}, Issued: a.now, Token: t.ID, Admitted: a.now,
 	})
 	a.batch.Agents = true
 	a.event(model.Event{Type: "agent.admitted", Subject: p.Agent, Message: t.Role + " with join token " + t.ID})
@@ -118,10 +121,10 @@ func (a identities) recordKeys(p *pb.RecordKeys) Answer {
 	for _, agent := range slices.Sorted(maps.Keys(p.Keys)) { // in one order on all voters, for the audit log
 		key := p.Keys[agent]
 		old := table.Get[model.AgentIdentity](a.txn, table.Identities, "id", agent)
-		if old == nil || old.Removed != 0 || old.HasKey(key) {
+		if old == nil || old.Removed != 0 || old.Newest() == key || p.Issued[agent] < old.Issued {
 			continue
 		}
-		next := old.WithKey(key)
+		next := old.WithKey(key, p.Issued[agent])
 		a.put(table.Identities, &next)
 	}
 	return Answer{}

@@ -40,7 +40,7 @@ func births() []*pb.Command {
 	return []*pb.Command{
 		foundMesh(&record.JoinToken{Id: "born", Hash: []byte("hash of born"), Role: "voter", Uses: 2, Expires: 1 << 50}),
 		putJoinToken("t1", 2, 1<<50), putJoinToken("t2", 1, 1<<50), admit("t1", "n2", "key 2"),
-		{Actor: "coopr", Change: &pb.Command_RecordKeys{RecordKeys: &pb.RecordKeys{Keys: map[string]string{"n2": "key 3"}}}},
+		{Actor: "coopr", Change: &pb.Command_RecordKeys{RecordKeys: &pb.RecordKeys{Keys: map[string]string{"n2": "key 3"}, Issued: map[string]int64{"n2": 1 << 50}}}},
 		{Actor: "ann", Change: &pb.Command_DeleteJoinToken{DeleteJoinToken: &pb.DeleteJoinToken{Id: "t2"}}},
 	}
 }
@@ -143,14 +143,18 @@ func TestAgentsNeedAnIdentity(t *testing.T) {
 	if got := c.m.View().RemovedAgents(); !slices.Equal(got, []string{"n2"}) {
 		t.Errorf("removed are %v", got)
 	}
-	c.do(&pb.Command{Change: &pb.Command_RecordKeys{RecordKeys: &pb.RecordKeys{Keys: map[string]string{"n2": "key 9", "n1": "key 9"}}}})
-	if who, _ := c.m.View().Identity("n2"); who.HasKey("key 9") {
+	c.do(&pb.Command{Change: &pb.Command_RecordKeys{RecordKeys: &pb.RecordKeys{Keys: map[string]string{"n2": "key 9", "n1": "key 9"},
+		Issued: map[string]int64{"n2": c.now, "n1": c.now}}}})
+	if who, _ := c.m.View().Identity("n2"); who.Newest() == "key 9" {
 		t.Error("a removed agent has got a key")
 	}
 	if who, _ := c.m.View().Identity("n1"); !slices.Equal(who.Keys, []string{"key 1", "key 9"}) {
 		t.Errorf("keys are %v", who.Keys)
 	}
-	c.do(&pb.Command{Change: &pb.Command_RecordKeys{RecordKeys: &pb.RecordKeys{Keys: map[string]string{"n1": "key 10"}}}})
+	c.do(&pb.Command{Change: &pb.Command_RecordKeys{RecordKeys: &pb.RecordKeys{Keys: map[string]string{"n1": "key 10"},
+		Issued: map[string]int64{"n1": c.now}}}})
+	c.do(&pb.Command{Change: &pb.Command_RecordKeys{RecordKeys: &pb.RecordKeys{Keys: map[string]string{"n1": "late"},
+		Issued: map[string]int64{"n1": 1}}}})
 	if who, _ := c.m.View().Identity("n1"); !slices.Equal(who.Keys, []string{"key 9", "key 10"}) {
 		t.Errorf("keys are %v", who.Keys)
 	}

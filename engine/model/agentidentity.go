@@ -27,8 +27,10 @@ type AgentIdentity struct {
 	Zone  string   `json:"zone,omitempty"`
 	Names []string `json:"names,omitempty"`
 	API   bool     `json:"api,omitempty"`
-	// Keys are the ids of the agent's latest public keys, the newest last. A certificate of an older key is a copy's.
-	Keys []string `json:"keys"`
+	// Keys are the ids of the agent's two latest public keys, the newest last, and Issued is when the newest was certified, in Unix
+	// milliseconds by the clock of the voter that signed.
+	Keys   []string `json:"keys"`
+	Issued int64    `json:"issued"`
 	// Token is the id of the join token that the agent used; the first agent used none.
 	Token    string `json:"token,omitempty"`
 	Admitted int64  `json:"admitted"`
@@ -36,19 +38,30 @@ type AgentIdentity struct {
 	Removed int64 `json:"removed,omitempty"`
 }
 
-// HasKey reports whether an agent may renew its certificate with one of its latest keys.
-func (a *AgentIdentity) HasKey(id string) bool {
-	for _, k := range a.Keys {
-		if k == id {
-			return true
-		}
+// Newest returns the id of the newest key.
+func (a *AgentIdentity) Newest() string {
+	if len(a.Keys) == 0 {
+		return ""
 	}
-	return false
+	return a.Keys[len(a.Keys)-1]
 }
 
-// WithKey returns the identity with a newer key. The two latest are kept: the answer to a renewal may be lost.
-func (a *AgentIdentity) WithKey(id string) AgentIdentity {
+// Renews reports whether the agent may replace a key, whose certificate was issued at a time, by another one. The newest key may be
+// replaced. The one before may be replaced by the newest only: the answer to that was lost. A key that is not on record may be
+// replaced if it is newer than the record, as a voter may sign while there is no leader. Everybody else has a copy of an old disk.
+func (a *AgentIdentity) Renews(old string, issued int64, next string) bool {
+	switch {
+	case old == a.Newest():
+		return true
+	case len(a.Keys) > 1 && old == a.Keys[len(a.Keys)-2]:
+		return next == a.Newest()
+	}
+	return issued > a.Issued
+}
+
+// WithKey returns the identity with a newer key.
+func (a *AgentIdentity) WithKey(id string, issued int64) AgentIdentity {
 	next := *a
-	next.Keys = append(append([]string{}, a.Keys[max(0, len(a.Keys)-1):]...), id)
+	next.Keys, next.Issued = append(append([]string{}, a.Keys[max(0, len(a.Keys)-1):]...), id), issued
 	return next
 }

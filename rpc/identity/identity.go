@@ -218,6 +218,16 @@ func PeerOf(conn net.Conn) (Peer, error) {
 	return Peer{}, fmt.Errorf("%w: the connection does not use TLS", ErrNoAgent)
 }
 
+// Expiry returns when the certificate at the other end of a conn ends; ok is false if there is none. The handshake is done.
+func Expiry(conn net.Conn) (end time.Time, ok bool) {
+	if t, isTLS := conn.(interface{ ConnectionState() tls.ConnectionState }); isTLS {
+		if certs := t.ConnectionState().PeerCertificates; len(certs) > 0 {
+			return certs[0].NotAfter, true
+		}
+	}
+	return end, false
+}
+
 // leaf is a certificate with its key. A use after two thirds of its lifetime issues it again.
 // Renewal on use needs no goroutine, and a suspended process cannot miss it.
 type leaf struct {

@@ -160,7 +160,7 @@ func TestRenewalOfCertificates(t *testing.T) {
 		f := found(t)
 		dir := t.TempDir()
 		k := f.admit(dir, twoID, Worker).Store()
-		if until := time.Until(k.RenewAt()); until != 16*time.Hour {
+		if until := time.Until(k.RenewAt(0)); until != 16*time.Hour {
 			t.Error("is renewed after", until)
 		}
 		first, old := mustRenewal(t, k), k.Membership().Certificate
@@ -178,9 +178,9 @@ func TestRenewalOfCertificates(t *testing.T) {
 		if !a.Equal(b) || errA != nil || errB != nil {
 			t.Error("a repeated renewal has another key:", errA, errB)
 		}
-		peer, key, err := second.Verify([][]byte{f.ca.Certificate()}, time.Now())
-		if err != nil || peer != (Peer{twoID, Worker}) || key == KeyID(b) {
-			t.Error(peer, key, err)
+		asker, err := second.Verify([][]byte{f.ca.Certificate()}, time.Now())
+		if err != nil || asker.Peer != (Peer{twoID, Worker}) || asker.Key == KeyID(b) || time.Since(asker.Issued) != 0 {
+			t.Error(asker, err)
 		}
 		if err := again.Store().Renewed(f.sign(twoID, Worker, second.Request)); err != nil {
 			t.Fatal(err)
@@ -211,31 +211,31 @@ func TestRefusedRenewals(t *testing.T) {
 		k := f.admit("", twoID, Worker).Store()
 		r := mustRenewal(t, k)
 		cas := [][]byte{f.ca.Certificate()}
-		if _, _, err := r.Verify([][]byte{found(t).ca.Certificate()}, time.Now()); !errors.Is(err, ErrNotOfThisMesh) {
+		if _, err := r.Verify([][]byte{found(t).ca.Certificate()}, time.Now()); !errors.Is(err, ErrNotOfThisMesh) {
 			t.Error("another mesh:", err)
 		}
 		forged := *r
 		forged.Signature = mustRenewal(t, f.admit("", threeID, Voter).Store()).Signature
-		if _, _, err := forged.Verify(cas, time.Now()); err == nil {
+		if _, err := forged.Verify(cas, time.Now()); err == nil {
 			t.Error("a signature of another key was accepted")
 		}
 		other := *r
 		other.Request = mustRenewal(t, f.admit("", threeID, Voter).Store()).Request
-		if _, _, err := other.Verify(cas, time.Now()); err == nil {
+		if _, err := other.Verify(cas, time.Now()); err == nil {
 			t.Error("a signature over another request was accepted")
 		}
 		api := *r
 		api.Certificate = k.Membership().APICertificate
-		if _, _, err := api.Verify(cas, time.Now()); err == nil {
+		if _, err := api.Verify(cas, time.Now()); err == nil {
 			t.Error("the certificate of an API was accepted")
 		}
 		for after, good := range map[time.Duration]bool{0: true, 25 * time.Hour: true, 90 * 24 * time.Hour: true, 92 * 24 * time.Hour: false} {
-			if _, _, err := r.Verify(cas, time.Now().Add(after)); (err == nil) != good {
+			if _, err := r.Verify(cas, time.Now().Add(after)); (err == nil) != good {
 				t.Errorf("after %s: %v", after, err)
 			}
 		}
 		for _, bad := range []*Renewal{{}, {Certificate: []byte("x")}, {Certificate: r.Certificate}} {
-			if _, _, err := bad.Verify(cas, time.Now()); err == nil {
+			if _, err := bad.Verify(cas, time.Now()); err == nil {
 				t.Error("a renewal without its parts was accepted")
 			}
 		}

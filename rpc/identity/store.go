@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -19,11 +18,11 @@ type Store struct {
 	id  string
 	own *Identity
 
-	mu    sync.Mutex
-	now   *Membership
-	agent *tls.Certificate
-	api   *tls.Certificate
-	news  chan struct{}
+	changes sync.Mutex // one at a time
+	mu      sync.Mutex
+	now     *Membership
+	agent   *tls.Certificate
+	api     *tls.Certificate
 }
 
 // Open returns the identity of an agent whose membership is in a data directory, or only in memory if dir is "". The first agent
@@ -39,7 +38,7 @@ func Open(dir, agentID string, names []string, lifetime time.Duration, m *Member
 	if err != nil {
 		return nil, err
 	}
-	k := &Store{dir: dir, id: agentID, news: make(chan struct{}, 1)}
+	k := &Store{dir: dir, id: agentID}
 	i := &Identity{id: agentID, store: k}
 	i.agent = func() (*tls.Certificate, error) { k.mu.Lock(); defer k.mu.Unlock(); return k.agent, nil }
 	i.api = func([]string) func() (*tls.Certificate, error) {
@@ -82,10 +81,6 @@ func (k *Store) use(m *Membership) error {
 	k.now, k.agent, k.api = m, agent, api
 	k.mu.Unlock()
 	k.own.roots.Store(pool)
-	select {
-	case k.news <- struct{}{}:
-	default:
-	}
 	return nil
 }
 
@@ -100,14 +95,15 @@ func pair(der []byte, key ed25519.PrivateKey) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: cert}, nil
 }
 
-// put writes a membership and makes it the present one.
+// put makes a membership the present one and writes it. It counts even if it cannot be written: a disk may be full or read-only.
 func (k *Store) put(m *Membership) error {
-	if k.dir != "" {
-		if err := m.Save(k.dir); err != nil {
-			return err
-		}
+	if err := k.use(m); err != nil {
+		return err
 	}
-	return k.use(m)
+	if k.dir == "" {
+		return nil
+	}
+	return m.Save(k.dir)
 }
 
 // Membership returns the present membership. The caller does not change it.
@@ -117,10 +113,11 @@ func (k *Store) Membership() *Membership {
 	return k.now
 }
 
-// Change writes a changed copy of the membership.
+// Change changes the membership, in memory even if it returns an error.
 func (k *Store) Change(change func(*Membership)) error {
+	k.changes.Lock()
+	defer k.changes.Unlock()
 	next := *k.Membership()
-	next.Removed = slices.Clone(next.Removed)
 	change(&next)
 	return k.put(&next)
 }
@@ -137,12 +134,13 @@ func (k *Store) Names(names []string) bool {
 	return true
 }
 
-// RenewAt returns when the agent's certificates are to be renewed.
-func (k *Store) RenewAt() time.Time {
+// RenewAt returns when the agent's certificates are to be renewed: when two thirds of their life are over, or earlier by a part of
+// Lifetime.
+func (k *Store) RenewAt(early time.Duration) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.agent.Leaf
-	return c.NotAfter.Add(-life(c) / 3)
+	return c.NotAfter.Add(-life(c)/3 - time.Duration(float64(early)*float64(life(c))/float64(Lifetime)))
 }
 
 // Expires returns when the agent's certificate ends.
@@ -159,12 +157,11 @@ type Renewal struct {
 	Signature   []byte // by the old key, over the request
 }
 
-// Renewal returns a request for new certificates. The new key is on the disk before, so that a repeated request is the same.
+// Renewal returns a request for new certificates. The new key is on the disk before, so that a repeated request is the same. If it
+// cannot be written, the request is for the present key.
 func (k *Store) Renewal() (*Renewal, error) {
-	if k.Membership().NextKey == nil {
-		if err := k.Change(func(m *Membership) { m.NextKey = newKey() }); err != nil {
-			return nil, err
-		}
+	if k.Membership().NextKey == nil && k.Change(func(m *Membership) { m.NextKey = newKey() }) != nil {
+		_ = k.Change(func(m *Membership) { m.NextKey = m.Key })
 	}
 	m := k.Membership()
 	request, err := Request(m.NextKey)
@@ -180,6 +177,8 @@ func renewalText(request []byte) []byte { return append([]byte("coopr renewal 1\
 
 // Renewed installs the answer to a renewal.
 func (k *Store) Renewed(a *Admission) error {
+	k.changes.Lock()
+	defer k.changes.Unlock()
 	m := k.Membership()
 	if m.NextKey == nil {
 		return errors.New("identity: no renewal is under way")
@@ -194,34 +193,41 @@ func (k *Store) Renewed(a *Admission) error {
 // late is how long after its end a certificate can still be renewed, in lifetimes: 90 days.
 const late = 90
 
-// Verify returns the agent that asks for a renewal, and the id of its old key. cas are the mesh's CAs in DER.
-func (r *Renewal) Verify(cas [][]byte, now time.Time) (Peer, string, error) {
+// Asker is an agent that asks for a renewal.
+type Asker struct {
+	Peer
+	Key    string    // the id of its old key
+	Issued time.Time // when that was certified
+}
+
+// Verify returns the agent that asks for a renewal. cas are the mesh's CAs in DER.
+func (r *Renewal) Verify(cas [][]byte, now time.Time) (Asker, error) {
 	pool, err := (&Membership{CAs: cas}).roots()
 	if err != nil {
-		return Peer{}, "", err
+		return Asker{}, err
 	}
 	cert, err := x509.ParseCertificate(r.Certificate)
 	if err != nil {
-		return Peer{}, "", fmt.Errorf("renewal: the old certificate: %w", err)
+		return Asker{}, fmt.Errorf("renewal: the old certificate: %w", err)
 	}
 	at := now
 	if at.After(cert.NotAfter) {
 		if at = cert.NotAfter; now.Sub(at) > late*life(cert) {
-			return Peer{}, "", fmt.Errorf("renewal: the certificate has ended on %s: join again with a token", at.UTC().Format(time.DateOnly))
+			return Asker{}, fmt.Errorf("renewal: the certificate has ended on %s: join again with a token", at.UTC().Format(time.DateOnly))
 		}
 	}
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
-		return Peer{}, "", fmt.Errorf("renewal: %w: %w", ErrNotOfThisMesh, err)
+		return Asker{}, fmt.Errorf("renewal: %w: %w", ErrNotOfThisMesh, err)
 	}
 	p, err := agentOf(cert)
 	if err != nil {
-		return Peer{}, "", fmt.Errorf("renewal: %w", err)
+		return Asker{}, fmt.Errorf("renewal: %w", err)
 	}
 	public, ok := cert.PublicKey.(ed25519.PublicKey)
 	if !ok || !ed25519.Verify(public, renewalText(r.Request), r.Signature) {
-		return Peer{}, "", errors.New("renewal: the request is not signed by the key of the old certificate")
+		return Asker{}, errors.New("renewal: the request is not signed by the key of the old certificate")
 	}
-	return p, KeyID(public), nil
+	return Asker{Peer: p, Key: KeyID(public), Issued: cert.NotBefore.Add(backdate)}, nil
 }
 
 // DoorConfig returns the TLS configuration with which an agent without a valid certificate asks a voter to be admitted. The CA is

@@ -3,7 +3,6 @@ package peer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -21,12 +19,13 @@ import (
 // smaller pieces.
 const maxMessage = 64 << 20
 
-// NewServer returns the gRPC server of an agent.
-func NewServer(impl pb.PeerServer) *grpc.Server {
+// NewServer returns the gRPC server of an agent. Callers need certificates, except in dev mode.
+func NewServer(impl pb.PeerServer, dev bool) *grpc.Server {
+	r := roles{dev: dev}
 	s := grpc.NewServer(
 		grpc.Creds(wire.Credentials()),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.UnaryInterceptor(checkUnary), grpc.StreamInterceptor(checkStream),
+		grpc.UnaryInterceptor(r.unary), grpc.StreamInterceptor(r.stream),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)
@@ -50,8 +49,8 @@ func NewPool(dial func(ctx context.Context, addr string) (net.Conn, error)) *Poo
 // errClosed is the error of a closed pool.
 var errClosed = errors.New("peer: the pool is closed")
 
-// Client returns a client of the agent at a peer address. The client's first request dials, unless the pool has a
-// conn to that address.
+// Client returns a client of the agent at a peer address, or of a wire.Target. The client's first request dials, unless the pool
+// has a conn to that target.
 func (p *Pool) Client(addr string) (pb.PeerClient, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,19 +60,9 @@ func (p *Pool) Client(addr string) (pb.PeerClient, error) {
 	if c, ok := p.conns[addr]; ok {
 		return pb.NewPeerClient(c), nil
 	}
-	c, err := newConn(addr, p.dial)
-	if err != nil {
-		return nil, err
-	}
-	p.conns[addr] = c
-	return pb.NewPeerClient(c), nil
-}
-
-// newConn returns a conn that dials when it is used first.
-func newConn(addr string, dial func(ctx context.Context, addr string) (net.Conn, error)) (*grpc.ClientConn, error) {
-	return grpc.NewClient(
+	c, err := grpc.NewClient(
 		"passthrough:///"+addr,
-		grpc.WithContextDialer(dial),
+		grpc.WithContextDialer(p.dial),
 		grpc.WithTransportCredentials(wire.Credentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
@@ -85,36 +74,25 @@ func newConn(addr string, dial func(ctx context.Context, addr string) (net.Conn,
 			},
 		),
 	)
-}
-
-// Only returns a client that dials an address anew and talks to nobody there but the voter with an id. Where there are no
-// certificates, in dev mode, it cannot tell. The caller hangs up.
-func (p *Pool) Only(addr, id string) (client pb.PeerClient, hang func(), err error) {
-	c, err := newConn(addr, func(ctx context.Context, addr string) (net.Conn, error) {
-		conn, err := p.dial(ctx, addr)
-		if err != nil {
-			return nil, err
-		}
-		who, err := identity.PeerOf(conn)
-		if err == nil && (who.ID != id || who.Role != identity.Voter) {
-			_ = conn.Close()
-			return nil, fmt.Errorf("%w: %s %s answers at %s, where voter %s was expected", identity.ErrWrongPeer, who.Role, who.ID, addr, id)
-		}
-		return conn, nil
-	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return pb.NewPeerClient(c), func() { _ = c.Close() }, nil
+	p.conns[addr] = c
+	return pb.NewPeerClient(c), nil
 }
 
-// Drop closes the conn to an address, so that the first request of the next client of that address dials again.
+// Drop closes the conns to an address, so that the first request of the next client of that address dials again.
 func (p *Pool) Drop(addr string) {
 	p.mu.Lock()
-	c := p.conns[addr]
-	delete(p.conns, addr)
+	var dropped []*grpc.ClientConn
+	for target, c := range p.conns {
+		if wire.AddrOf(target) == addr {
+			dropped = append(dropped, c)
+			delete(p.conns, target)
+		}
+	}
 	p.mu.Unlock()
-	if c != nil {
+	for _, c := range dropped {
 		_ = c.Close()
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/coopr/coopr/rpc/wire"
 )
 
-// Callers are the agents that may call a method.
+// callers are the agents that may call a method.
 type callers uint8
 
 const (
@@ -37,13 +37,17 @@ var rights = map[string]callers{
 	pb.Peer_KeyringPut_FullMethodName:     votersOnly,
 }
 
-// check returns an error if the agent that makes a call may not call a method. Agents in dev mode have no certificates and may
-// call everything.
-func check(ctx context.Context, method string) error {
+// roles checks the roles of callers.
+type roles struct{ dev bool }
+
+// check returns an error if the agent that makes a call may not call a method.
+func (r roles) check(ctx context.Context, method string) error {
 	role, known := wire.CallerRole(ctx)
 	switch {
 	case rights[method] == 0:
 		return status.Errorf(codes.Unimplemented, "agents have no method %s", method)
+	case !known && !r.dev:
+		return status.Error(codes.Unauthenticated, "the caller has no certificate")
 	case known && rights[method] == votersOnly && role != identity.Voter:
 		id, _ := wire.CallerID(ctx)
 		return status.Errorf(codes.PermissionDenied, "agent %s is a %s, and only voters may call %s", id, role, method)
@@ -51,15 +55,15 @@ func check(ctx context.Context, method string) error {
 	return nil
 }
 
-func checkUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if err := check(ctx, info.FullMethod); err != nil {
+func (r roles) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if err := r.check(ctx, info.FullMethod); err != nil {
 		return nil, err
 	}
 	return handler(ctx, req)
 }
 
-func checkStream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if err := check(s.Context(), info.FullMethod); err != nil {
+func (r roles) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if err := r.check(s.Context(), info.FullMethod); err != nil {
 		return err
 	}
 	return handler(srv, s)

@@ -2380,7 +2380,8 @@ func (x *AdmitAgent) GetKey() string {
 // RecordKeys records the keys with which agents have renewed their certificates.
 type RecordKeys struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Keys          map[string]string      `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Keys          map[string]string      `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`      // SHA-256 of the public key, hexadecimal, by agent
+	Issued        map[string]int64       `protobuf:"bytes,2,rep,name=issued,proto3" json:"issued,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // when it was certified, Unix milliseconds, by agent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2418,6 +2419,13 @@ func (*RecordKeys) Descriptor() ([]byte, []int) {
 func (x *RecordKeys) GetKeys() map[string]string {
 	if x != nil {
 		return x.Keys
+	}
+	return nil
+}
+
+func (x *RecordKeys) GetIssued() map[string]int64 {
+	if x != nil {
+		return x.Issued
 	}
 	return nil
 }
@@ -5662,13 +5670,17 @@ const file_log_proto_rawDesc = "" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x14\n" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x10\n" +
-	"\x03key\x18\x04 \x01(\tR\x03key\"}\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\"\xf6\x01\n" +
 	"\n" +
 	"RecordKeys\x126\n" +
-	"\x04keys\x18\x01 \x03(\v2\".coopr.log.v1.RecordKeys.KeysEntryR\x04keys\x1a7\n" +
+	"\x04keys\x18\x01 \x03(\v2\".coopr.log.v1.RecordKeys.KeysEntryR\x04keys\x12<\n" +
+	"\x06issued\x18\x02 \x03(\v2$.coopr.log.v1.RecordKeys.IssuedEntryR\x06issued\x1a7\n" +
 	"\tKeysEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcc\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
+	"\vIssuedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xcc\x01\n" +
 	"\vOpenSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
@@ -5969,7 +5981,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -6042,31 +6054,32 @@ var file_log_proto_goTypes = []any{
 	(*ResealedSecret)(nil),          // 68: coopr.log.v1.ResealedSecret
 	(*ReportDivergence)(nil),        // 69: coopr.log.v1.ReportDivergence
 	nil,                             // 70: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 71: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 72: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 73: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 74: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 75: coopr.record.v1.User
-	(*record.Grant)(nil),            // 76: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 77: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 78: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 79: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 80: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 81: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 82: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 83: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 84: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 85: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 86: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 87: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 88: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 89: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 90: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 91: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 92: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 93: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 94: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 95: coopr.record.v1.ResourceKey
+	nil,                             // 71: coopr.log.v1.RecordKeys.IssuedEntry
+	nil,                             // 72: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 73: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 74: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 75: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 76: coopr.record.v1.User
+	(*record.Grant)(nil),            // 77: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 78: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 79: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 80: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 81: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 82: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 83: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 84: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 85: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 86: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 87: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 88: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 89: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 90: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 91: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 92: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 93: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 94: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 95: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 96: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,   // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -6089,7 +6102,7 @@ var file_log_proto_depIdxs = []int32{
 	35,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	38,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	36,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	73,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	74,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	51,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	34,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	54,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
@@ -6116,67 +6129,68 @@ var file_log_proto_depIdxs = []int32{
 	47,  // 44: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
 	9,   // 45: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
 	10,  // 46: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	74,  // 47: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	75,  // 48: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	76,  // 49: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	77,  // 50: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	78,  // 51: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	78,  // 52: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	75,  // 47: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	76,  // 48: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	77,  // 49: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	78,  // 50: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	79,  // 51: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	79,  // 52: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
 	70,  // 53: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	79,  // 54: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	80,  // 55: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	81,  // 56: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	82,  // 57: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	83,  // 58: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30,  // 59: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	84,  // 60: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10,  // 61: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	85,  // 62: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31,  // 63: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,   // 64: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,   // 65: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	71,  // 66: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,   // 67: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	72,  // 68: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	81,  // 69: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	86,  // 70: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,   // 71: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37,  // 72: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	49,  // 73: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	44,  // 74: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
-	46,  // 75: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
-	48,  // 76: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
-	53,  // 77: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	55,  // 78: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	56,  // 79: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	57,  // 80: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	58,  // 81: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,   // 82: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,   // 83: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	87,  // 84: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	88,  // 85: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	89,  // 86: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	90,  // 87: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	65,  // 88: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	91,  // 89: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	89,  // 90: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	92,  // 91: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	93,  // 92: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	60,  // 93: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	61,  // 94: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	62,  // 95: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	94,  // 96: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,   // 97: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	95,  // 98: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,   // 99: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	65,  // 100: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	68,  // 101: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	65,  // 102: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	103, // [103:103] is the sub-list for method output_type
-	103, // [103:103] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	71,  // 54: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
+	80,  // 55: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	81,  // 56: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	82,  // 57: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	83,  // 58: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	84,  // 59: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30,  // 60: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	85,  // 61: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10,  // 62: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	86,  // 63: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31,  // 64: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,   // 65: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,   // 66: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	72,  // 67: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,   // 68: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	73,  // 69: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	82,  // 70: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	87,  // 71: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,   // 72: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37,  // 73: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	49,  // 74: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	44,  // 75: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	46,  // 76: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	48,  // 77: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	53,  // 78: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	55,  // 79: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	56,  // 80: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	57,  // 81: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	58,  // 82: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,   // 83: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,   // 84: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	88,  // 85: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	89,  // 86: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	90,  // 87: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	91,  // 88: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	65,  // 89: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	92,  // 90: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	90,  // 91: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	93,  // 92: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	94,  // 93: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	60,  // 94: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	61,  // 95: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	62,  // 96: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	95,  // 97: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,   // 98: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	96,  // 99: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,   // 100: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	65,  // 101: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	68,  // 102: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	65,  // 103: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	104, // [104:104] is the sub-list for method output_type
+	104, // [104:104] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -6257,7 +6271,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   66,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

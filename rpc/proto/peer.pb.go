@@ -2178,8 +2178,9 @@ type JoinRequest struct {
 	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // the join token's id
 	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
-	Csr           []byte                 `protobuf:"bytes,4,opt,name=csr,proto3" json:"csr,omitempty"`     // PKCS #10, DER
-	Names         []string               `protobuf:"bytes,5,rep,name=names,proto3" json:"names,omitempty"` // host names and addresses of the API; only a voter's are used
+	Csr           []byte                 `protobuf:"bytes,4,opt,name=csr,proto3" json:"csr,omitempty"`              // PKCS #10, DER
+	Names         []string               `protobuf:"bytes,5,rep,name=names,proto3" json:"names,omitempty"`          // host names and addresses of the API; only a voter's are used
+	Forwarded     bool                   `protobuf:"varint,6,opt,name=forwarded,proto3" json:"forwarded,omitempty"` // by a voter that does not lead
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2249,6 +2250,13 @@ func (x *JoinRequest) GetNames() []string {
 	return nil
 }
 
+func (x *JoinRequest) GetForwarded() bool {
+	if x != nil {
+		return x.Forwarded
+	}
+	return false
+}
+
 // RenewRequest asks a voter for new certificates.
 type RenewRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2256,6 +2264,7 @@ type RenewRequest struct {
 	Csr           []byte                 `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"`                 // PKCS #10, DER
 	Signature     []byte                 `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"`     // by the key of the old certificate
 	Names         []string               `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`             // as in JoinRequest
+	Forwarded     bool                   `protobuf:"varint,5,opt,name=forwarded,proto3" json:"forwarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2316,6 +2325,13 @@ func (x *RenewRequest) GetNames() []string {
 		return x.Names
 	}
 	return nil
+}
+
+func (x *RenewRequest) GetForwarded() bool {
+	if x != nil {
+		return x.Forwarded
+	}
+	return false
 }
 
 // Admission is the answer to both.
@@ -2745,18 +2761,20 @@ const file_peer_proto_rawDesc = "" +
 	"audit_head\x18\x04 \x01(\fR\tauditHead\x1a9\n" +
 	"\vTablesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"y\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x97\x01\n" +
 	"\vJoinRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x14\n" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x10\n" +
 	"\x03csr\x18\x04 \x01(\fR\x03csr\x12\x14\n" +
-	"\x05names\x18\x05 \x03(\tR\x05names\"v\n" +
+	"\x05names\x18\x05 \x03(\tR\x05names\x12\x1c\n" +
+	"\tforwarded\x18\x06 \x01(\bR\tforwarded\"\x94\x01\n" +
 	"\fRenewRequest\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x10\n" +
 	"\x03csr\x18\x02 \x01(\fR\x03csr\x12\x1c\n" +
 	"\tsignature\x18\x03 \x01(\fR\tsignature\x12\x14\n" +
-	"\x05names\x18\x04 \x03(\tR\x05names\"\x97\x02\n" +
+	"\x05names\x18\x04 \x03(\tR\x05names\x12\x1c\n" +
+	"\tforwarded\x18\x05 \x01(\bR\tforwarded\"\x97\x02\n" +
 	"\tAdmission\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +

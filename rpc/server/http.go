@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net"
 	"net/http"
 	"time"
 
@@ -16,9 +17,9 @@ const (
 )
 
 // NewAgentServer is NewServer for a port that only other agents can reach. They have bounded what their clients ask for.
-func NewAgentServer(handler http.Handler) *http.Server {
+func NewAgentServer(handler http.Handler, serves func(net.Conn) bool) *http.Server {
 	s := NewServer(handler)
-	s.ConnContext = rest.OfAgent
+	s.ConnContext = rest.OfAgent(serves)
 	return s
 }
 

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -25,7 +26,7 @@ func (w *world) issue(by, path, body string) (t api.IssuedToken) {
 func kinds(t *testing.T) map[string]*world {
 	leader := newWorld(t)
 	peers := httptest.NewUnstartedServer(leader.handler)
-	peers.Config = server.NewAgentServer(leader.handler)
+	peers.Config = server.NewAgentServer(leader.handler, func(net.Conn) bool { return true })
 	peers.Start()
 	t.Cleanup(peers.Close)
 	out := map[string]*world{"leader": leader}

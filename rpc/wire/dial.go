@@ -7,19 +7,22 @@ import (
 	"time"
 )
 
-// DialGRPC opens a conn for gRPC to another agent's peer port. It fits grpc.WithContextDialer.
-func (m *Mux) DialGRPC(ctx context.Context, addr string) (net.Conn, error) {
-	return m.dial(ctx, addr, ProtocolGRPC)
+// DialGRPC opens a conn for gRPC to another agent's peer port, or to a Target. It fits grpc.WithContextDialer.
+func (m *Mux) DialGRPC(ctx context.Context, target string) (net.Conn, error) {
+	return m.dial(ctx, target, ProtocolGRPC)
 }
 
-// DialHTTP opens a conn for forwarded HTTP to another agent's peer port. It fits http.Transport.DialContext when the
-// network argument is dropped.
-func (m *Mux) DialHTTP(ctx context.Context, addr string) (net.Conn, error) {
-	return m.dial(ctx, addr, ProtocolHTTP)
-}
-
-func (m *Mux) dial(ctx context.Context, addr string, protocol Protocol) (net.Conn, error) {
-	return Dial(ctx, m.cfg.Network, addr, protocol)
+func (m *Mux) dial(ctx context.Context, target string, protocol Protocol) (net.Conn, error) {
+	t := parseTarget(target)
+	conn, err := Dial(ctx, m.cfg.Network, t.Addr, protocol)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.check(conn); err != nil {
+		_ = inner(conn).Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // Dial opens a conn of one protocol to a peer port. It is for callers without a Mux, such as the

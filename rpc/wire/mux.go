@@ -40,6 +40,9 @@ func (p Protocol) String() string {
 	return fmt.Sprintf("protocol %#02x", byte(p))
 }
 
+// maxDoors bounds the conns of one remote host that join or renew their certificates.
+const maxDoors = 16
+
 // MuxConfig configures a Mux.
 type MuxConfig struct {
 	// Network opens and accepts the conns. Required.
@@ -83,6 +86,7 @@ type Mux struct {
 	over      func(identity.Peer) bool   // agents that are hung up on; nil: none
 	counts    map[string]int             // per remote host: conns in handshake, gRPC and HTTP
 	rafts     map[string]int             // per remote host: Raft conns
+	doors     map[string]int             // per remote host: conns of agents that join
 }
 
 // NewMux returns a Mux that is bound to its port. Run serves the conns.
@@ -106,7 +110,7 @@ func NewMux(cfg MuxConfig) (*Mux, error) {
 	life, end := context.WithCancel(context.Background())
 	m := &Mux{
 		cfg: cfg, log: cfg.Logger, inner: inner, advertise: inner.Addr(), life: life, end: end,
-		open: map[net.Conn]identity.Peer{}, counts: map[string]int{}, rafts: map[string]int{},
+		open: map[net.Conn]identity.Peer{}, counts: map[string]int{}, rafts: map[string]int{}, doors: map[string]int{},
 	}
 	if cfg.Advertise != "" {
 		m.advertise = Addr(cfg.Advertise)
@@ -271,20 +275,25 @@ func (m *Mux) greet(conn net.Conn, remote string) {
 	case ProtocolHTTP:
 		sub = m.http
 	case ProtocolDoor:
-		sub = m.door
+		sub, counts = m.door, m.doors
 	default:
 		m.log.Debug("refused a peer's connection", "peer", conn.RemoteAddr().String(), "error", "unknown "+protocol.String())
 		m.drop(conn, remote, m.counts)
 		return
 	}
 	setPatience(conn, protocol)
-	if !m.admit(remote, counts) {
+	if !m.admit(remote, counts, protocol == ProtocolDoor) {
 		m.log.Warn("too many connections from one peer, refusing another", "peer", remote, "protocol", protocol.String(),
 			"limit", m.cfg.MaxConnsPerRemote)
 		m.drop(conn, remote, m.counts)
 		return
 	}
-	tracked := &muxConn{Conn: conn, onClose: func() { m.forget(conn, remote, counts) }}
+	// An agent that renews its certificate dials anew before the old one ends.
+	over := func() bool { return true }
+	if end, ok := identity.Expiry(conn); ok {
+		over = time.AfterFunc(time.Until(end), func() { _ = inner(conn).Close() }).Stop
+	}
+	tracked := &muxConn{Conn: conn, onClose: func() { over(); m.forget(conn, remote, counts) }}
 	timer := time.NewTimer(m.cfg.HandshakeTimeout)
 	defer timer.Stop()
 	select {
@@ -300,11 +309,15 @@ func (m *Mux) greet(conn net.Conn, remote string) {
 
 // admit moves a conn from those in handshake to the count of its protocol. It reports false if that
 // count has reached its bound.
-func (m *Mux) admit(remote string, counts map[string]int) bool {
+func (m *Mux) admit(remote string, counts map[string]int, door bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	decrement(m.counts, remote)
-	if limit := m.cfg.MaxConnsPerRemote; limit > 0 && counts[remote] >= limit {
+	limit := m.cfg.MaxConnsPerRemote
+	if door {
+		limit = min(limit, maxDoors) // negative: no bound
+	}
+	if limit > 0 && counts[remote] >= limit {
 		m.counts[remote]++ // drop decrements it
 		return false
 	}

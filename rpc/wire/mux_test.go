@@ -100,7 +100,7 @@ func TestEachProtocolReachesItsServer(t *testing.T) {
 			if got, err := ask(m.DialGRPC(ctx, addr)); got != "grpc hello" {
 				t.Error(got, err)
 			}
-			if got, err := ask(m.DialHTTP(ctx, addr)); got != "http hello" {
+			if got, err := ask(m.DialHTTP(ctx, wire.Target{Addr: addr}.Host()+":80")); got != "http hello" {
 				t.Error(got, err)
 			}
 			if got, err := ask(m.Raft().Dial("ignored", 0)); err == nil {
@@ -354,7 +354,7 @@ func TestForwardedHTTP(t *testing.T) {
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return m.DialHTTP(ctx, addr) },
 	}}
 	defer client.CloseIdleConnections()
-	answer, err := client.Get("http://" + m.Addr().String() + "/v1/clusters")
+	answer, err := client.Get("http://" + wire.Target{Addr: m.Addr().String()}.Host() + "/v1/clusters")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,6 +446,70 @@ func TestHangDoesNotWaitForHandshakes(t *testing.T) {
 				t.Error("the removed agent has another conn")
 			}
 			_ = again.Close()
+		}
+	})
+}
+
+// A target is reached only if the agent answers that it names, as a voter if that is asked for.
+func TestTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const oneID, twoID = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
+		ca, err := identity.NewAuthority()
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent := func(id string, role identity.Role) *identity.Identity {
+			m := identity.NewMembership()
+			csr, err := identity.Request(m.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			certs, err := ca.Issue(identity.Subject{Mesh: "m", Role: role, ID: id}, csr, time.Now(), identity.Lifetime)
+			if err == nil {
+				m, err = m.Admit(&identity.Admission{Mesh: "m", Role: role, Certificates: certs, CAs: [][]byte{ca.Certificate()}})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			i, err := identity.Open("", id, nil, identity.Lifetime, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return i
+		}
+		f := fabric.New(1)
+		at := func(host string, i *identity.Identity) wire.Network {
+			return wire.WithTLS(f.Host(host), wire.TLSConfigs{Server: i.ServerConfig(), Client: i.ClientConfig("")})
+		}
+		voter, stop := run(t, wire.MuxConfig{Network: at(a, agent(oneID, identity.Voter)), Addr: a + ":55055"})
+		defer stop()
+		worker, stop := run(t, wire.MuxConfig{Network: at(b, agent(twoID, identity.Worker)), Addr: b + ":55055"})
+		defer stop()
+		go echo(voter.GRPC(), "grpc ")
+		go echo(worker.GRPC(), "grpc ")
+		for target, good := range map[wire.Target]bool{
+			{Addr: b + ":55055"}:                         true,
+			{Addr: b + ":55055", ID: twoID}:              true,
+			{Addr: b + ":55055", ID: oneID}:              false,
+			{Addr: b + ":55055", Voter: true}:            false,
+			{Addr: b + ":55055", ID: twoID, Voter: true}: false,
+		} {
+			if got, err := ask(voter.DialGRPC(t.Context(), target.String())); (got == "grpc hello") != good || !good && !errors.Is(err, identity.ErrWrongPeer) {
+				t.Errorf("%+v: %q, %v", target, got, err)
+			}
+		}
+		if got, err := ask(worker.DialGRPC(t.Context(), wire.Leader(a+":55055", oneID).String())); got != "grpc hello" {
+			t.Error(got, err)
+		}
+		// The certificate of a conn ends, and the conn with it.
+		conn, err := worker.DialGRPC(t.Context(), a+":55055")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		begin := time.Now()
+		if _, err := conn.Read(make([]byte, 1)); err == nil || time.Since(begin) != identity.Lifetime {
+			t.Error("the conn lives for", time.Since(begin), err)
 		}
 	})
 }

@@ -35,7 +35,9 @@ func (l raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.
 	// A dial to a silent host must end with the mux and not only at its time-out.
 	stop := context.AfterFunc(l.mux.life, cancel)
 	defer stop()
-	return l.mux.dial(ctx, string(address), ProtocolRaft)
+	t := parseTarget(string(address))
+	t.Voter = true
+	return l.mux.dial(ctx, t.String(), ProtocolRaft)
 }
 
 // NewRaftTransport returns hashicorp/raft's network transport over the peer port. addrOf returns an
@@ -70,5 +72,5 @@ type addressProvider func(id string) (string, error)
 
 func (f addressProvider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	addr, err := f(string(id))
-	return raft.ServerAddress(addr), err
+	return raft.ServerAddress(Leader(addr, string(id)).String()), err
 }

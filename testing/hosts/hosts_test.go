@@ -116,20 +116,10 @@ func (m *mesh) worstNight() {
 	for i := range lost {
 		m.hosts = append(m.hosts, m.start(lab.Spec{Name: fmt.Sprintf("control%d", 4+i), Systemd: true, Layers: []string{m.layer}}))
 	}
+	token := m.coopr("token", "join", "--kind", "voter", "--uses", fmt.Sprint(len(lost)))
+	m.check(os.WriteFile(filepath.Join(m.dir, "birth", "voter-token"), []byte(token), 0o600))
 	m.setUp(m.hosts[1:]...)
-	m.await("three to vote", func() error {
-		peers, err := m.api.RaftPeers(m.ctx)
-		voters := 0
-		for _, p := range peers {
-			if p.Voter {
-				voters++
-			}
-		}
-		if err == nil && voters != 3 {
-			err = fmt.Errorf("%+v", peers)
-		}
-		return err
-	})
+	m.vote()
 	m.check(survivor.Destroy()) // what it had, the new ones have
 	m.hosts = m.hosts[1:]
 	m.leader(m.hosts...)

@@ -57,6 +57,7 @@ func newMesh(t *testing.T, hosts, nodes int) *mesh {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.api.Close)
+	m.vote()
 	return m
 }
 
@@ -80,6 +81,24 @@ func (m *mesh) found() {
 	if out, err := init.CombinedOutput(); err != nil {
 		m.t.Fatalf("%v: %s", err, out)
 	}
+}
+
+// vote waits until three agents vote.
+func (m *mesh) vote() {
+	m.t.Helper()
+	m.await("three to vote", func() error {
+		peers, err := m.api.RaftPeers(m.ctx)
+		voters := 0
+		for _, p := range peers {
+			if p.Voter {
+				voters++
+			}
+		}
+		if err == nil && voters != 3 {
+			err = fmt.Errorf("%+v", peers)
+		}
+		return err
+	})
 }
 
 // born returns a file of the mesh's identity.

@@ -227,7 +227,7 @@ func TestWeekWithoutLeader(t *testing.T) {
 		m.Until("the leader to know the worker's key", func() bool {
 			key, err := worker.Membership().KeyID()
 			who, ok := m.Leader().View().Identity(worker.ID)
-			return err == nil && ok && who.HasKey(key)
+			return err == nil && ok && who.Newest() == key
 		})
 
 		for _, a := range all {
@@ -246,5 +246,10 @@ func TestWeekWithoutLeader(t *testing.T) {
 			a, ok := m.Leader().View().Agent(worker.ID)
 			return ok && a.Alive
 		})
+		time.Sleep(2 * mesh.Lifetime) // what voters signed for themselves can be renewed
+		_, op = m.Create("three", 4, "pause")
+		if s := m.AwaitEnd(op); s != model.OpSucceeded || len(m.Voters()) != 3 {
+			t.Errorf("two lifetimes later, the operation is %s with %d voters", s, len(m.Voters()))
+		}
 	})
 }

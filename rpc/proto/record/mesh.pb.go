@@ -725,6 +725,7 @@ type AgentIdentity struct {
 	Token         string                 `protobuf:"bytes,7,opt,name=token,proto3" json:"token,omitempty"`        // the id of the join token that it used
 	Admitted      int64                  `protobuf:"varint,8,opt,name=admitted,proto3" json:"admitted,omitempty"` // Unix milliseconds
 	Removed       int64                  `protobuf:"varint,9,opt,name=removed,proto3" json:"removed,omitempty"`   // Unix milliseconds; 0: not
+	Issued        int64                  `protobuf:"varint,10,opt,name=issued,proto3" json:"issued,omitempty"`    // when the newest key was certified, Unix milliseconds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -818,6 +819,13 @@ func (x *AgentIdentity) GetAdmitted() int64 {
 func (x *AgentIdentity) GetRemoved() int64 {
 	if x != nil {
 		return x.Removed
+	}
+	return 0
+}
+
+func (x *AgentIdentity) GetIssued() int64 {
+	if x != nil {
+		return x.Issued
 	}
 	return 0
 }
@@ -1876,7 +1884,7 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\aexpires\x18\b \x01(\x03R\aexpires\x12\x18\n" +
 	"\acreated\x18\t \x01(\x03R\acreated\x12\x18\n" +
 	"\acreator\x18\n" +
-	" \x01(\tR\acreator\"\xd5\x01\n" +
+	" \x01(\tR\acreator\"\xed\x01\n" +
 	"\rAgentIdentity\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -1886,7 +1894,9 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\x04keys\x18\x06 \x03(\tR\x04keys\x12\x14\n" +
 	"\x05token\x18\a \x01(\tR\x05token\x12\x1a\n" +
 	"\badmitted\x18\b \x01(\x03R\badmitted\x12\x18\n" +
-	"\aremoved\x18\t \x01(\x03R\aremoved\"\xa8\x04\n" +
+	"\aremoved\x18\t \x01(\x03R\aremoved\x12\x16\n" +
+	"\x06issued\x18\n" +
+	" \x01(\x03R\x06issued\"\xa8\x04\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -96,12 +97,15 @@ func joinToken(req api.NewJoinToken, now int64) (model.JoinToken, error) {
 		faults.Add("names", fmt.Sprintf("has %d names, and at most %d are possible", len(req.Names), maxNames))
 	}
 	for i, n := range req.Names {
-		if n == "" || len(n) > 253 {
+		if _, err := netip.ParseAddr(n); err != nil && !model.IsHostName(n) {
 			faults.Add(fmt.Sprintf("names[%d]", i), fmt.Sprintf("%q is no host name or address", n))
 		}
 	}
 	if len(req.Names) > 0 && !req.API && req.Kind == model.RoleWorker {
 		faults.Add("names", "are of the API, which a worker serves on loopback only: set api, too")
+	}
+	if req.API && req.Kind == model.RoleWorker && len(req.Names) == 0 {
+		faults.Add("names", "is missing: clients of the API check the name or address by which they know the agent")
 	}
 	if len(faults) > 0 {
 		return model.JoinToken{}, rest.Invalid(faults)

@@ -45,9 +45,15 @@ func places() int { return max(4, 2*runtime.GOMAXPROCS(0)) }
 
 type agentKey struct{}
 
-// OfAgent returns the context of a connection from another agent, which has identified itself. It bounds its own clients.
-func OfAgent(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, agentKey{}, true)
+// OfAgent returns what makes the context of a connection from another agent, which has identified itself. If serves reports that the
+// agent may serve the API to others, it bounds its own clients and is believed who they are. Otherwise it is a client itself.
+func OfAgent(serves func(net.Conn) bool) func(context.Context, net.Conn) context.Context {
+	return func(ctx context.Context, conn net.Conn) context.Context {
+		if !serves(conn) {
+			return ctx
+		}
+		return context.WithValue(ctx, agentKey{}, true)
+	}
 }
 
 func ofAgent(ctx context.Context) bool { return ctx.Value(agentKey{}) != nil }
