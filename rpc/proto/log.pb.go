@@ -570,6 +570,7 @@ type Command struct {
 	//	*Command_PutDataKey
 	//	*Command_PutSealed
 	//	*Command_Reseal
+	//	*Command_DropSealed
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -964,6 +965,15 @@ func (x *Command) GetReseal() *Reseal {
 	return nil
 }
 
+func (x *Command) GetDropSealed() *DropSealed {
+	if x != nil {
+		if x, ok := x.Change.(*Command_DropSealed); ok {
+			return x.DropSealed
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -1112,6 +1122,10 @@ type Command_Reseal struct {
 	Reseal *Reseal `protobuf:"bytes,112,opt,name=reseal,proto3,oneof"`
 }
 
+type Command_DropSealed struct {
+	DropSealed *DropSealed `protobuf:"bytes,113,opt,name=drop_sealed,json=dropSealed,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -1183,6 +1197,8 @@ func (*Command_PutDataKey) isCommand_Change() {}
 func (*Command_PutSealed) isCommand_Change() {}
 
 func (*Command_Reseal) isCommand_Change() {}
+
+func (*Command_DropSealed) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4478,10 +4494,11 @@ func (x *PutSealed) GetValues() []*SealedValue {
 	return nil
 }
 
-// Reseal encrypts secrets that are still in the clear. One that is not any more stays as it is.
+// Reseal encrypts secrets and fields of providers that are still in the clear. What was changed meanwhile stays as it is.
 type Reseal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Secrets       []*ResealedSecret      `protobuf:"bytes,1,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	Providers     []*ResealedProvider    `protobuf:"bytes,2,rep,name=providers,proto3" json:"providers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4523,6 +4540,220 @@ func (x *Reseal) GetSecrets() []*ResealedSecret {
 	return nil
 }
 
+func (x *Reseal) GetProviders() []*ResealedProvider {
+	if x != nil {
+		return x.Providers
+	}
+	return nil
+}
+
+// ResealedProvider is a provider whose sensitive fields name encrypted values, in the state already: a version of a definition, the
+// provider of a cluster, or that of a cluster at an earlier time.
+type ResealedProvider struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Tenant         string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Definition     string                 `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"` // its name; "": it is a cluster's
+	Version        int32                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`      // of the definition
+	Body           []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`             // of the definition
+	Cluster        string                 `protobuf:"bytes,5,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	ClusterVersion uint64                 `protobuf:"varint,6,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // 0: it is in the cluster's history
+	History        int32                  `protobuf:"varint,7,opt,name=history,proto3" json:"history,omitempty"`                                     // the number there
+	Fields         []byte                 `protobuf:"bytes,8,opt,name=fields,proto3" json:"fields,omitempty"`                                        // of a cluster's provider, JSON
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ResealedProvider) Reset() {
+	*x = ResealedProvider{}
+	mi := &file_log_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResealedProvider) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResealedProvider) ProtoMessage() {}
+
+func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResealedProvider.ProtoReflect.Descriptor instead.
+func (*ResealedProvider) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ResealedProvider) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ResealedProvider) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
+func (x *ResealedProvider) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ResealedProvider) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *ResealedProvider) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ResealedProvider) GetClusterVersion() uint64 {
+	if x != nil {
+		return x.ClusterVersion
+	}
+	return 0
+}
+
+func (x *ResealedProvider) GetHistory() int32 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+func (x *ResealedProvider) GetFields() []byte {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+// DropSealed removes encrypted values that nothing names any more.
+type DropSealed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Values        []*SealedName          `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropSealed) Reset() {
+	*x = DropSealed{}
+	mi := &file_log_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropSealed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropSealed) ProtoMessage() {}
+
+func (x *DropSealed) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropSealed.ProtoReflect.Descriptor instead.
+func (*DropSealed) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *DropSealed) GetValues() []*SealedName {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+type SealedName struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Version       uint32                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SealedName) Reset() {
+	*x = SealedName{}
+	mi := &file_log_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SealedName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SealedName) ProtoMessage() {}
+
+func (x *SealedName) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SealedName.ProtoReflect.Descriptor instead.
+func (*SealedName) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *SealedName) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SealedName) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SealedName) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 type ResealedSecret struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -4534,7 +4765,7 @@ type ResealedSecret struct {
 
 func (x *ResealedSecret) Reset() {
 	*x = ResealedSecret{}
-	mi := &file_log_proto_msgTypes[50]
+	mi := &file_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4546,7 +4777,7 @@ func (x *ResealedSecret) String() string {
 func (*ResealedSecret) ProtoMessage() {}
 
 func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[50]
+	mi := &file_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4559,7 +4790,7 @@ func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
 func (*ResealedSecret) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{50}
+	return file_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ResealedSecret) GetTenant() string {
@@ -4596,7 +4827,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[51]
+	mi := &file_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4608,7 +4839,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[51]
+	mi := &file_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4621,7 +4852,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{51}
+	return file_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -4665,7 +4896,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xc2\x12\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xff\x12\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -4721,7 +4952,9 @@ const file_log_proto_rawDesc = "" +
 	"putDataKey\x128\n" +
 	"\n" +
 	"put_sealed\x18o \x01(\v2\x17.coopr.log.v1.PutSealedH\x00R\tputSealed\x12.\n" +
-	"\x06reseal\x18p \x01(\v2\x14.coopr.log.v1.ResealH\x00R\x06resealB\b\n" +
+	"\x06reseal\x18p \x01(\v2\x14.coopr.log.v1.ResealH\x00R\x06reseal\x12;\n" +
+	"\vdrop_sealed\x18q \x01(\v2\x18.coopr.log.v1.DropSealedH\x00R\n" +
+	"dropSealedB\b\n" +
 	"\x06change\"e\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -4982,9 +5215,29 @@ const file_log_proto_rawDesc = "" +
 	"\x06sealed\x18\x03 \x01(\fR\x06sealed\"V\n" +
 	"\tPutSealed\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x121\n" +
-	"\x06values\x18\x02 \x03(\v2\x19.coopr.log.v1.SealedValueR\x06values\"@\n" +
+	"\x06values\x18\x02 \x03(\v2\x19.coopr.log.v1.SealedValueR\x06values\"~\n" +
 	"\x06Reseal\x126\n" +
-	"\asecrets\x18\x01 \x03(\v2\x1c.coopr.log.v1.ResealedSecretR\asecrets\"m\n" +
+	"\asecrets\x18\x01 \x03(\v2\x1c.coopr.log.v1.ResealedSecretR\asecrets\x12<\n" +
+	"\tproviders\x18\x02 \x03(\v2\x1e.coopr.log.v1.ResealedProviderR\tproviders\"\xed\x01\n" +
+	"\x10ResealedProvider\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x02 \x01(\tR\n" +
+	"definition\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x05R\aversion\x12\x12\n" +
+	"\x04body\x18\x04 \x01(\fR\x04body\x12\x18\n" +
+	"\acluster\x18\x05 \x01(\tR\acluster\x12'\n" +
+	"\x0fcluster_version\x18\x06 \x01(\x04R\x0eclusterVersion\x12\x18\n" +
+	"\ahistory\x18\a \x01(\x05R\ahistory\x12\x16\n" +
+	"\x06fields\x18\b \x01(\fR\x06fields\">\n" +
+	"\n" +
+	"DropSealed\x120\n" +
+	"\x06values\x18\x01 \x03(\v2\x18.coopr.log.v1.SealedNameR\x06values\"N\n" +
+	"\n" +
+	"SealedName\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\"m\n" +
 	"\x0eResealedSecret\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
@@ -5056,7 +5309,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -5115,31 +5368,34 @@ var file_log_proto_goTypes = []any{
 	(*SealedValue)(nil),             // 54: coopr.log.v1.SealedValue
 	(*PutSealed)(nil),               // 55: coopr.log.v1.PutSealed
 	(*Reseal)(nil),                  // 56: coopr.log.v1.Reseal
-	(*ResealedSecret)(nil),          // 57: coopr.log.v1.ResealedSecret
-	(*ReportDivergence)(nil),        // 58: coopr.log.v1.ReportDivergence
-	nil,                             // 59: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 60: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 61: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 62: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 63: coopr.record.v1.User
-	(*record.Grant)(nil),            // 64: coopr.record.v1.Grant
-	(*record.Agent)(nil),            // 65: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 66: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 67: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 68: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 69: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 70: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 71: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 72: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 73: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 74: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 75: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 76: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 77: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 78: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 79: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 80: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 81: coopr.record.v1.ResourceKey
+	(*ResealedProvider)(nil),        // 57: coopr.log.v1.ResealedProvider
+	(*DropSealed)(nil),              // 58: coopr.log.v1.DropSealed
+	(*SealedName)(nil),              // 59: coopr.log.v1.SealedName
+	(*ResealedSecret)(nil),          // 60: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 61: coopr.log.v1.ReportDivergence
+	nil,                             // 62: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 63: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 64: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 65: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 66: coopr.record.v1.User
+	(*record.Grant)(nil),            // 67: coopr.record.v1.Grant
+	(*record.Agent)(nil),            // 68: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 69: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 70: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 71: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 72: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 73: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 74: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 75: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 76: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 77: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 78: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 79: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 80: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 81: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 82: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 83: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 84: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -5162,14 +5418,14 @@ var file_log_proto_depIdxs = []int32{
 	30, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	33, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	31, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	61, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	64, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	40, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	29, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	43, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
 	48, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	41, // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
 	52, // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	58, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	61, // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17, // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18, // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19, // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
@@ -5179,62 +5435,65 @@ var file_log_proto_depIdxs = []int32{
 	53, // 34: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
 	55, // 35: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
 	56, // 36: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
-	9,  // 37: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10, // 38: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	62, // 39: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	63, // 40: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	64, // 41: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	65, // 42: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	66, // 43: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	67, // 44: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	68, // 45: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	69, // 46: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	25, // 47: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	70, // 48: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10, // 49: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	71, // 50: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	26, // 51: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,  // 52: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,  // 53: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	59, // 54: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,  // 55: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	60, // 56: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	67, // 57: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	72, // 58: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,  // 59: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	32, // 60: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	38, // 61: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	42, // 62: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	44, // 63: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	45, // 64: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	46, // 65: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	47, // 66: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,  // 67: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,  // 68: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	73, // 69: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	74, // 70: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	75, // 71: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	76, // 72: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	54, // 73: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	77, // 74: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	75, // 75: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	78, // 76: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	79, // 77: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	49, // 78: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	50, // 79: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	51, // 80: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	80, // 81: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,  // 82: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	81, // 83: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,  // 84: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	54, // 85: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	57, // 86: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	54, // 87: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	88, // [88:88] is the sub-list for method output_type
-	88, // [88:88] is the sub-list for method input_type
-	88, // [88:88] is the sub-list for extension type_name
-	88, // [88:88] is the sub-list for extension extendee
-	0,  // [0:88] is the sub-list for field type_name
+	58, // 37: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
+	9,  // 38: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 39: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	65, // 40: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	66, // 41: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	67, // 42: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	68, // 43: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	69, // 44: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	70, // 45: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	71, // 46: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	72, // 47: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	25, // 48: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	73, // 49: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10, // 50: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	74, // 51: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	26, // 52: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 53: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 54: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	62, // 55: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,  // 56: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	63, // 57: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	70, // 58: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	75, // 59: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 60: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	32, // 61: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	38, // 62: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	42, // 63: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	44, // 64: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	45, // 65: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	46, // 66: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	47, // 67: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 68: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 69: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	76, // 70: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	77, // 71: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	78, // 72: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	79, // 73: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	54, // 74: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	80, // 75: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	78, // 76: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	81, // 77: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	82, // 78: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	49, // 79: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	50, // 80: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	51, // 81: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	83, // 82: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 83: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	84, // 84: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 85: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	54, // 86: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	60, // 87: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	57, // 88: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
+	59, // 89: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
+	54, // 90: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	91, // [91:91] is the sub-list for method output_type
+	91, // [91:91] is the sub-list for method input_type
+	91, // [91:91] is the sub-list for extension type_name
+	91, // [91:91] is the sub-list for extension extendee
+	0,  // [0:91] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -5281,6 +5540,7 @@ func file_log_proto_init() {
 		(*Command_PutDataKey)(nil),
 		(*Command_PutSealed)(nil),
 		(*Command_Reseal)(nil),
+		(*Command_DropSealed)(nil),
 	}
 	file_log_proto_msgTypes[36].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
@@ -5307,7 +5567,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   54,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -35,6 +35,8 @@ type Config struct {
 	// First chooses workers for the first tasks of an operation, so that their leases
 	// are committed with its start; may be nil. See dispatch.Dispatcher.First.
 	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func())
+	// Seal encrypts the sensitive fields of a provider of a tenant, before they are proposed; nil leaves them as they are.
+	Seal func(ctx context.Context, tenant string, p *model.Provider) error
 	// HostExec decides which users may request work that runs on control hosts.
 	HostExec hostexec.Rules
 }
@@ -467,6 +469,11 @@ func repeated(v *state.View, who model.Caller, ans state.Answer) (*operation.Pre
 // first.
 func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation.Prepared,
 	madeFrom ...*pb.DefinitionVersion) (state.Answer, error) {
+	if o.cfg.Seal != nil {
+		if err := o.cfg.Seal(ctx, p.Cluster.Tenant, &p.Cluster.Provider); err != nil {
+			return state.Answer{}, err
+		}
+	}
 	s, err := startOf(p)
 	if err != nil {
 		return state.Answer{}, err

@@ -242,6 +242,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken,
 		*pb.Command_RenewToken, *pb.Command_PutUser, *pb.Command_DeleteUser, *pb.Command_PutGrant, *pb.Command_DeleteGrant,
 		*pb.Command_TouchTokens, *pb.Command_PutDataKey, *pb.Command_PutSealed, *pb.Command_Reseal,
+		*pb.Command_DropSealed,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:
