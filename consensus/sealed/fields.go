@@ -15,7 +15,8 @@ import (
 // commits these values, each with a new id. References stay as they are. Leader only.
 func (b *Box) SealFields(ctx context.Context, tenant, providerType string, fields map[string]any) (map[string]any, error) {
 	put := &pb.PutSealed{Tenant: tenant}
-	out, err := replaced(b.machine.View().SealedView, tenant, providerType, fields, func(v any) (any, error) {
+	offered, defined := b.machine.View().ProviderTypes(tenant, providerType)
+	out, err := replaced(offered, defined, fields, func(v any) (any, error) {
 		ref, value, err := b.sealValue(ctx, tenant, v)
 		put.Values = append(put.Values, value)
 		return ref, err
@@ -33,16 +34,16 @@ func (b *Box) SealFields(ctx context.Context, tenant, providerType string, field
 	return out, nil
 }
 
-// Sensitive reports whether SealFields would encrypt some of a provider's fields.
-func Sensitive(v view.SealedView, tenant, providerType string, fields map[string]any) (found bool) {
-	_, _ = replaced(v, tenant, providerType, fields, func(any) (any, error) { found = true; return nil, nil }) // it does not fail
+// Sensitive reports whether SealFields would encrypt some of a provider's fields. offered and defined are the descriptions of the
+// provider's type; see view.SealedView.
+func Sensitive(offered, defined model.PluginType, fields map[string]any) (found bool) {
+	_, _ = replaced(offered, defined, fields, func(any) (any, error) { found = true; return nil, nil }) // it does not fail
 	return found
 }
 
 // replaced returns a copy of a provider's fields in which seal replaces sensitive values. A tenant's definition of a provider type
 // cannot have fields encrypted that decide which machine is reached: rules about control hosts read them (engine/hostexec).
-func replaced(v view.SealedView, tenant, providerType string, fields map[string]any, seal func(any) (any, error)) (map[string]any, error) {
-	offered, defined := v.ProviderTypes(tenant, providerType)
+func replaced(offered, defined model.PluginType, fields map[string]any, seal func(any) (any, error)) (map[string]any, error) {
 	sensitive := model.Sensitive(offered, fields)
 	for _, name := range model.Sensitive(defined, fields) {
 		if model.SoundsSecret(name) || !model.SoundsLikeReceiver(name) {

@@ -37,7 +37,8 @@ func TestFields(t *testing.T) {
 		"inventory": [{"address": "localhost", "ssh_password": "canary-4"}]}`), &fields); err != nil {
 		t.Fatal(err)
 	}
-	if !sealed.Sensitive(v.View().SealedView, "t", "docker", fields) {
+	offered, defined := v.View().ProviderTypes("t", "docker")
+	if !sealed.Sensitive(offered, defined, fields) {
 		t.Error("there is nothing to encrypt")
 	}
 	out, err := v.box.SealFields(t.Context(), "t", "docker", fields)
@@ -71,7 +72,7 @@ func TestFields(t *testing.T) {
 			t.Errorf("%s uses %v, and before %v", kind, is, was)
 		}
 	}
-	if sealed.Sensitive(v.View().SealedView, "t", "docker", out) {
+	if sealed.Sensitive(offered, defined, out) {
 		t.Error("encrypted fields are sensitive")
 	}
 	again, err := v.box.SealFields(t.Context(), "t", "docker", out)

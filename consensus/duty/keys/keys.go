@@ -120,7 +120,8 @@ func (c *Controller) Seal(ctx context.Context, tenant, id string, version uint32
 // long as the mesh has members of an older build, the fields stay as they are.
 func (c *Controller) SealFields(ctx context.Context, tenant string, p *model.Provider) error {
 	v := c.cfg.Machine.View()
-	if v.FeatureLevel() < state.FeatureLevel || !sealed.Sensitive(v.SealedView, tenant, p.ProviderType, p.Provisioner) {
+	if offered, defined := v.ProviderTypes(tenant, p.ProviderType); v.FeatureLevel() < state.FeatureLevel ||
+		!sealed.Sensitive(offered, defined, p.Provisioner) {
 		return nil
 	}
 	if err := c.ready(ctx); err != nil {
@@ -153,8 +154,12 @@ func coded(err error) error {
 	return err
 }
 
-// Admit writes the keys into the keyring of an agent that is about to become a member. st is the agent's status.
+// Admit writes the keys into the keyring of an agent that is about to become a member. st is the agent's status. As long as
+// the state names no key, members get them later.
 func (c *Controller) Admit(ctx context.Context, agent string, st Status) error {
+	if _, ok := c.cfg.Machine.View().DataKey(""); !ok {
+		return nil
+	}
 	return c.put(ctx, agent, st, c.cfg.Ring.Set())
 }
 

@@ -59,8 +59,15 @@ func (c *Controller) resealProviders(ctx context.Context) error {
 	full := map[string]error{} // tenants that may not store any more
 	for !c.whole {
 		v := c.cfg.Machine.View()
+		types := map[[2]string][2]model.PluginType{} // of tenants, by name: there are many more clusters
 		list := v.ClearProviders(func(tenant string, p *model.Provider) bool {
-			return full[tenant] == nil && sealed.Sensitive(v.SealedView, tenant, p.ProviderType, p.Provisioner)
+			key := [2]string{tenant, p.ProviderType}
+			t, ok := types[key]
+			if !ok {
+				t[0], t[1] = v.ProviderTypes(tenant, p.ProviderType)
+				types[key] = t
+			}
+			return full[tenant] == nil && sealed.Sensitive(t[0], t[1], p.Provisioner)
 		}, batchSecrets)
 		if len(list) == 0 {
 			c.whole = len(full) == 0
