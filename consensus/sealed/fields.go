@@ -11,12 +11,13 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// SealFields returns a copy of a provider's fields in which the sensitive ones are references to encrypted values of the tenant. It
-// commits these values, each with a new id. References stay as they are. Leader only.
-func (b *Box) SealFields(ctx context.Context, tenant, providerType string, fields map[string]any) (map[string]any, error) {
+// SealFields returns a copy of a provider's fields in which the sensitive ones, and also those with the given names, are references to
+// encrypted values of the tenant. It commits these values, each with a new id. References stay as they are. Leader only.
+func (b *Box) SealFields(ctx context.Context, tenant, providerType string, fields map[string]any, also ...string) (map[string]any,
+	error) {
 	put := &pb.PutSealed{Tenant: tenant}
 	offered, defined := b.machine.View().ProviderTypes(tenant, providerType)
-	out, err := replaced(offered, defined, fields, func(v any) (any, error) {
+	out, err := replaced(offered, defined, fields, also, func(v any) (any, error) {
 		ref, value, err := b.sealValue(ctx, tenant, v)
 		put.Values = append(put.Values, value)
 		return ref, err
@@ -36,16 +37,17 @@ func (b *Box) SealFields(ctx context.Context, tenant, providerType string, field
 
 // Sensitive reports whether SealFields would encrypt some of a provider's fields. offered and defined are the descriptions of the
 // provider's type; see view.SealedView.
-func Sensitive(offered, defined model.PluginType, fields map[string]any) (found bool) {
-	_, _ = replaced(offered, defined, fields, func(any) (any, error) { found = true; return nil, nil }) // it does not fail
+func Sensitive(offered, defined model.PluginType, fields map[string]any, also ...string) (found bool) {
+	_, _ = replaced(offered, defined, fields, also, func(any) (any, error) { found = true; return nil, nil }) // it does not fail
 	return found
 }
 
-// replaced returns a copy of a provider's fields in which seal replaces sensitive values. A tenant's definition of a provider type
-// cannot have fields encrypted that decide which machine is reached: rules about control hosts read them (engine/hostexec).
-func replaced(offered, defined model.PluginType, fields map[string]any, seal func(any) (any, error)) (map[string]any, error) {
+// replaced returns a copy of a provider's fields in which seal replaces sensitive values. A tenant's definition of a provider type, or
+// a run, cannot have fields encrypted that decide which machine is reached: rules about control hosts read them (engine/hostexec).
+func replaced(offered, defined model.PluginType, fields map[string]any, also []string, seal func(any) (any, error)) (map[string]any,
+	error) {
 	sensitive := model.Sensitive(offered, fields)
-	for _, name := range model.Sensitive(defined, fields) {
+	for _, name := range slices.Concat(also, model.Sensitive(defined, fields)) {
 		if model.SoundsSecret(name) || !model.SoundsLikeReceiver(name) {
 			sensitive = append(sensitive, name)
 		}

@@ -92,6 +92,15 @@ func TestFields(t *testing.T) {
 	}
 }
 
+// TestFieldsByName has fields whose values come from secrets.
+func TestFieldsByName(t *testing.T) {
+	v := openVoter(t)
+	out, err := v.box.SealFields(t.Context(), "t", "cloud", map[string]any{"note": "canary", "host": "h", "region": "r"}, "note", "host", "none")
+	if _, ok := model.ParseSealedRef(out["note"]); !ok || out["host"] != "h" || out["region"] != "r" || len(out) != 3 || err != nil {
+		t.Error(out, err)
+	}
+}
+
 func TestFieldsWithoutSecrets(t *testing.T) {
 	v := newVoter(t) // it has no keys, and needs none
 	fields := map[string]any{"region": "r"}

@@ -130,11 +130,12 @@ func TestPasswordsAreEncrypted(t *testing.T) {
 		v.DefineRuns(profile.Profile{})
 		v.must(200, "PUT", "/v1/profiles/small", profile.Profile{Provisioner: profile.Provisioner{Name: "sim", Properties: []profile.Property{
 			{Name: profile.PropNodes, Value: "1"}, {Name: profile.PropField + "password", Value: "${secure(key)}"},
+			{Name: profile.PropField + "note", Value: "see ${secure(key)}"},
 		}}})
 		v.forget()
 		run := v.BeginRun()
 		v.Until("the end of the run", func() bool { r := v.Run(run); return r != nil && r.Over() })
-		v.got(canary + "-profile")
+		v.got(canary+"-profile", "see "+canary+"-profile")
 
 		v.Orphans()
 		for _, word := range []string{canary + "-1", canary + "-2", canary + "-profile"} {

@@ -118,16 +118,16 @@ func (c *Controller) Seal(ctx context.Context, tenant, id string, version uint32
 
 // SealFields encrypts the sensitive fields of a provider; see sealed.Box. Fields without sensitive values need no keys. As
 // long as the mesh has members of an older build, the fields stay as they are.
-func (c *Controller) SealFields(ctx context.Context, tenant string, p *model.Provider) error {
+func (c *Controller) SealFields(ctx context.Context, tenant string, p *model.Provider, also ...string) error {
 	v := c.cfg.Machine.View()
 	if offered, defined := v.ProviderTypes(tenant, p.ProviderType); v.FeatureLevel() < state.FeatureLevel ||
-		!sealed.Sensitive(offered, defined, p.Provisioner) {
+		!sealed.Sensitive(offered, defined, p.Provisioner, also...) {
 		return nil
 	}
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
-	fields, err := c.cfg.Box.SealFields(ctx, tenant, p.ProviderType, p.Provisioner)
+	fields, err := c.cfg.Box.SealFields(ctx, tenant, p.ProviderType, p.Provisioner, also...)
 	if err != nil {
 		return coded(err)
 	}

@@ -20,7 +20,7 @@ func TestSeal(t *testing.T) {
 		l.define(1, "hello")
 		errShut := errors.New("no keys")
 		var fails error
-		l.o.cfg.Seal = func(_ context.Context, tenant string, p *model.Provider) error {
+		l.o.cfg.Seal = func(_ context.Context, tenant string, p *model.Provider, _ ...string) error {
 			if tenant != "t" {
 				t.Errorf("a value of tenant %q", tenant)
 			}
