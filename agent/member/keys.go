@@ -87,7 +87,7 @@ func (s Server) KeyringPut(ctx context.Context, r *pb.KeyringPutRequest) (*pb.Ke
 			return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("key %d has %d bytes", k.Number, len(k.Secret)))
 		}
 		key := keyring.Key{Number: k.Number, Secret: [keyring.Size]byte(k.Secret)}
-		if print, ok := named[k.Number]; ok && !bytes.Equal(print, key.Print()) {
+		if want, ok := named[k.Number]; ok && !bytes.Equal(want, key.Print()) {
 			return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("key %d is not the one that this mesh uses", k.Number))
 		}
 		set.Keys = append(set.Keys, key)

@@ -82,10 +82,12 @@ func (m *Member) duties() []leader.Duty {
 		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine, m.Box), Logger: log, Timing: lease.Timing{TTL: cfg.SessionTTL},
 		Jitter: rand.Float64,
 	})
+	k := m.keys()
 	l := &Leadership{
 		Dispatcher: d,
 		Orchestrator: orchestrate.New(orchestrate.Config{
 			Machine: m.Machine, Propose: m.Propose, Logger: log, Rank: cfg.Rank, First: firstLeases(d), HostExec: cfg.HostExec,
+			Seal: k.SealFields,
 		}),
 		Watcher: watch.New(watch.Config{
 			Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewChecks(m.Machine, m.Box), Logger: log, TTL: cfg.SessionTTL,
@@ -97,7 +99,7 @@ func (m *Member) duties() []leader.Duty {
 		}),
 		Integrity: m.integrity(),
 		Logins:    logins.New(logins.Config{Machine: m.Machine, Propose: m.Propose, Directories: cfg.Directories, Logger: log}),
-		Keys:      m.keys(),
+		Keys:      k,
 		Uses:      uses.New(uses.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
 		Sinks:     sinks.New(sinks.Config{Machine: m.Machine, Propose: m.Propose, Targets: cfg.Sinks, Logger: log}),
 		Incidents: incidents.New(incidents.Config{Propose: m.Propose, Logger: log}),

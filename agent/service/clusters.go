@@ -27,6 +27,9 @@ type Clusters struct {
 // Create starts a new cluster, or previews it.
 func (c *Clusters) Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (api.Started, error) {
 	_, l, err := leader(c.Supervisor)
+	if err == nil {
+		err = model.CheckSealedRefs("providerFields", req.ProviderFields).Err()
+	}
 	if err != nil {
 		return api.Started{}, err
 	}
@@ -40,6 +43,9 @@ func (c *Clusters) Create(ctx context.Context, who model.Caller, req model.Creat
 // Operate starts an operation on a cluster, or previews it.
 func (c *Clusters) Operate(ctx context.Context, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
 	m, l, err := leader(c.Supervisor)
+	if err == nil {
+		err = model.CheckSealedRefs("providerFields", req.ProviderFields).Err()
+	}
 	if err != nil {
 		return api.Started{}, err
 	}

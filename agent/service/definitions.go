@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/macro"
@@ -42,13 +43,14 @@ type Definitions struct {
 // same as its latest version gets no new one. With opts.DryRun it applies the write to a copy of the
 // state that is dropped, so that the answer and the error are those of the write.
 func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, opts rest.PutOptions) (api.Written, error) {
-	m, _, err := leader(d.Supervisor)
+	m, l, err := leader(d.Supervisor)
 	if err != nil {
 		return api.Written{}, err
 	}
 	if w, ok := (view{View: m.Machine.View()}).Answered(who); ok && !opts.DryRun {
 		return w, nil // the definitions that the check compares may have changed since
 	}
+	v := m.Machine.View()
 	list := make([]model.Definition, len(defs))
 	put := &pb.PutDefinitions{CreateOnly: opts.CreateOnly, UnlessSame: !opts.CreateOnly, NumbersContinue: true}
 	for i, def := range defs {
@@ -57,6 +59,12 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 		}
 		if err := d.HostExec.Ask(who, hostexec.Definition(list[i])); err != nil {
 			return api.Written{}, fmt.Errorf("%s: %w", list[i].ID(), err)
+		}
+		if p, ok := list[i].Value.(*model.Provider); ok {
+			// Plugins check the values themselves.
+			if p.Provisioner, err = m.Box.OpenFields(v.SealedView, who.Tenant, p.Provisioner); err != nil {
+				return api.Written{}, fmt.Errorf("%s: %w", list[i].ID(), err)
+			}
 		}
 		put.Definitions = append(put.Definitions, &pb.Definition{
 			Kind: string(def.Kind), Name: def.Name, Body: def.Body, HostExec: def.Kind == model.KindService && hostexec.May(who),
@@ -72,6 +80,11 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	}
 	c := &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: put}}
 	var w api.Written
+	if !opts.DryRun {
+		if err := seal(ctx, l.Keys, who.Tenant, put); err != nil {
+			return api.Written{}, err
+		}
+	}
 	if opts.DryRun {
 		c.Tenant, c.Actor = who.Tenant, who.Actor
 		a := m.Machine.Try(c, time.Now().UnixMilli())
@@ -81,6 +94,40 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	}
 	w.Warnings = warnings
 	return w, err
+}
+
+// seal encrypts the sensitive fields of providers.
+func seal(ctx context.Context, k *keys.Controller, tenant string, put *pb.PutDefinitions) error {
+	for _, d := range put.Definitions {
+		if d.Kind != string(model.KindProvider) {
+			continue
+		}
+		def, err := model.Restore(model.KindProvider, d.Body)
+		if err != nil {
+			return err
+		}
+		if err := k.SealFields(ctx, tenant, def.Value.(*model.Provider)); err != nil {
+			return fmt.Errorf("%s: %w", def.ID(), err)
+		}
+		if d.Body, err = model.Encode(def); err != nil {
+			return fmt.Errorf("%s: %w", def.ID(), err)
+		}
+	}
+	return nil
+}
+
+// Reveal returns a provider with the values of its encrypted fields. It works on agents with the state and the keys of the mesh.
+func (d *Definitions) Reveal(tenant string, p model.Provider) (model.Provider, error) {
+	m, err := voter(d.Supervisor)
+	if err != nil {
+		return p, err
+	}
+	fields, err := m.Box.OpenFields(m.Machine.View().SealedView, tenant, p.Provisioner)
+	if err != nil {
+		return p, fmt.Errorf("provider %s: %w", p.Name, err)
+	}
+	p.Provisioner = fields
+	return p, nil
 }
 
 // Delete deletes one version of a definition; version 0 means all. Without force it refuses to

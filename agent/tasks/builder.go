@@ -76,14 +76,32 @@ func (b *Builder) cacheLocked(v *state.View, id string) (c *clusterCache, change
 
 // source returns the prepared configuration from which a cluster's task inputs
 // are made.
-func (b *Builder) source(v *state.View, cl *model.Cluster) *operation.Source {
+func (b *Builder) source(v *state.View, cl *model.Cluster) (*operation.Source, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, changed, seen := b.cacheLocked(v, cl.ID)
 	if c.source == nil || c.version != cl.Version || (c.source.Dependent && c.sourceIndex < changed) {
-		c.source, c.version, c.sourceIndex = operation.NewSource(cl, v.Nodes(cl.Tenant, cl.ID)), cl.Version, seen
+		open, err := b.open(v, cl)
+		if err != nil {
+			return nil, err
+		}
+		c.source, c.version, c.sourceIndex = operation.NewSource(open, v.Nodes(cl.Tenant, cl.ID)), cl.Version, seen
 	}
-	return c.source
+	return c.source, nil
+}
+
+// open returns a cluster with the encrypted values of its provider. They stay in this leader's memory.
+func (b *Builder) open(v *state.View, cl *model.Cluster) (*model.Cluster, error) {
+	if !model.HasSealedRef(cl.Provider.Provisioner) {
+		return cl, nil
+	}
+	fields, err := b.opener.OpenFields(v.SealedView, cl.Tenant, cl.Provider.Provisioner)
+	if err != nil {
+		return nil, fmt.Errorf("provider %s of cluster %s: %w", cl.Provider.Name, cl.ID, err)
+	}
+	out := *cl
+	out.Provider.Provisioner = fields
+	return &out, nil
 }
 
 // node returns a node of a cluster.
@@ -130,7 +148,11 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	}
 	id := string(model.OperationID(op.ID).Task(u))
 	n = v.Live(cl, n)
-	w, err := b.source(v, cl).Work(op.ID, id, n, v.Values(n.ID), act, s.Graph.ServiceName(int(u)))
+	src, err := b.source(v, cl)
+	if err != nil {
+		return nil, err
+	}
+	w, err := src.Work(op.ID, id, n, v.Values(n.ID), act, s.Graph.ServiceName(int(u)))
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,10 @@ func NewChecks(m *state.Machine, o state.Opener) Checks { return Checks{NewBuild
 // service (nil if service is empty), and machine asks the provider whether the
 // node's machine exists.
 func (c Checks) Check(v *state.View, cl *model.Cluster, n *model.Node, service string) (check, machine *pb.Task, err error) {
-	src := c.builder.source(v, cl)
+	src, err := c.builder.source(v, cl)
+	if err != nil {
+		return nil, nil, err
+	}
 	n = v.Live(cl, n)
 	saved := v.Values(n.ID)
 	task := func(id string, action model.Action, service string) (*pb.Task, error) {
@@ -73,7 +76,7 @@ func (c Checks) Needs(cl *model.Cluster, n *model.Node, service string) (automat
 func (c Checks) Version(v *state.View, cl *model.Cluster, nodes []*model.Node) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, cl.Operation)
-	if c.builder.source(v, cl).Dependent {
+	if src, err := c.builder.source(v, cl); err == nil && src.Dependent {
 		for _, n := range nodes {
 			fmt.Fprint(h, n.ID, n.Hostname, n.Services, n.Leaving, n.Leaves)
 			for _, kind := range slices.Sorted(maps.Keys(n.IPAddresses)) {

@@ -168,12 +168,12 @@ func (b *Box) cipher(mesh string, k table.DataKeyRow) (*keyring.Cipher, error) {
 }
 
 // Has returns keyring.ErrNoKey unless a keyring has the mesh key with a number and a fingerprint.
-func Has(r *keyring.Ring, number uint32, print []byte) error {
+func Has(r *keyring.Ring, number uint32, fingerprint []byte) error {
 	k, err := r.Key(number)
 	if err != nil {
 		return fmt.Errorf("%w: restore this agent's keyring from a backup, or let another voter lead, which sends it", err)
 	}
-	if !bytes.Equal(k.Print(), print) {
+	if !bytes.Equal(k.Print(), fingerprint) {
 		return fmt.Errorf("%w: its key %d is another one than this mesh's", keyring.ErrNoKey, number)
 	}
 	return nil

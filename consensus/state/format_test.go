@@ -394,7 +394,10 @@ func everything(t *testing.T) *clinic {
 		Tenant: "t", Number: 1, MeshKey: 1, MeshPrint: []byte("print"), Wrapped: []byte("data key of t"),
 	}}})
 	must(&pb.Command{Actor: "coopr", Change: &pb.Command_PutSealed{PutSealed: &pb.PutSealed{
-		Tenant: "t", Values: []*pb.SealedValue{{Id: "v", Version: 1, Sealed: []byte("sealed")}},
+		Tenant: "t", Values: []*pb.SealedValue{{Id: "v", Version: 1, Sealed: []byte("sealed")}, {Id: "u", Version: 1, Sealed: []byte("sealed")}},
+	}}})
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_DropSealed{DropSealed: &pb.DropSealed{
+		Values: []*pb.SealedName{{Tenant: "t", Id: "u", Version: 1}},
 	}}})
 
 	c.sites(must, as)
@@ -467,7 +470,8 @@ func (c *clinic) programs(must func(*pb.Command) state.Answer, as func(string, *
 	put("secret", "key", "put", profile.Secret{Value: model.NewSecret("value"), UsableBy: []string{"alice"}})
 	put("secret", "old", "put", profile.Secret{Value: model.NewSecret("value")})
 	must(&pb.Command{Actor: "coopr", Change: &pb.Command_Reseal{Reseal: &pb.Reseal{
-		Secrets: []*pb.ResealedSecret{{Tenant: "t", Name: "old", Value: &pb.SealedValue{Id: "w", Version: 1, Sealed: []byte("sealed")}}},
+		Secrets:   []*pb.ResealedSecret{{Tenant: "t", Name: "old", Value: &pb.SealedValue{Id: "w", Version: 1, Sealed: []byte("sealed")}}},
+		Providers: []*pb.ResealedProvider{{Tenant: "t", Cluster: "00000002", ClusterVersion: 1, Fields: []byte(`{}`)}},
 	}}})
 	put("secret", "new", "put", logformat.Secret{Value: &pb.SealedValue{Id: "x", Version: 1, Sealed: []byte("sealed")}})
 	put("profile", "p", "put", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}, Retries: 1,

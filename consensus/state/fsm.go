@@ -453,6 +453,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.sealed().putSealed(ch.PutSealed)
 	case *pb.Command_Reseal:
 		return a.sealed().reseal(ch.Reseal)
+	case *pb.Command_DropSealed:
+		return a.sealed().dropSealed(ch.DropSealed)
 	case *pb.Command_Checkpoint:
 		a.checkpoint = true
 		return Answer{}

@@ -1,7 +1,11 @@
 package state
 
 import (
+	"encoding/json"
+	"fmt"
+
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -39,7 +43,9 @@ func (a sealed) putSealed(p *pb.PutSealed) Answer {
 	if err := a.owner(p.Tenant); err != nil {
 		return Answer{Err: err}
 	}
+	bytes := int64(0)
 	for i, v := range p.Values {
+		bytes += int64(len(v.Sealed))
 		if err := a.follows(p.Tenant, v); err != nil {
 			return Answer{Err: err}
 		}
@@ -48,6 +54,9 @@ func (a sealed) putSealed(p *pb.PutSealed) Answer {
 				return refuse(problem.Invalid, "value %s is there twice", v.Id)
 			}
 		}
+	}
+	if err := a.room(p.Tenant, model.LimitDefinitionBytes, model.LimitDefinitionBytes.Name, bytes); err != nil {
+		return Answer{Err: err}
 	}
 	for _, v := range p.Values {
 		a.putValue(p.Tenant, v)
@@ -70,7 +79,7 @@ func (a sealed) follows(tenant string, v *pb.SealedValue) error {
 
 // putValue writes a version of a value.
 func (a sealed) putValue(tenant string, v *pb.SealedValue) {
-	a.put(table.Sealed, &table.SealedRow{Tenant: tenant, ID: v.Id, Version: v.Version, Sealed: v.Sealed})
+	a.put(table.Sealed, &table.SealedRow{Tenant: tenant, ID: v.Id, Version: v.Version, Sealed: v.Sealed, Created: a.now})
 }
 
 // of returns the encrypted value of a secret, or nil.
@@ -101,5 +110,75 @@ func (a sealed) reseal(p *pb.Reseal) Answer {
 		})
 		a.batch.Resealed = true
 	}
+	for _, r := range p.Providers {
+		if err := a.resealProvider(r); err != nil {
+			return Answer{Err: err}
+		}
+	}
 	return Answer{}
+}
+
+// resealProvider replaces the fields of a provider, which stays the same in all other respects: nobody has changed it.
+func (a sealed) resealProvider(r *pb.ResealedProvider) error {
+	if a.there(r.Tenant, r.Body) != nil || a.there(r.Tenant, r.Fields) != nil {
+		return nil
+	}
+	if r.Definition != "" {
+		row := table.Get[table.DefinitionRow](a.txn, table.Definitions, "id", r.Tenant, string(model.KindProvider), r.Definition,
+			uint32(r.Version))
+		if row != nil {
+			next := *row
+			next.Body = r.Body
+			a.replace(table.Definitions, &next)
+		}
+		return nil
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(r.Fields, &fields); err != nil {
+		return problem.New(problem.Unsupported, "fields of a provider: %v", err)
+	}
+	if r.ClusterVersion == 0 {
+		if row := table.Get[model.Snapshot](a.txn, table.History, "id", r.Tenant, r.Cluster, uint32(r.History)); row != nil {
+			next, cl := *row, *row.State
+			cl.Provider.Provisioner, next.State = fields, &cl
+			a.replace(table.History, &next)
+		}
+		return nil
+	}
+	if row := table.Get[model.Cluster](a.txn, table.Clusters, "id", r.Tenant, r.Cluster); row != nil && row.Version == r.ClusterVersion {
+		next := *row
+		next.Provider.Provisioner = fields
+		a.replace(table.Clusters, &next)
+	}
+	return nil
+}
+
+// replace is put without a record in the audit log, for a row that is the same but for its form.
+func (a sealed) replace(table string, row any) {
+	a.counts.Put(a.txn, table, row)
+	if err := a.txn.Insert(table, row); err != nil {
+		panic(fmt.Sprintf("state: insert into %s: %v", table, err))
+	}
+	a.batch.Resealed = true
+}
+
+// dropSealed removes values. The leader has found that nothing names them, and nothing can name them again: a document can name
+// only values that the state has, and the leader waits for what is under way.
+func (a sealed) dropSealed(p *pb.DropSealed) Answer {
+	for _, n := range p.Values {
+		if r := table.Get[table.SealedRow](a.txn, table.Sealed, "id", n.Tenant, n.Id, n.Version); r != nil {
+			a.drop(table.Sealed, r)
+		}
+	}
+	return Answer{}
+}
+
+// there returns an error if a document names an encrypted value that the state does not have.
+func (a sealed) there(tenant string, body []byte) error {
+	for _, ref := range model.SealedRefs(body) {
+		if _, ok := a.view().Sealed(tenant, ref.ID, ref.Version); !ok {
+			return problem.New(problem.Stale, "a value that was kept is gone meanwhile: write it again")
+		}
+	}
+	return nil
 }

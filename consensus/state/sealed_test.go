@@ -51,8 +51,8 @@ func TestSealed(t *testing.T) {
 	if r, ok := v.LatestSealed("t", "a"); !ok || r.Version != 2 {
 		t.Error(r, ok)
 	}
-	if print := v.MeshKeys()[1]; string(print) != "print" {
-		t.Errorf("the mesh key is %q", print)
+	if got := v.MeshKeys()[1]; string(got) != "print" {
+		t.Errorf("the mesh key is %q", got)
 	}
 }
 
@@ -68,8 +68,8 @@ func TestSealedSecret(t *testing.T) {
 	c := newClinic(t)
 	deleted := putSecret(nil)
 	deleted.GetChangeRuns().GetPut().Order = pb.SettingOrder_SETTING_ORDER_DELETE
-	clear := putSecret(nil)
-	clear.GetChangeRuns().GetPut().Value = &pb.PutSetting_Secret{Secret: []byte("clear")}
+	plain := putSecret(nil)
+	plain.GetChangeRuns().GetPut().Value = &pb.PutSetting_Secret{Secret: []byte("clear")}
 	reseal := func(id string) *pb.Command {
 		return &pb.Command{Actor: "coopr", Change: &pb.Command_Reseal{Reseal: &pb.Reseal{Secrets: []*pb.ResealedSecret{
 			{Tenant: "t", Name: "s", Value: sealedValue(id, 1)}, {Tenant: "t", Name: "gone", Value: sealedValue("gone", 1)},
@@ -88,7 +88,7 @@ func TestSealedSecret(t *testing.T) {
 		{"the next version", putSecret(sealedValue("a", 2)), nil, "a", 2},
 		{"a clear value sealed, that is not", reseal("r"), nil, "a", 2},
 		{"its end", deleted, nil, "", 0},
-		{"in the clear", clear, nil, "", 0},
+		{"in the clear", plain, nil, "", 0},
 		{"a clear value sealed", reseal("r"), nil, "r", 1},
 		{"its next version", putSecret(sealedValue("r", 2)), nil, "r", 2},
 	} {
@@ -111,4 +111,47 @@ func TestSealedSecret(t *testing.T) {
 
 func sealedValue(id string, version uint32) *pb.SealedValue {
 	return &pb.SealedValue{Id: id, Version: version, Sealed: []byte("sealed")}
+}
+
+// TestUnusedSealed finds the values that nothing names, once they are old.
+func TestUnusedSealed(t *testing.T) {
+	c := newClinic(t)
+	c.now = 1000
+	begin := c.now
+	for _, id := range []string{"kept", "loose", "secret"} {
+		c.do(putSealed("t", id, 1))
+	}
+	provider := func(id string) *pb.Command {
+		return &pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
+			Definitions: []*pb.Definition{{Kind: "providers", Name: "p",
+				Body: []byte(`{"name":"p","providertype":"x","provisioner":{"password":"coopr-sealed:` + id + `@1"}}`)}}}}}
+	}
+	if a := c.do(provider("kept")); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	if a := c.do(putSecret(sealedValue("s", 1))); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	if young := c.m.View().UnusedSealed(begin, 10); len(young) > 0 {
+		t.Error("young values are unused:", young)
+	}
+	var drop pb.DropSealed
+	for _, r := range c.m.View().UnusedSealed(c.now+100, 10) {
+		drop.Values = append(drop.Values, &pb.SealedName{Tenant: r.Tenant, Id: r.ID, Version: r.Version})
+	}
+	if len(drop.Values) != 2 || drop.Values[0].Id != "loose" || drop.Values[1].Id != "secret" {
+		t.Error("unused:", drop.Values)
+	}
+	if n := len(c.m.View().UnusedSealed(c.now+100, 1)); n != 1 {
+		t.Error("more than were asked for:", n)
+	}
+	if a := c.do(&pb.Command{Change: &pb.Command_DropSealed{DropSealed: &drop}}); a.Err != nil {
+		t.Error(a.Err)
+	}
+	if left := c.m.View().Rows()["sealed"]; left != 2 {
+		t.Error("values left:", left)
+	}
+	if a := c.do(provider("loose")); !errors.Is(a.Err, problem.Stale) {
+		t.Error("a provider names a value that is gone:", a.Err)
+	}
 }

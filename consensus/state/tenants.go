@@ -32,6 +32,9 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		if last := table.Latest(a.txn, c.Tenant, d.Kind, d.Name); p.CreateOnly && last != nil {
 			return refuse(problem.Conflict, "%s %q exists, at version %d", d.Kind, d.Name, last.Version)
 		}
+		if err := a.sealed().there(c.Tenant, d.Body); err != nil && d.Kind == string(model.KindProvider) {
+			return Answer{Err: err}
+		}
 	}
 	for _, d := range p.Delete {
 		rows := table.List[table.DefinitionRow](a.txn, table.Definitions, "id_prefix", c.Tenant, d.Kind, d.Name)

@@ -78,12 +78,15 @@ func (f FieldSchema) Judge(v any) string {
 func (f FieldSchema) Secret() bool { return f.Sensitive || f.Type == "password" }
 
 // Sensitive returns the names of the given values that must not be shown, in order: those that
-// the schema of either scope marks, values of type Secret, and names that sound like secrets
-// and have no schema that says otherwise. For an unknown type pass the zero value.
+// the schema of either scope marks, values of type Secret, names of encrypted values, and names that
+// sound like secrets and have no schema that says otherwise. For an unknown type pass the zero value.
 func Sensitive(t PluginType, values map[string]any) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		_, secret := values[name].(Secret)
+		if _, sealed := ParseSealedRef(values[name]); sealed {
+			secret = true
+		}
 		known := false
 		for _, scope := range []Scope{ScopeAdmin, ScopeUser} {
 			if f, ok := t.fields(scope).Fields[name]; ok {

@@ -577,6 +577,7 @@ type Command struct {
 	//	*Command_PutDataKey
 	//	*Command_PutSealed
 	//	*Command_Reseal
+	//	*Command_DropSealed
 	//	*Command_MoveCursors
 	//	*Command_PruneAudit
 	//	*Command_NoteIncidents
@@ -1033,6 +1034,15 @@ func (x *Command) GetReseal() *Reseal {
 	return nil
 }
 
+func (x *Command) GetDropSealed() *DropSealed {
+	if x != nil {
+		if x, ok := x.Change.(*Command_DropSealed); ok {
+			return x.DropSealed
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetMoveCursors() *MoveCursors {
 	if x != nil {
 		if x, ok := x.Change.(*Command_MoveCursors); ok {
@@ -1228,6 +1238,10 @@ type Command_Reseal struct {
 	Reseal *Reseal `protobuf:"bytes,112,opt,name=reseal,proto3,oneof"`
 }
 
+type Command_DropSealed struct {
+	DropSealed *DropSealed `protobuf:"bytes,113,opt,name=drop_sealed,json=dropSealed,proto3,oneof"`
+}
+
 type Command_MoveCursors struct {
 	MoveCursors *MoveCursors `protobuf:"bytes,120,opt,name=move_cursors,json=moveCursors,proto3,oneof"`
 }
@@ -1321,6 +1335,8 @@ func (*Command_PutDataKey) isCommand_Change() {}
 func (*Command_PutSealed) isCommand_Change() {}
 
 func (*Command_Reseal) isCommand_Change() {}
+
+func (*Command_DropSealed) isCommand_Change() {}
 
 func (*Command_MoveCursors) isCommand_Change() {}
 
@@ -5329,10 +5345,11 @@ func (x *PutSealed) GetValues() []*SealedValue {
 	return nil
 }
 
-// Reseal encrypts secrets that are still in the clear. One that is not any more stays as it is.
+// Reseal encrypts secrets and fields of providers that are still in the clear. What was changed meanwhile stays as it is.
 type Reseal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Secrets       []*ResealedSecret      `protobuf:"bytes,1,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	Providers     []*ResealedProvider    `protobuf:"bytes,2,rep,name=providers,proto3" json:"providers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5374,6 +5391,220 @@ func (x *Reseal) GetSecrets() []*ResealedSecret {
 	return nil
 }
 
+func (x *Reseal) GetProviders() []*ResealedProvider {
+	if x != nil {
+		return x.Providers
+	}
+	return nil
+}
+
+// ResealedProvider is a provider whose sensitive fields name encrypted values, in the state already: a version of a definition, the
+// provider of a cluster, or that of a cluster at an earlier time.
+type ResealedProvider struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Tenant         string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Definition     string                 `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"` // its name; "": it is a cluster's
+	Version        int32                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`      // of the definition
+	Body           []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`             // of the definition
+	Cluster        string                 `protobuf:"bytes,5,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	ClusterVersion uint64                 `protobuf:"varint,6,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // 0: it is in the cluster's history
+	History        int32                  `protobuf:"varint,7,opt,name=history,proto3" json:"history,omitempty"`                                     // the number there
+	Fields         []byte                 `protobuf:"bytes,8,opt,name=fields,proto3" json:"fields,omitempty"`                                        // of a cluster's provider, JSON
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ResealedProvider) Reset() {
+	*x = ResealedProvider{}
+	mi := &file_log_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResealedProvider) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResealedProvider) ProtoMessage() {}
+
+func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResealedProvider.ProtoReflect.Descriptor instead.
+func (*ResealedProvider) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *ResealedProvider) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ResealedProvider) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
+func (x *ResealedProvider) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ResealedProvider) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *ResealedProvider) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ResealedProvider) GetClusterVersion() uint64 {
+	if x != nil {
+		return x.ClusterVersion
+	}
+	return 0
+}
+
+func (x *ResealedProvider) GetHistory() int32 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+func (x *ResealedProvider) GetFields() []byte {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+// DropSealed removes encrypted values that nothing names any more.
+type DropSealed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Values        []*SealedName          `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropSealed) Reset() {
+	*x = DropSealed{}
+	mi := &file_log_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropSealed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropSealed) ProtoMessage() {}
+
+func (x *DropSealed) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropSealed.ProtoReflect.Descriptor instead.
+func (*DropSealed) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *DropSealed) GetValues() []*SealedName {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+type SealedName struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Version       uint32                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SealedName) Reset() {
+	*x = SealedName{}
+	mi := &file_log_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SealedName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SealedName) ProtoMessage() {}
+
+func (x *SealedName) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SealedName.ProtoReflect.Descriptor instead.
+func (*SealedName) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *SealedName) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SealedName) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SealedName) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 type ResealedSecret struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -5385,7 +5616,7 @@ type ResealedSecret struct {
 
 func (x *ResealedSecret) Reset() {
 	*x = ResealedSecret{}
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5397,7 +5628,7 @@ func (x *ResealedSecret) String() string {
 func (*ResealedSecret) ProtoMessage() {}
 
 func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5410,7 +5641,7 @@ func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
 func (*ResealedSecret) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{61}
+	return file_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ResealedSecret) GetTenant() string {
@@ -5447,7 +5678,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5459,7 +5690,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5472,7 +5703,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{62}
+	return file_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -5516,7 +5747,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xf8\x16\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xb5\x17\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -5582,7 +5813,9 @@ const file_log_proto_rawDesc = "" +
 	"putDataKey\x128\n" +
 	"\n" +
 	"put_sealed\x18o \x01(\v2\x17.coopr.log.v1.PutSealedH\x00R\tputSealed\x12.\n" +
-	"\x06reseal\x18p \x01(\v2\x14.coopr.log.v1.ResealH\x00R\x06reseal\x12>\n" +
+	"\x06reseal\x18p \x01(\v2\x14.coopr.log.v1.ResealH\x00R\x06reseal\x12;\n" +
+	"\vdrop_sealed\x18q \x01(\v2\x18.coopr.log.v1.DropSealedH\x00R\n" +
+	"dropSealed\x12>\n" +
 	"\fmove_cursors\x18x \x01(\v2\x19.coopr.log.v1.MoveCursorsH\x00R\vmoveCursors\x12;\n" +
 	"\vprune_audit\x18y \x01(\v2\x18.coopr.log.v1.PruneAuditH\x00R\n" +
 	"pruneAudit\x12D\n" +
@@ -5907,9 +6140,29 @@ const file_log_proto_rawDesc = "" +
 	"\x06sealed\x18\x03 \x01(\fR\x06sealed\"V\n" +
 	"\tPutSealed\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x121\n" +
-	"\x06values\x18\x02 \x03(\v2\x19.coopr.log.v1.SealedValueR\x06values\"@\n" +
+	"\x06values\x18\x02 \x03(\v2\x19.coopr.log.v1.SealedValueR\x06values\"~\n" +
 	"\x06Reseal\x126\n" +
-	"\asecrets\x18\x01 \x03(\v2\x1c.coopr.log.v1.ResealedSecretR\asecrets\"m\n" +
+	"\asecrets\x18\x01 \x03(\v2\x1c.coopr.log.v1.ResealedSecretR\asecrets\x12<\n" +
+	"\tproviders\x18\x02 \x03(\v2\x1e.coopr.log.v1.ResealedProviderR\tproviders\"\xed\x01\n" +
+	"\x10ResealedProvider\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x02 \x01(\tR\n" +
+	"definition\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x05R\aversion\x12\x12\n" +
+	"\x04body\x18\x04 \x01(\fR\x04body\x12\x18\n" +
+	"\acluster\x18\x05 \x01(\tR\acluster\x12'\n" +
+	"\x0fcluster_version\x18\x06 \x01(\x04R\x0eclusterVersion\x12\x18\n" +
+	"\ahistory\x18\a \x01(\x05R\ahistory\x12\x16\n" +
+	"\x06fields\x18\b \x01(\fR\x06fields\">\n" +
+	"\n" +
+	"DropSealed\x120\n" +
+	"\x06values\x18\x01 \x03(\v2\x18.coopr.log.v1.SealedNameR\x06values\"N\n" +
+	"\n" +
+	"SealedName\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\"m\n" +
 	"\x0eResealedSecret\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
@@ -5981,7 +6234,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -6051,35 +6304,38 @@ var file_log_proto_goTypes = []any{
 	(*SealedValue)(nil),             // 65: coopr.log.v1.SealedValue
 	(*PutSealed)(nil),               // 66: coopr.log.v1.PutSealed
 	(*Reseal)(nil),                  // 67: coopr.log.v1.Reseal
-	(*ResealedSecret)(nil),          // 68: coopr.log.v1.ResealedSecret
-	(*ReportDivergence)(nil),        // 69: coopr.log.v1.ReportDivergence
-	nil,                             // 70: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 71: coopr.log.v1.RecordKeys.IssuedEntry
-	nil,                             // 72: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 73: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 74: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 75: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 76: coopr.record.v1.User
-	(*record.Grant)(nil),            // 77: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 78: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 79: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 80: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 81: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 82: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 83: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 84: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 85: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 86: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 87: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 88: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 89: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 90: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 91: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 92: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 93: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 94: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 95: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 96: coopr.record.v1.ResourceKey
+	(*ResealedProvider)(nil),        // 68: coopr.log.v1.ResealedProvider
+	(*DropSealed)(nil),              // 69: coopr.log.v1.DropSealed
+	(*SealedName)(nil),              // 70: coopr.log.v1.SealedName
+	(*ResealedSecret)(nil),          // 71: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 72: coopr.log.v1.ReportDivergence
+	nil,                             // 73: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 74: coopr.log.v1.RecordKeys.IssuedEntry
+	nil,                             // 75: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 76: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 77: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 78: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 79: coopr.record.v1.User
+	(*record.Grant)(nil),            // 80: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 81: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 82: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 83: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 84: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 85: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 86: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 87: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 88: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 89: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 90: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 91: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 92: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 93: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 94: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 95: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 96: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 97: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 98: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 99: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,   // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -6102,14 +6358,14 @@ var file_log_proto_depIdxs = []int32{
 	35,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	38,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	36,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	74,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	77,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	51,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	34,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	54,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
 	59,  // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	52,  // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
 	63,  // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	69,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	72,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17,  // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18,  // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19,  // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
@@ -6124,73 +6380,76 @@ var file_log_proto_depIdxs = []int32{
 	64,  // 39: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
 	66,  // 40: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
 	67,  // 41: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
-	43,  // 42: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
-	45,  // 43: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
-	47,  // 44: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
-	9,   // 45: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10,  // 46: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	75,  // 47: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	76,  // 48: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	77,  // 49: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	78,  // 50: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	79,  // 51: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	79,  // 52: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
-	70,  // 53: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	71,  // 54: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
-	80,  // 55: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	81,  // 56: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	82,  // 57: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	83,  // 58: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	84,  // 59: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30,  // 60: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	85,  // 61: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10,  // 62: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	86,  // 63: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31,  // 64: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,   // 65: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,   // 66: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	72,  // 67: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,   // 68: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	73,  // 69: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	82,  // 70: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	87,  // 71: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,   // 72: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37,  // 73: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	49,  // 74: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	44,  // 75: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
-	46,  // 76: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
-	48,  // 77: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
-	53,  // 78: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	55,  // 79: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	56,  // 80: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	57,  // 81: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	58,  // 82: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,   // 83: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,   // 84: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	88,  // 85: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	89,  // 86: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	90,  // 87: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	91,  // 88: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	65,  // 89: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	92,  // 90: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	90,  // 91: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	93,  // 92: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	94,  // 93: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	60,  // 94: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	61,  // 95: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	62,  // 96: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	95,  // 97: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,   // 98: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	96,  // 99: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,   // 100: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	65,  // 101: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	68,  // 102: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	65,  // 103: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	104, // [104:104] is the sub-list for method output_type
-	104, // [104:104] is the sub-list for method input_type
-	104, // [104:104] is the sub-list for extension type_name
-	104, // [104:104] is the sub-list for extension extendee
-	0,   // [0:104] is the sub-list for field type_name
+	69,  // 42: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
+	43,  // 43: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
+	45,  // 44: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
+	47,  // 45: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
+	9,   // 46: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10,  // 47: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	78,  // 48: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	79,  // 49: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	80,  // 50: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	81,  // 51: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	82,  // 52: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	82,  // 53: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	73,  // 54: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	74,  // 55: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
+	83,  // 56: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	84,  // 57: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	85,  // 58: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	86,  // 59: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	87,  // 60: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30,  // 61: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	88,  // 62: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10,  // 63: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	89,  // 64: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31,  // 65: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,   // 66: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,   // 67: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	75,  // 68: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,   // 69: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	76,  // 70: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	85,  // 71: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	90,  // 72: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,   // 73: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37,  // 74: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	49,  // 75: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	44,  // 76: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	46,  // 77: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	48,  // 78: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	53,  // 79: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	55,  // 80: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	56,  // 81: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	57,  // 82: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	58,  // 83: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,   // 84: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,   // 85: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	91,  // 86: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	92,  // 87: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	93,  // 88: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	94,  // 89: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	65,  // 90: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	95,  // 91: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	93,  // 92: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	96,  // 93: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	97,  // 94: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	60,  // 95: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	61,  // 96: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	62,  // 97: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	98,  // 98: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,   // 99: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	99,  // 100: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,   // 101: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	65,  // 102: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	71,  // 103: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	68,  // 104: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
+	70,  // 105: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
+	65,  // 106: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	107, // [107:107] is the sub-list for method output_type
+	107, // [107:107] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -6242,6 +6501,7 @@ func file_log_proto_init() {
 		(*Command_PutDataKey)(nil),
 		(*Command_PutSealed)(nil),
 		(*Command_Reseal)(nil),
+		(*Command_DropSealed)(nil),
 		(*Command_MoveCursors)(nil),
 		(*Command_PruneAudit)(nil),
 		(*Command_NoteIncidents)(nil),
@@ -6271,7 +6531,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   67,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

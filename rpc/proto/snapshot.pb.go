@@ -1425,6 +1425,7 @@ type SealedRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"` // "": the mesh's own
 	Value         *SealedValue           `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	CreatedMs     int64                  `protobuf:"varint,3,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"` // when it was written
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1471,6 +1472,13 @@ func (x *SealedRow) GetValue() *SealedValue {
 		return x.Value
 	}
 	return nil
+}
+
+func (x *SealedRow) GetCreatedMs() int64 {
+	if x != nil {
+		return x.CreatedMs
+	}
+	return 0
 }
 
 type PartRow struct {
@@ -2346,10 +2354,12 @@ const file_snapshot_proto_rawDesc = "" +
 	"join_token\x18\x12 \x01(\v2\x1a.coopr.record.v1.JoinTokenR\tjoinToken\x1a@\n" +
 	"\x12TasksByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"T\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"s\n" +
 	"\tSealedRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.coopr.log.v1.SealedValueR\x05value\"E\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.coopr.log.v1.SealedValueR\x05value\x12\x1d\n" +
+	"\n" +
+	"created_ms\x18\x03 \x01(\x03R\tcreatedMs\"E\n" +
 	"\aPartRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x12\n" +

@@ -68,12 +68,13 @@ func (m *Mesh) RemoveOrphan(id string) {
 }
 
 // List reports every machine.
-func (x *executor) List(ctx context.Context, _ string, _ *pb.ListRequest, found func(*pb.Resource) error) error {
+func (x *executor) List(ctx context.Context, _ string, in *pb.ListRequest, found func(*pb.Resource) error) error {
 	if err := x.life.moving(); err != nil {
 		return err
 	}
 	x.world.mu.Lock()
 	defer x.world.mu.Unlock()
+	x.world.asked = append(x.world.asked, string(in.Fields))
 	for _, m := range x.world.machines {
 		if err := found(&pb.Resource{Cluster: m.Cluster, Node: m.Node, Fence: m.Fence, Id: m.id()}); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -24,18 +25,21 @@ func hunt(m *mesh.Mesh, word string) (found []string) {
 }
 
 // runWith runs the program with a secret in a variable of its first step. It reports whether the step got the value.
-func runWith(m *mesh.Mesh, value string) (got bool) {
+func runWith(m *mesh.Mesh, value string) bool {
 	m.T.Helper()
-	m.World.Trouble = func(t *pb.Task, _ int) mesh.Trouble {
-		got = got || t.Service == "map" && strings.Contains(string(t.Input), value)
+	var got atomic.Bool
+	m.World.SetTrouble(func(t *pb.Task, _ int) mesh.Trouble {
+		if t.Service == "map" && strings.Contains(string(t.Input), value) {
+			got.Store(true)
+		}
 		return mesh.Well
-	}
+	})
 	id := m.BeginRun()
 	m.Until("the end of the run", func() bool { r := m.Run(id); return r != nil && r.Over() })
 	if r := m.Run(id); r.Status != profile.Completed {
 		m.T.Errorf("the run ended as %s: %s", r.Status, r.Message)
 	}
-	return got
+	return got.Load()
 }
 
 // TestSecretsAreEncrypted writes secrets, has programs use them under several leaders, and looks for their values in everything

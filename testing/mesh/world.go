@@ -35,6 +35,7 @@ type World struct {
 	clock   int // orders starts and ends
 	// checks counts the checks of machines and services.
 	checks int
+	asked  []string // the fields with which providers were asked for their machines
 }
 
 // Machine is one machine that was made.
@@ -121,6 +122,22 @@ func (w *World) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(w.rng.Int64N(int64(to-from)))
 }
 
+// Asked returns the fields with which providers were asked for their machines.
+func (w *World) Asked() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.asked)
+}
+
+// cloud is the type of the simulated provider.
+var cloud = model.PluginType{Base: model.Base{Name: "sim"}, Class: "provider", Plugin: "1", Parameters: model.PluginParameters{
+	Admin: model.PluginFields{Fields: map[string]model.FieldSchema{
+		"endpoint": {Label: "Endpoint", Type: "text"}, "password": {Label: "Password", Type: "password"},
+		"inventory": {Label: "Inventory", Type: "text"},
+	}},
+	User: model.PluginFields{Fields: map[string]model.FieldSchema{"pin": {Label: "PIN", Type: "password"}}},
+}}
+
 // executor is an agent's plugins in the world.
 type executor struct {
 	world *World
@@ -131,7 +148,7 @@ type executor struct {
 // Types offers the simulated provider and automator, and what runs programs.
 func (x *executor) Types() []host.Type {
 	return []host.Type{
-		{Kind: model.KindProviderType, PluginType: model.PluginType{Base: model.Base{Name: "sim"}, Class: "provider", Plugin: "1"}},
+		{Kind: model.KindProviderType, PluginType: cloud},
 		{Kind: model.KindAutomatorType, PluginType: model.PluginType{Base: model.Base{Name: "sim"}, Class: "automator", Plugin: "1"}},
 		{Kind: model.KindAutomatorType, PluginType: model.PluginType{Base: model.Base{Name: operation.ProgramAutomator}, Class: "automator",
 			Plugin: "1"}},

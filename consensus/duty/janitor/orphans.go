@@ -33,7 +33,7 @@ type Finder interface {
 type OrphansConfig struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
-	// Opener decrypts the secrets of runs' providers.
+	// Opener decrypts the secrets of providers.
 	Opener state.Opener
 	Finder Finder
 	Logger *slog.Logger
@@ -145,6 +145,7 @@ func (o *Orphans) Report() model.OrphanReport {
 type listed struct {
 	provider *model.Provider
 	tenant   string
+	shut     error // its credentials could not be decrypted
 	found    []*pb.Resource
 	asked    map[string]bool
 	whole    bool
@@ -192,11 +193,20 @@ func (o *Orphans) Find(ctx context.Context) (model.OrphanReport, error) {
 func providers(v *state.View, o state.Opener) []listed {
 	var out []listed
 	seen := map[string]bool{}
-	add := func(tenant string, p *model.Provider) {
+	add := func(tenant string, stored *model.Provider) {
+		p := *stored
+		if model.HasSealedRef(p.Provisioner) {
+			fields, err := o.OpenFields(v.SealedView, tenant, p.Provisioner)
+			if err != nil {
+				out = append(out, listed{provider: stored, tenant: tenant, shut: err})
+				return
+			}
+			p.Provisioner = fields
+		}
 		b, err := json.Marshal(p.Provisioner)
 		if key := tenant + "\x00" + p.ProviderType + "\x00" + string(b); err == nil && p.ProviderType != "" && !seen[key] {
 			seen[key] = true
-			out = append(out, listed{provider: p, tenant: tenant})
+			out = append(out, listed{provider: &p, tenant: tenant})
 		}
 	}
 	for _, t := range v.Tenants() {
@@ -232,6 +242,10 @@ func (o *Orphans) ask(ctx context.Context, lists []listed) []listed {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			l := &out[i]
+			if l.shut != nil {
+				l.err = l.shut
+				return
+			}
 			l.found, l.asked, l.whole, l.err = o.cfg.Finder.List(ctx, l.provider, l.tenant)
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +20,7 @@ import (
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -66,6 +68,10 @@ type Controller struct {
 	cfg   Config
 	queue *loop.Queue[struct{}]
 	mu    sync.Mutex // of one round
+	swept time.Time  // when unused values were last removed in this term
+	whole bool       // no provider is in the clear any more
+	// restored is set when a snapshot has replaced the state.
+	restored atomic.Bool
 }
 
 // New returns the controller of one term.
@@ -91,26 +97,69 @@ func (c *Controller) Restore(context.Context) error { return nil }
 
 // Run looks at the keyrings at regular intervals until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
+	defer c.cfg.Machine.Watch(func(b state.Batch) {
+		if b.Restored {
+			c.restored.Store(true)
+			c.queue.Add(struct{}{})
+		}
+	})()
 	c.queue.Add(struct{}{})
 	return c.queue.Run(ctx)
 }
 
 // Seal encrypts a version of a value; see sealed.Box. It makes the keys of a mesh that has none yet.
 func (c *Controller) Seal(ctx context.Context, tenant, id string, version uint32, value []byte) (*pb.SealedValue, error) {
-	if _, ok := c.cfg.Machine.View().DataKey(""); !ok {
-		if err := c.round(ctx); err != nil {
-			return nil, problem.New(problem.NoMajority, "no value can be encrypted yet: %w", err)
-		}
+	if err := c.ready(ctx); err != nil {
+		return nil, err
 	}
 	out, err := c.cfg.Box.Seal(ctx, tenant, id, version, value)
-	if errors.Is(err, keyring.ErrNoKey) {
-		return nil, problem.New(problem.Conflict, "%w", err)
-	}
-	return out, err
+	return out, coded(err)
 }
 
-// Admit writes the keys into the keyring of an agent that is about to become a member. st is the agent's status.
+// SealFields encrypts the sensitive fields of a provider; see sealed.Box. Fields without sensitive values need no keys. As
+// long as the mesh has members of an older build, the fields stay as they are.
+func (c *Controller) SealFields(ctx context.Context, tenant string, p *model.Provider, also ...string) error {
+	v := c.cfg.Machine.View()
+	if offered, defined := v.ProviderTypes(tenant, p.ProviderType); v.FeatureLevel() < state.FeatureLevel ||
+		!sealed.Sensitive(offered, defined, p.Provisioner, also...) {
+		return nil
+	}
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
+	fields, err := c.cfg.Box.SealFields(ctx, tenant, p.ProviderType, p.Provisioner, also...)
+	if err != nil {
+		return coded(err)
+	}
+	p.Provisioner = fields
+	return nil
+}
+
+// ready makes the keys of a mesh that has none yet.
+func (c *Controller) ready(ctx context.Context) error {
+	if _, ok := c.cfg.Machine.View().DataKey(""); ok {
+		return nil
+	}
+	if err := c.round(ctx); err != nil {
+		return problem.New(problem.NoMajority, "no value can be encrypted yet: %w", err)
+	}
+	return nil
+}
+
+// coded returns an error for the user whose value cannot be encrypted.
+func coded(err error) error {
+	if errors.Is(err, keyring.ErrNoKey) {
+		return problem.New(problem.Conflict, "%w", err)
+	}
+	return err
+}
+
+// Admit writes the keys into the keyring of an agent that is about to become a member. st is the agent's status. As long as
+// the state names no key, members get them later.
 func (c *Controller) Admit(ctx context.Context, agent string, st Status) error {
+	if _, ok := c.cfg.Machine.View().DataKey(""); !ok {
+		return nil
+	}
 	return c.put(ctx, agent, st, c.cfg.Ring.Set())
 }
 
@@ -146,7 +195,7 @@ func (c *Controller) round(ctx context.Context) error {
 	}
 	had, err := c.distribute(ctx, members, answers)
 	if _, ok := v.DataKey(""); ok {
-		return errors.Join(err, c.reseal(ctx))
+		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.sweep(ctx))
 	}
 	// Values must not depend on keys that the next leader may not have.
 	if voters := count(members); had <= voters/2 {
@@ -155,42 +204,7 @@ func (c *Controller) round(ctx context.Context) error {
 	if e := c.cfg.Box.MakeMeshKey(ctx); e != nil {
 		return errors.Join(err, e)
 	}
-	return errors.Join(err, c.reseal(ctx))
-}
-
-// A batch of secrets that are encrypted by one entry has at most so many, with so many bytes.
-const (
-	batchSecrets = 500
-	batchBytes   = 512 << 10
-)
-
-// reseal encrypts the secrets that are still in the clear, because an earlier build wrote them.
-func (c *Controller) reseal(ctx context.Context) error {
-	for {
-		clear := c.cfg.Machine.View().ClearSecrets(batchSecrets)
-		if len(clear) == 0 {
-			return nil
-		}
-		p, bytes := &pb.Reseal{}, 0
-		for _, s := range clear {
-			value, err := c.cfg.Box.Seal(ctx, s.Tenant, sealed.NewID(), 1, []byte(s.Value))
-			if err != nil {
-				return err
-			}
-			p.Secrets = append(p.Secrets, &pb.ResealedSecret{Tenant: s.Tenant, Name: s.Name, Value: value})
-			if bytes += len(value.Sealed); bytes >= batchBytes {
-				break
-			}
-		}
-		answers, err := c.cfg.Propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_Reseal{Reseal: p}})
-		if err == nil {
-			err = answers[0].Err
-		}
-		if err != nil {
-			return fmt.Errorf("encrypt secrets that are in the clear: %w", err)
-		}
-		c.cfg.Logger.Info("secrets that were in the clear are encrypted", "secrets", len(p.Secrets))
-	}
+	return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx))
 }
 
 // activate makes the key active that the state names. A mesh whose state names none gets its first key.
@@ -285,7 +299,8 @@ func (c *Controller) handOver(ctx context.Context, v *state.View, answers map[st
 		}
 		return nil
 	}
-	return fmt.Errorf("%w %v, and no voter that answers has them: restore the keyring from a backup (docs/operations.md)", keyring.ErrNoKey, lacks)
+	return fmt.Errorf("%w %v, and no voter that answers has them: restore the keyring from a backup (docs/operations.md)",
+		keyring.ErrNoKey, lacks)
 }
 
 // lacking returns the numbers of keys that are missing among those with the given fingerprints.

@@ -35,6 +35,9 @@ type Config struct {
 	// First chooses workers for the first tasks of an operation, so that their leases
 	// are committed with its start; may be nil. See dispatch.Dispatcher.First.
 	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func())
+	// Seal encrypts the sensitive fields of a provider of a tenant, and others by name, before they are proposed; nil leaves them
+	// as they are.
+	Seal func(ctx context.Context, tenant string, p *model.Provider, also ...string) error
 	// HostExec decides which users may request work that runs on control hosts.
 	HostExec hostexec.Rules
 }
@@ -467,6 +470,9 @@ func repeated(v *state.View, who model.Caller, ans state.Answer) (*operation.Pre
 // first.
 func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation.Prepared,
 	madeFrom ...*pb.DefinitionVersion) (state.Answer, error) {
+	if err := o.seal(ctx, who, p); err != nil {
+		return state.Answer{}, err
+	}
 	s, err := startOf(p)
 	if err != nil {
 		return state.Answer{}, err
@@ -483,6 +489,20 @@ func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation
 		return state.Answer{}, err
 	}
 	return answers[0], answers[0].Err
+}
+
+// seal encrypts the sensitive fields of the provider of a prepared operation, and others by name.
+func (o *Orchestrator) seal(ctx context.Context, who model.Caller, p *operation.Prepared, also ...string) error {
+	if o.cfg.Seal == nil {
+		return nil
+	}
+	err := o.cfg.Seal(ctx, p.Cluster.Tenant, &p.Cluster.Provider, also...)
+	if err != nil && who.Follows && p.Version != 0 {
+		// What the cluster needs goes on. The state has these fields in the clear already.
+		o.cfg.Logger.Warn("the passwords of a cluster's provider are not encrypted", "cluster", p.Cluster.ID, "error", err)
+		return nil
+	}
+	return err
 }
 
 // startOf returns the message that starts a prepared operation.

@@ -26,6 +26,13 @@ func mustWait(v *state.View, cl *model.Cluster) bool {
 // enqueue queues a request behind the operations of its cluster (docs/spec/planner.md, "Transactions" 12).
 func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.Cluster, req operation.Request) (*operation.Prepared,
 	state.Answer, error) {
+	if o.cfg.Seal != nil {
+		fields := model.Provider{ProviderType: cl.Provider.ProviderType, Provisioner: req.ProviderFields}
+		if err := o.cfg.Seal(ctx, cl.Tenant, &fields); err != nil {
+			return nil, state.Answer{}, err
+		}
+		req.ProviderFields = fields.Provisioner
+	}
 	p, c, err := queued(who, cl, req)
 	if err != nil {
 		return nil, state.Answer{}, err

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/profile"
 )
 
 // ProvisionPlan returns the name of the plan that creates the cluster of a run
@@ -47,6 +49,9 @@ func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run stri
 			if err := o.cfg.HostExec.Ask(v.Acting(who.Tenant, r.Program.Author), hostexec.Cluster(&p.Cluster)); err != nil {
 				return nil, fmt.Errorf("the author of program %s: %w", r.Program.Name, err)
 			}
+			if err := o.seal(ctx, who, p, secretFields(r)...); err != nil {
+				return nil, err
+			}
 		}
 		p.Named(ProvisionPlan(run))
 		ans, err := o.start(ctx, who, p, madeFrom(v, p, own)...)
@@ -56,6 +61,16 @@ func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run stri
 		p, _, err = o.outcome(who, p, ans, err)
 		return p, err
 	}
+}
+
+// secretFields returns the fields of the provider whose values a run takes from secrets.
+func secretFields(r *profile.Run) (fields []string) {
+	for name, value := range profile.Values(r.Properties) {
+		if f, ok := strings.CutPrefix(name, profile.PropField); ok && profile.Secure(value) {
+			fields = append(fields, f)
+		}
+	}
+	return fields
 }
 
 // Deprovision deletes the cluster of a run.

@@ -131,6 +131,9 @@ func request(r *profile.Run, p map[string]string) (model.CreateCluster, model.Se
 			fields[f] = value
 		}
 	}
+	if err := model.CheckSealedRefs("properties", fields).Err(); err != nil {
+		return req, nil, err
+	}
 	if r.Provisioner == "cluster" {
 		if req.ProviderFields = fields; len(fields) == 0 {
 			req.ProviderFields = nil

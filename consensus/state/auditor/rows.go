@@ -258,6 +258,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_TouchTokens, *pb.Command_PutDataKey, *pb.Command_PutSealed, *pb.Command_Reseal,
 		*pb.Command_PutJoinToken, *pb.Command_DeleteJoinToken, *pb.Command_AdmitAgent, *pb.Command_RecordKeys,
 		*pb.Command_PruneAudit, *pb.Command_MoveCursors, *pb.Command_NoteIncidents,
+		*pb.Command_DropSealed,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:

@@ -137,7 +137,7 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		}}
 	case *SealedRow:
 		rec.Row = &pb.SnapshotRecord_Sealed{Sealed: &pb.SealedRow{
-			Tenant: r.Tenant, Value: &pb.SealedValue{Id: r.ID, Version: r.Version, Sealed: r.Sealed},
+			Tenant: r.Tenant, Value: &pb.SealedValue{Id: r.ID, Version: r.Version, Sealed: r.Sealed}, CreatedMs: r.Created,
 		}}
 	default:
 		err = encodeRunRow(raw, rec)
@@ -296,7 +296,9 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		return DataKeys, &DataKeyRow{Tenant: k.Tenant, Number: k.Number, MeshKey: k.MeshKey, MeshPrint: k.MeshPrint, Wrapped: k.Wrapped}, nil
 	case *pb.SnapshotRecord_Sealed:
 		v := x.Sealed.Value
-		return Sealed, &SealedRow{Tenant: x.Sealed.Tenant, ID: v.GetId(), Version: v.GetVersion(), Sealed: v.GetSealed()}, nil
+		return Sealed, &SealedRow{
+			Tenant: x.Sealed.Tenant, ID: v.GetId(), Version: v.GetVersion(), Sealed: v.GetSealed(), Created: x.Sealed.CreatedMs,
+		}, nil
 	default:
 		return decodeRunRow(rec)
 	}

@@ -22,6 +22,7 @@ type SealedRow struct {
 	Tenant, ID string
 	Version    uint32
 	Sealed     []byte // with the number of the tenant's data key
+	Created    int64  // in Unix milliseconds
 }
 
 // sealedTables returns the tables of data keys and encrypted values.

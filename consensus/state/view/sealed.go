@@ -1,11 +1,13 @@
 package view
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/model"
 )
 
 // SealedView reads data keys and encrypted values.
@@ -14,6 +16,8 @@ type SealedView struct{ txn *memdb.Txn }
 // Opener decrypts values of a view. It belongs to a voter: the state has no keys.
 type Opener interface {
 	Open(v SealedView, r table.SealedRow) ([]byte, error)
+	// OpenFields returns a provider's fields with the values that references in them stand for.
+	OpenFields(v SealedView, tenant string, fields map[string]any) (map[string]any, error)
 }
 
 // Mesh returns the mesh's own name. Machines that providers make carry it, because
@@ -88,4 +92,113 @@ func (v SealedView) ClearSecrets(most int) (out []table.SecretRow) {
 // Secret finds a secret.
 func (v SealedView) Secret(tenant, name string) (table.SecretRow, bool) {
 	return table.Found[table.SecretRow](v.txn, table.Secrets, tenant, name)
+}
+
+// ProviderTypes returns the descriptions of a provider type: the one that agents offer, and the tenant's definition. A missing one is
+// the zero value.
+func (v SealedView) ProviderTypes(tenant, name string) (offered, defined model.PluginType) {
+	if r := table.Get[table.PluginRow](v.txn, table.PluginTypes, "id", "provider/"+name); r != nil {
+		offered = r.Type
+	}
+	if d := table.Latest(v.txn, tenant, string(model.KindProviderType), name); d != nil {
+		if def, err := model.Restore(d.Kind, d.Body); err == nil {
+			if t, ok := def.Value.(*model.PluginType); ok {
+				defined = *t
+			}
+		}
+	}
+	return offered, defined
+}
+
+// UnusedSealed returns encrypted values from before a time, in Unix milliseconds, that nothing names, up to a number of them.
+func (v SealedView) UnusedSealed(before int64, most int) (out []table.SealedRow) {
+	var old []table.SealedRow
+	table.Each(v.txn, table.Sealed, "id", func(r *table.SealedRow) bool {
+		if r.Created < before && r.Tenant != "" {
+			old = append(old, *r)
+		}
+		return true
+	})
+	if len(old) == 0 {
+		return nil
+	}
+	type name struct {
+		tenant string
+		model.SealedRef
+	}
+	named := map[name]bool{}
+	add := func(tenant string, refs ...model.SealedRef) {
+		for _, r := range refs {
+			named[name{tenant, r}] = true
+		}
+	}
+	fields := func(tenant string, f map[string]any) {
+		if b, err := json.Marshal(f); err == nil {
+			add(tenant, model.SealedRefs(b)...)
+		}
+	}
+	table.Each(v.txn, table.Secrets, "id", func(r *table.SecretRow) bool {
+		add(r.Tenant, model.SealedRef{ID: r.ID, Version: r.Version})
+		return true
+	})
+	table.Each(v.txn, table.Definitions, "id", func(r *table.DefinitionRow) bool {
+		if r.Kind == model.KindProvider {
+			add(r.Tenant, model.SealedRefs(r.Body)...)
+		}
+		return true
+	})
+	table.Each(v.txn, table.Clusters, "id", func(c *model.Cluster) bool { fields(c.Tenant, c.Provider.Provisioner); return true })
+	table.Each(v.txn, table.History, "id", func(s *model.Snapshot) bool { fields(s.Tenant, s.State.Provider.Provisioner); return true })
+	table.Each(v.txn, table.Queue, "id", func(q *table.QueueRow) bool {
+		op := table.Get[model.Operation](v.txn, table.Operations, "id", q.Operation)
+		if op != nil {
+			fields(op.Tenant, q.Request.ProviderFields)
+		}
+		return true
+	})
+	for _, r := range old {
+		if !named[name{r.Tenant, model.SealedRef{ID: r.ID, Version: r.Version}}] {
+			if out = append(out, r); len(out) == most {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// ClearProvider is a provider whose sensitive fields are in the clear: that of a definition, of a cluster, or of a cluster at an
+// earlier time.
+type ClearProvider struct {
+	Tenant     string
+	Provider   model.Provider
+	Definition *table.DefinitionRow
+	Cluster    *model.Cluster
+	Snapshot   *model.Snapshot
+}
+
+// ClearProviders returns providers that are in the clear according to a function, up to a number of them.
+func (v SealedView) ClearProviders(inClear func(tenant string, p *model.Provider) bool, most int) (out []ClearProvider) {
+	add := func(c ClearProvider) bool {
+		if inClear(c.Tenant, &c.Provider) {
+			out = append(out, c)
+		}
+		return len(out) < most
+	}
+	table.Each(v.txn, table.Definitions, "id", func(r *table.DefinitionRow) bool {
+		if r.Kind != model.KindProvider {
+			return true
+		}
+		def, err := model.Restore(r.Kind, r.Body)
+		if err != nil {
+			return true
+		}
+		return add(ClearProvider{Tenant: r.Tenant, Provider: *def.Value.(*model.Provider), Definition: r})
+	})
+	table.Each(v.txn, table.Clusters, "id", func(c *model.Cluster) bool {
+		return len(out) < most && add(ClearProvider{Tenant: c.Tenant, Provider: c.Provider, Cluster: c})
+	})
+	table.Each(v.txn, table.History, "id", func(s *model.Snapshot) bool {
+		return len(out) < most && add(ClearProvider{Tenant: s.Tenant, Provider: s.State.Provider, Snapshot: s})
+	})
+	return out
 }

@@ -160,24 +160,27 @@ func (s *Store) ready() bool {
 // remove what is old by the clock of the machine, nor is integrity, as there is one copy of the state.
 func (s *Store) duties(uint64) []leader.Duty {
 	m, propose, log := s.member.Machine, s.member.Propose, slog.New(slog.DiscardHandler)
+	k := keys.New(keys.Config{
+		Machine: m, Propose: propose, Box: s.member.Box, Ring: s.ring, ID: id("a"), Logger: log,
+		Members: func() []keys.Member { return []keys.Member{{ID: id("a"), Voter: true}} },
+	})
 	l := &member.Leadership{
 		Dispatcher: dispatch.New(dispatch.Config{
 			Machine: m, Propose: propose, Tasks: tasks.NewBuilder(m, s.member.Box), Logger: log, Timing: lease.Timing{TTL: forever},
 			Jitter: func() float64 { return 0 },
 		}),
-		Orchestrator: orchestrate.New(orchestrate.Config{Machine: m, Propose: propose, Logger: log, Rank: plugins{}.Rank}),
-		Sites:        sites.New(sites.Config{Machine: m, Propose: propose, Logger: log, Node: sites.NodeAccess, Paused: sites.Resting}),
+		Orchestrator: orchestrate.New(orchestrate.Config{
+			Machine: m, Propose: propose, Logger: log, Rank: plugins{}.Rank, Seal: k.SealFields,
+		}),
+		Sites: sites.New(sites.Config{Machine: m, Propose: propose, Logger: log, Node: sites.NodeAccess, Paused: sites.Resting}),
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{
-			Machine: m, Propose: propose, Finder: finder{}, Logger: log, Every: forever,
+			Machine: m, Propose: propose, Finder: finder{}, Opener: s.member.Box, Logger: log, Every: forever,
 		}),
 		Janitor:   janitor.New(janitor.Config{Machine: m, Propose: propose, Logger: log}),
 		Integrity: integrity.New(integrity.Config{Machine: m, Propose: propose, Logger: log}),
 		Logins:    logins.New(logins.Config{Machine: m, Propose: propose, Logger: log}),
 		Uses:      uses.New(uses.Config{Machine: m, Propose: propose, Logger: log}),
-		Keys: keys.New(keys.Config{
-			Machine: m, Propose: propose, Box: s.member.Box, Ring: s.ring, ID: id("a"), Logger: log,
-			Members: func() []keys.Member { return []keys.Member{{ID: id("a"), Voter: true}} },
-		}),
+		Keys:      k,
 		Incidents: incidents.New(incidents.Config{Propose: propose, Logger: log}),
 		Sinks: sinks.New(sinks.Config{Machine: m, Propose: propose, Logger: log, Targets: []sinks.Target{
 			{Name: "siem", Type: "syslog", Where: "tls://logs.example.com:6514"},

@@ -304,6 +304,12 @@ func store(v rest.View, tenant string, defs []model.Definition, fill bool) ([]mo
 	out := make([]model.StoredDefinition, len(defs))
 	var faults model.Faults
 	for i, def := range defs {
+		if p, ok := def.Value.(*model.Provider); ok && fill {
+			for _, f := range model.CheckSealedRefs("provisioner", p.Provisioner) {
+				f.Subject, f.Line = def.ID(), def.Line
+				faults = append(faults, f)
+			}
+		}
 		if p, ok := def.Value.(*model.Provider); ok && fill && redact.Redacted(p.Provisioner) {
 			var old *model.Provider
 			if d, ok := v.Definition(tenant, model.KindProvider, p.Name, 0); ok {

@@ -37,7 +37,7 @@ func importRoutes(s *rest.Server) {
 		ID: "exportDefinitions", Path: "/v1/export", Tag: "definitions",
 		Summary: "All definitions of the tenant", Description: "Secrets of providers are given to admins only.",
 	}, func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) (*api.Definitions, error) {
-		return export(c, v)
+		return export(s, c, v)
 	})
 }
 
@@ -88,7 +88,7 @@ func importDefinitions(ctx context.Context, s *rest.Server, c *rest.Call, in *im
 
 // export returns those of a tenant's definitions that the caller may list. It has the secrets of providers that
 // the caller may write.
-func export(c *rest.Call, v rest.View) (*api.Definitions, error) {
+func export(s *rest.Server, c *rest.Call, v rest.View) (*api.Definitions, error) {
 	out := &api.Definitions{}
 	r := redact.For(v, c.Who.Tenant)
 	var all error
@@ -108,6 +108,8 @@ func export(c *rest.Call, v rest.View) (*api.Definitions, error) {
 				p := *x
 				if c.MayNamed(access.Update, access.TypeProvider, p.Name) != nil {
 					p = r.Provider(p)
+				} else if p, err = s.Definitions.Reveal(c.Who.Tenant, p); err != nil {
+					return nil, err
 				}
 				out.Providers = append(out.Providers, &p)
 			case *model.HardwareType:

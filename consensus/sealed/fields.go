@@ -1,0 +1,158 @@
+package sealed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/coopr/coopr/consensus/state/view"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// SealFields returns a copy of a provider's fields in which the sensitive ones, and also those with the given names, are references to
+// encrypted values of the tenant. It commits these values, each with a new id. References stay as they are. Leader only.
+func (b *Box) SealFields(ctx context.Context, tenant, providerType string, fields map[string]any, also ...string) (map[string]any,
+	error) {
+	put := &pb.PutSealed{Tenant: tenant}
+	offered, defined := b.machine.View().ProviderTypes(tenant, providerType)
+	out, err := replaced(offered, defined, fields, also, func(v any) (any, error) {
+		ref, value, err := b.sealValue(ctx, tenant, v)
+		put.Values = append(put.Values, value)
+		return ref, err
+	})
+	if err != nil || len(put.Values) == 0 {
+		return fields, err
+	}
+	answers, err := b.propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_PutSealed{PutSealed: put}})
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store encrypted values: %w", err)
+	}
+	return out, nil
+}
+
+// Sensitive reports whether SealFields would encrypt some of a provider's fields. offered and defined are the descriptions of the
+// provider's type; see view.SealedView.
+func Sensitive(offered, defined model.PluginType, fields map[string]any, also ...string) (found bool) {
+	_, _ = replaced(offered, defined, fields, also, func(any) (any, error) { found = true; return nil, nil }) // it does not fail
+	return found
+}
+
+// replaced returns a copy of a provider's fields in which seal replaces sensitive values. A tenant's definition of a provider type, or
+// a run, cannot have fields encrypted that decide which machine is reached: rules about control hosts read them (engine/hostexec).
+func replaced(offered, defined model.PluginType, fields map[string]any, also []string, seal func(any) (any, error)) (map[string]any,
+	error) {
+	sensitive := model.Sensitive(offered, fields)
+	for _, name := range slices.Concat(also, model.Sensitive(defined, fields)) {
+		if model.SoundsSecret(name) || !model.SoundsLikeReceiver(name) {
+			sensitive = append(sensitive, name)
+		}
+	}
+	return sealing{seal}.fields(sensitive, fields)
+}
+
+// sealing replaces sensitive values.
+type sealing struct{ seal func(v any) (any, error) }
+
+// fields returns a copy of fields in which the sensitive ones are replaced, and those within the others that sound like secrets.
+func (s sealing) fields(sensitive []string, fields map[string]any) (map[string]any, error) {
+	out := make(map[string]any, len(fields))
+	for name, v := range fields {
+		var err error
+		if out[name], err = s.value(v, slices.Contains(sensitive, name)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (s sealing) value(v any, sensitive bool) (any, error) {
+	if _, ok := model.ParseSealedRef(v); ok || v == nil || v == "" {
+		return v, nil
+	}
+	if sensitive {
+		return s.seal(v)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		return s.fields(model.Sensitive(model.PluginType{}, v), v)
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			var err error
+			if out[i], err = s.value(v[i], false); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+// sealValue encrypts the JSON of a value, so that it is of the same type again.
+func (b *Box) sealValue(ctx context.Context, tenant string, v any) (string, *pb.SealedValue, error) {
+	if secret, ok := v.(model.Secret); ok {
+		v = secret.Reveal()
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return "", nil, err
+	}
+	ref := model.SealedRef{ID: NewID(), Version: 1}
+	value, err := b.Seal(ctx, tenant, ref.ID, ref.Version, data)
+	return ref.String(), value, err
+}
+
+// OpenFields returns a copy of a provider's fields with the values that references stand for. Fields without references are
+// returned as they are.
+func (b *Box) OpenFields(v view.SealedView, tenant string, fields map[string]any) (map[string]any, error) {
+	if !model.HasSealedRef(fields) {
+		return fields, nil
+	}
+	out, err := b.opened(v, tenant, fields)
+	if err != nil {
+		return nil, err
+	}
+	return out.(map[string]any), nil
+}
+
+func (b *Box) opened(v view.SealedView, tenant string, value any) (any, error) {
+	var err error
+	switch x := value.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for name, item := range x {
+			if out[name], err = b.opened(v, tenant, item); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return out, nil
+	case []any:
+		out := make([]any, len(x))
+		for i, item := range x {
+			if out[i], err = b.opened(v, tenant, item); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	ref, ok := model.ParseSealedRef(value)
+	if !ok {
+		return value, nil
+	}
+	row, ok := v.Sealed(tenant, ref.ID, ref.Version)
+	if !ok {
+		return nil, fmt.Errorf("the encrypted value %s is gone: write the value again", ref)
+	}
+	data, err := b.Open(v, row)
+	if err != nil {
+		return nil, err
+	}
+	var out any
+	err = json.Unmarshal(data, &out)
+	return out, err
+}

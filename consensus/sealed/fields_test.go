@@ -1,0 +1,114 @@
+package sealed_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/sealed"
+	"github.com/coopr/coopr/engine/hostexec"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// openVoter returns a voter with keys. Its tenant "t" has a definition of the provider type docker that marks all fields as sensitive.
+func openVoter(t testing.TB) *voter {
+	v := newVoter(t)
+	if err := errors.Join(v.ring.Put(keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}}), v.box.MakeMeshKey(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	v.do(t, &pb.Command{Tenant: "t", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{
+		{Kind: "providertypes", Name: "docker", Body: []byte(`{"name": "docker", "parameters": {"admin": {"fields": {
+			"engine": {"label": "e", "type": "password"}, "inventory": {"label": "i", "type": "text", "sensitive": true},
+			"word": {"label": "w", "type": "password"}, "number": {"label": "n", "type": "text", "sensitive": true},
+			"credentials": {"label": "c", "type": "text"}}}}}`)},
+	}}}})
+	return v
+}
+
+func TestFields(t *testing.T) {
+	v := openVoter(t)
+	fields := map[string]any{}
+	if err := json.Unmarshal([]byte(`{"engine": "unix:///run/docker.sock", "word": "canary-1", "number": 7, "empty": "", "none": null,
+		"credentials": {"user": "u", "key": ["canary-2"]}, "region": "r", "deep": [{"x": {"ssh_password": "canary-3"}}],
+		"inventory": [{"address": "localhost", "ssh_password": "canary-4"}]}`), &fields); err != nil {
+		t.Fatal(err)
+	}
+	offered, defined := v.View().ProviderTypes("t", "docker")
+	if !sealed.Sensitive(offered, defined, fields) {
+		t.Error("there is nothing to encrypt")
+	}
+	out, err := v.box.SealFields(t.Context(), "t", "docker", fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"engine", "region", "empty", "none"} {
+		if !reflect.DeepEqual(out[name], fields[name]) {
+			t.Errorf("%s is %v", name, out[name])
+		}
+	}
+	for _, name := range []string{"word", "number", "credentials"} {
+		if _, ok := model.ParseSealedRef(out[name]); !ok {
+			t.Errorf("%s is %v", name, out[name])
+		}
+	}
+	var dump bytes.Buffer
+	if err := v.View().Write(&dump); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(dump.Bytes(), []byte("canary")) || bytes.Contains(text, []byte("canary")) {
+		t.Errorf("a value is in the clear: %s", text)
+	}
+	// Rules about control hosts see the same as before.
+	for _, kind := range []string{"docker", "hosts"} {
+		if was, is := hostexec.Provider(kind, fields), hostexec.Provider(kind, out); !reflect.DeepEqual(was, is) || len(is) == 0 {
+			t.Errorf("%s uses %v, and before %v", kind, is, was)
+		}
+	}
+	if sealed.Sensitive(offered, defined, out) {
+		t.Error("encrypted fields are sensitive")
+	}
+	again, err := v.box.SealFields(t.Context(), "t", "docker", out)
+	if err != nil || !reflect.DeepEqual(again, out) {
+		t.Error("encrypted fields were encrypted again", err)
+	}
+	back, err := v.box.OpenFields(v.View().SealedView, "t", out)
+	if err != nil || !reflect.DeepEqual(back, fields) {
+		t.Errorf("%v, %v", back, err)
+	}
+	shown := model.RedactFields(model.PluginType{}, out)
+	if model.HasSealedRef(shown) {
+		t.Errorf("names of encrypted values are shown: %v", shown)
+	}
+	if _, err := v.box.OpenFields(v.View().SealedView, "u", out); err == nil {
+		t.Error("another tenant opened the fields")
+	}
+}
+
+// TestFieldsByName has fields whose values come from secrets.
+func TestFieldsByName(t *testing.T) {
+	v := openVoter(t)
+	out, err := v.box.SealFields(t.Context(), "t", "cloud", map[string]any{"note": "canary", "host": "h", "region": "r"}, "note", "host", "none")
+	if _, ok := model.ParseSealedRef(out["note"]); !ok || out["host"] != "h" || out["region"] != "r" || len(out) != 3 || err != nil {
+		t.Error(out, err)
+	}
+}
+
+func TestFieldsWithoutSecrets(t *testing.T) {
+	v := newVoter(t) // it has no keys, and needs none
+	fields := map[string]any{"region": "r"}
+	out, err := v.box.SealFields(t.Context(), "t", "cloud", fields)
+	if err != nil || !reflect.DeepEqual(out, fields) || v.View().Rows()["sealed"] != 0 {
+		t.Error(out, err)
+	}
+	if out, err := v.box.OpenFields(v.View().SealedView, "t", fields); err != nil || !reflect.DeepEqual(out, fields) {
+		t.Error(out, err)
+	}
+}
