@@ -21,7 +21,7 @@ import (
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/replica"
-	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
@@ -326,7 +326,7 @@ func (b *Birth) command(m *identity.Membership) (*pb.Command_FoundMesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, err := logformat.EncodeAgentIdentity(&model.AgentIdentity{Agent: b.ID, Role: model.RoleVoter, API: true, Keys: []string{key}})
+	first, err := logformat.EncodeAgentIdentity(&roster.Identity{Agent: b.ID, Role: roster.Voter, API: true, Keys: []string{key}})
 	if err != nil {
 		return nil, err
 	}
@@ -334,7 +334,7 @@ func (b *Birth) command(m *identity.Membership) (*pb.Command_FoundMesh, error) {
 		Mesh: m.Mesh, Ca: m.CAs[0], SealedCa: sealedCA, SealedGossip: sealedGossip, RootHash: m.Birth.RootHash, First: first,
 	}
 	for _, t := range m.Birth.Tokens {
-		token, err := logformat.EncodeJoinToken(&model.JoinToken{
+		token, err := logformat.EncodeJoinToken(&roster.JoinToken{
 			ID: t.ID, Hash: t.Hash, Role: string(t.Role), Uses: t.Uses, Expires: t.Expires.UnixMilli(), Creator: "coopr",
 		})
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/identity"
 )
 
@@ -38,7 +39,7 @@ func authority(ring Ring, mesh string, ca, sealed []byte) (*identity.Authority, 
 }
 
 // issue signs the certificates of an agent as the mesh has it on record. names are what the agent calls its API.
-func issue(ring Ring, mesh *table.MeshIdentity, who model.AgentIdentity, csr []byte, names []string, lifetime time.Duration) (*identity.Admission, error) {
+func issue(ring Ring, mesh *table.MeshIdentity, who roster.Identity, csr []byte, names []string, lifetime time.Duration) (*identity.Admission, error) {
 	ca, err := authority(ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA)
 	if err != nil {
 		return nil, err
@@ -46,12 +47,12 @@ func issue(ring Ring, mesh *table.MeshIdentity, who model.AgentIdentity, csr []b
 	s := identity.Subject{Mesh: mesh.Mesh, Role: identity.Role(who.Role), ID: who.Agent, Names: identity.LoopbackNames()}
 	s.Names = append(s.Names, who.Names...)
 	for _, n := range names {
-		if _, err := netip.ParseAddr(n); who.Role == model.RoleVoter && (err == nil || model.IsHostName(n)) {
+		if _, err := netip.ParseAddr(n); who.Role == roster.Voter && (err == nil || model.IsHostName(n)) {
 			s.Names = append(s.Names, n)
 		}
 	}
-	out := &identity.Admission{Mesh: mesh.Mesh, Role: s.Role, Zone: who.Zone, API: who.API || who.Role == model.RoleVoter, CAs: mesh.CAs}
-	if who.Role == model.RoleVoter {
+	out := &identity.Admission{Mesh: mesh.Mesh, Role: s.Role, Zone: who.Zone, API: who.API || who.Role == roster.Voter, CAs: mesh.CAs}
+	if who.Role == roster.Voter {
 		out.SealedCA = mesh.SealedCA
 	}
 	out.Certificates, err = ca.Issue(s, csr, time.Now(), lifetime)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
-	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 )
 
 // newVoters returns the duty that chooses the voters. It serves all terms of the member.
@@ -42,7 +42,7 @@ func (m *Member) known(list []voters.Candidate) []voters.Candidate {
 	}
 	for i := range list {
 		who, ok := v.Identity(list[i].ID)
-		list[i].Eligible = list[i].Eligible && ok && who.Removed == 0 && who.Role == model.RoleVoter
+		list[i].Eligible = list[i].Eligible && ok && who.Removed == 0 && who.Role == roster.Voter
 	}
 	return list
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -148,7 +149,7 @@ func (t *Tokens) Create(ctx context.Context, who model.Caller, token model.Token
 }
 
 // CreateJoin returns a new join token, of which the state keeps only a hash.
-func (t *Tokens) CreateJoin(ctx context.Context, who model.Caller, token model.JoinToken) (string, api.Written, error) {
+func (t *Tokens) CreateJoin(ctx context.Context, who model.Caller, token roster.JoinToken) (string, api.Written, error) {
 	m, _, err := leader(t.Supervisor)
 	if err != nil {
 		return "", api.Written{}, err

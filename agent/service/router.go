@@ -62,12 +62,12 @@ func (r *Router) RoundTripToLeader(ctx context.Context, until time.Time, method,
 		return 0, nil, nil, problem.New(problem.NoLeader, "this agent is becoming the leader")
 	}
 	whileReached, answered, cancelRequest := r.Locator.WhileReached(ctx, id, until)
-	req, err := http.NewRequestWithContext(whileReached, method, "http://"+wire.Leader(addr, id).Host()+uri, body)
+	req, err := http.NewRequestWithContext(wire.To(whileReached, wire.Leader(addr, id)), method, "http://"+addr+uri, body)
 	if err != nil {
 		cancelRequest()
 		return 0, nil, nil, err
 	}
-	req.Header, req.Host = header, addr
+	req.Header = header
 	res, err := r.Transport.RoundTrip(req)
 	if err != nil {
 		cause := context.Cause(whileReached)
@@ -91,11 +91,11 @@ func (r *Router) RoundTripToLeader(ctx context.Context, until time.Time, method,
 func (r *Router) RoundTripToReplica(ctx context.Context, method, uri string, header map[string][]string) (
 	int, map[string][]string, io.ReadCloser, error) {
 	for _, addr := range r.Locator.Group(ctx).Replicas {
-		req, err := http.NewRequestWithContext(ctx, method, "http://"+wire.Leader(addr, "").Host()+uri, http.NoBody)
+		req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+uri, http.NoBody)
 		if err != nil {
 			return 0, nil, nil, err
 		}
-		req.Header, req.Host = header, addr
+		req.Header = header
 		res, err := r.Transport.RoundTrip(req)
 		if err != nil {
 			continue

@@ -153,6 +153,12 @@ func join(ctx context.Context, cfg config.Config, log *slog.Logger) (out admissi
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return out, err
 	}
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, "raft")); m == nil && err == nil && (identity.IsJoinToken(text) || text == "") {
+		if _, err := os.Stat(filepath.Join(cfg.DataDir, "mesh-secret")); err != nil {
+			return out, fmt.Errorf("%s has the state of an agent, and its file identity is missing: restore it from a backup, or remove "+
+				"data_dir and join with a new token", cfg.DataDir)
+		}
+	}
 	if identity.IsJoinToken(text) {
 		if _, err := os.Stat(filepath.Join(cfg.DataDir, "mesh-secret")); err == nil {
 			return out, usageError{fmt.Errorf("%s belongs to an older mesh, whose agents share a secret: use another data directory", cfg.DataDir)}

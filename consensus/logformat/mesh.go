@@ -2,6 +2,7 @@ package logformat
 
 import (
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
@@ -148,54 +149,54 @@ func (d *decoder) grant(m *record.Grant) model.Grant {
 }
 
 // EncodeJoinToken returns the message of a join token.
-func EncodeJoinToken(x *model.JoinToken) (*record.JoinToken, error) {
+func EncodeJoinToken(x *roster.JoinToken) (*record.JoinToken, error) {
 	return encode(x, (*encoder).joinToken)
 }
 
 // DecodeJoinToken is the inverse of EncodeJoinToken. It fails if the message is missing.
-func DecodeJoinToken(m *record.JoinToken) (*model.JoinToken, error) {
+func DecodeJoinToken(m *record.JoinToken) (*roster.JoinToken, error) {
 	return decode(m, (*decoder).joinToken)
 }
 
-func (e *encoder) joinToken(x model.JoinToken) *record.JoinToken {
+func (e *encoder) joinToken(x roster.JoinToken) *record.JoinToken {
 	return &record.JoinToken{
 		Id: x.ID, Hash: x.Hash, Role: x.Role, Zone: x.Zone, Names: x.Names, Api: x.API, Uses: int64(x.Uses), Expires: x.Expires,
 		Created: x.Created, Creator: x.Creator,
 	}
 }
 
-func (d *decoder) joinToken(m *record.JoinToken) model.JoinToken {
+func (d *decoder) joinToken(m *record.JoinToken) roster.JoinToken {
 	if m == nil {
-		return model.JoinToken{}
+		return roster.JoinToken{}
 	}
-	return model.JoinToken{
+	return roster.JoinToken{
 		ID: m.Id, Hash: m.Hash, Role: m.Role, Zone: m.Zone, Names: m.Names, API: m.Api, Uses: int(m.Uses), Expires: m.Expires,
 		Created: m.Created, Creator: m.Creator,
 	}
 }
 
 // EncodeAgentIdentity returns the message of an agent's identity.
-func EncodeAgentIdentity(x *model.AgentIdentity) (*record.AgentIdentity, error) {
+func EncodeAgentIdentity(x *roster.Identity) (*record.AgentIdentity, error) {
 	return encode(x, (*encoder).agentIdentity)
 }
 
 // DecodeAgentIdentity is the inverse of EncodeAgentIdentity. It fails if the message is missing.
-func DecodeAgentIdentity(m *record.AgentIdentity) (*model.AgentIdentity, error) {
+func DecodeAgentIdentity(m *record.AgentIdentity) (*roster.Identity, error) {
 	return decode(m, (*decoder).agentIdentity)
 }
 
-func (e *encoder) agentIdentity(x model.AgentIdentity) *record.AgentIdentity {
+func (e *encoder) agentIdentity(x roster.Identity) *record.AgentIdentity {
 	return &record.AgentIdentity{
 		Agent: x.Agent, Role: x.Role, Zone: x.Zone, Names: x.Names, Api: x.API, Keys: x.Keys, Token: x.Token, Admitted: x.Admitted,
 		Removed: x.Removed, Issued: x.Issued,
 	}
 }
 
-func (d *decoder) agentIdentity(m *record.AgentIdentity) model.AgentIdentity {
+func (d *decoder) agentIdentity(m *record.AgentIdentity) roster.Identity {
 	if m == nil {
-		return model.AgentIdentity{}
+		return roster.Identity{}
 	}
-	return model.AgentIdentity{
+	return roster.Identity{
 		Agent: m.Agent, Role: m.Role, Zone: m.Zone, Names: m.Names, API: m.Api, Keys: m.Keys, Token: m.Token, Admitted: m.Admitted,
 		Removed: m.Removed, Issued: m.Issued,
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
 )
 
 const (
@@ -299,6 +300,10 @@ func (g *Guard) endLocked() {
 }
 
 func (g *Guard) failedLocked(err error) {
+	if errors.Is(err, wal.ErrSealed) { // the last segment was damaged so that it looks like a complete one: no entry fits in
+		g.sickLocked(fmt.Errorf("%w: %w", ErrDamaged, err))
+		return
+	}
 	g.failures++
 	if g.failures == 1 {
 		g.since = time.Now()

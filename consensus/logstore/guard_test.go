@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
@@ -206,6 +207,10 @@ func TestWhatMakesAStoreSick(t *testing.T) {
 				_ = store(s)
 			}
 		}, false, nil},
+		"a segment that looks complete": {func(s *logstore.Stores, d *faultystore.Disk) {
+			d.Fail(wal.ErrSealed)
+			_ = store(s)
+		}, true, logstore.ErrDamaged},
 		"failures over more than a deadline": {func(s *logstore.Stores, d *faultystore.Disk) {
 			d.Fail(faultystore.ErrDiskFull)
 			for range 5 {

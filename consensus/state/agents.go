@@ -11,6 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -32,7 +33,7 @@ func (a agents) record(s *pb.OpenSession) (*model.Agent, error) {
 		return nil, err
 	}
 	if known != nil {
-		n.Zone, n.Eligible = cmp.Or(known.Zone, n.Zone), n.Eligible && known.Role == model.RoleVoter
+		n.Zone, n.Eligible = cmp.Or(known.Zone, n.Zone), n.Eligible && known.Role == roster.Voter
 	}
 	types := make([]*model.PluginType, len(s.Types))
 	for i, m := range s.Types {

@@ -6,6 +6,7 @@ import (
 	"github.com/coopr/coopr/engine/effect"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -30,7 +31,7 @@ func (a *applier) effect(c *pb.Command, subject string) *effect.Rows {
 	case *pb.Command_PutGrant:
 		return &effect.Rows{Grant: table.Get[model.Grant](a.txn, table.Grants, "id", ch.PutGrant.Grant.GetTenant(), subject)}
 	case *pb.Command_PutJoinToken:
-		return &effect.Rows{JoinToken: table.Get[model.JoinToken](a.txn, table.JoinTokens, "id", subject)}
+		return &effect.Rows{JoinToken: table.Get[roster.JoinToken](a.txn, table.JoinTokens, "id", subject)}
 	case *pb.Command_PutToken, *pb.Command_RenewToken:
 		if t := table.Get[table.TokenRow](a.txn, table.Tokens, "id", subject); t != nil {
 			return &effect.Rows{Token: &t.Token}

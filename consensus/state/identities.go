@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -55,7 +56,7 @@ func (a identities) putJoinToken(c *pb.Command, p *pb.PutJoinToken) Answer {
 		return refuse(problem.Conflict, "the agents of this mesh share a secret: there are no join tokens")
 	}
 	left := 0
-	for _, old := range table.List[model.JoinToken](a.txn, table.JoinTokens, "id") {
+	for _, old := range table.List[roster.JoinToken](a.txn, table.JoinTokens, "id") {
 		switch {
 		case old.ID == t.ID:
 			return refuse(problem.Conflict, "join token %q exists", t.ID)
@@ -75,7 +76,7 @@ func (a identities) putJoinToken(c *pb.Command, p *pb.PutJoinToken) Answer {
 }
 
 func (a identities) deleteJoinToken(c *pb.Command, id string) Answer {
-	t := table.Get[model.JoinToken](a.txn, table.JoinTokens, "id", id)
+	t := table.Get[roster.JoinToken](a.txn, table.JoinTokens, "id", id)
 	if t == nil {
 		return refuse(problem.NotFound, "there is no join token %q", id)
 	}
@@ -89,8 +90,8 @@ const repeatTime = 60 * 60 * 1000
 
 // admit uses a join token for an agent. An agent that asks again with the same key has been admitted: the answer was lost.
 func (a identities) admit(p *pb.AdmitAgent) Answer {
-	old := table.Get[model.AgentIdentity](a.txn, table.Identities, "id", p.Agent)
-	t := table.Get[model.JoinToken](a.txn, table.JoinTokens, "id", p.Token)
+	old := table.Get[roster.Identity](a.txn, table.Identities, "id", p.Agent)
+	t := table.Get[roster.JoinToken](a.txn, table.JoinTokens, "id", p.Token)
 	switch {
 	case old != nil && old.Removed == 0 && old.Token == p.Token && old.Newest() == p.Key && a.now < old.Admitted+repeatTime:
 		return Answer{Subject: p.Agent}
@@ -108,7 +109,7 @@ func (a identities) admit(p *pb.AdmitAgent) Answer {
 	next := *t
 	next.Uses--
 	a.put(table.JoinTokens, &next)
-	a.put(table.Identities, &model.AgentIdentity{
+	a.put(table.Identities, &roster.Identity{
 		Agent: p.Agent, Role: t.Role, Zone: t.Zone, Names: t.Names, API: t.API, Keys: []string{p.Key}, Issued: a.now, Token: t.ID, Admitted: a.now,
 	})
 	a.batch.Agents = true
@@ -120,7 +121,7 @@ func (a identities) admit(p *pb.AdmitAgent) Answer {
 func (a identities) recordKeys(p *pb.RecordKeys) Answer {
 	for _, agent := range slices.Sorted(maps.Keys(p.Keys)) { // in one order on all voters, for the audit log
 		key := p.Keys[agent]
-		old := table.Get[model.AgentIdentity](a.txn, table.Identities, "id", agent)
+		old := table.Get[roster.Identity](a.txn, table.Identities, "id", agent)
 		if old == nil || old.Removed != 0 || old.Newest() == key || p.Issued[agent] < old.Issued {
 			continue
 		}
@@ -132,7 +133,7 @@ func (a identities) recordKeys(p *pb.RecordKeys) Answer {
 
 // removed marks an agent as removed: its certificates are not renewed, and its connections are refused.
 func (a identities) removed(agent string) {
-	old := table.Get[model.AgentIdentity](a.txn, table.Identities, "id", agent)
+	old := table.Get[roster.Identity](a.txn, table.Identities, "id", agent)
 	if old == nil || old.Removed != 0 {
 		return
 	}
@@ -144,11 +145,11 @@ func (a identities) removed(agent string) {
 
 // of returns what the mesh has on record of an agent, or an error if it may not be in the mesh. The identity is nil in a mesh
 // whose agents share a secret.
-func (a identities) of(agent string) (*model.AgentIdentity, error) {
+func (a identities) of(agent string) (*roster.Identity, error) {
 	if table.Mesh(a.txn).Identity == nil {
 		return nil, nil
 	}
-	i := table.Get[model.AgentIdentity](a.txn, table.Identities, "id", agent)
+	i := table.Get[roster.Identity](a.txn, table.Identities, "id", agent)
 	if i == nil || i.Removed != 0 {
 		return nil, problem.New(problem.Forbidden, "agent %q is not in the mesh: it was removed, or has never been admitted", agent)
 	}
@@ -160,10 +161,10 @@ func (a identities) replace(own *View) {
 	m := table.Mesh(a.txn)
 	m.ID, m.Identity = table.TheMeta, own.MeshIdentity()
 	a.put(table.Meta, &m)
-	for _, i := range table.List[model.AgentIdentity](a.txn, table.Identities, "id") {
+	for _, i := range table.List[roster.Identity](a.txn, table.Identities, "id") {
 		a.remove(table.Identities, i)
 	}
-	for _, t := range table.List[model.JoinToken](a.txn, table.JoinTokens, "id") {
+	for _, t := range table.List[roster.JoinToken](a.txn, table.JoinTokens, "id") {
 		a.remove(table.JoinTokens, t)
 	}
 	for _, i := range own.Identities() {

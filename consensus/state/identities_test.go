@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
 	"github.com/coopr/coopr/testing/doubles/logtest"
@@ -99,7 +100,7 @@ func TestAdmission(t *testing.T) {
 		t.Error("with a token that has ended:", err)
 	}
 	who, ok := c.m.View().Identity("n2")
-	if !ok || who.Role != model.RoleWorker || who.Zone != "z" || who.Token != "t1" || !slices.Equal(who.Keys, []string{"key"}) {
+	if !ok || who.Role != roster.Worker || who.Zone != "z" || who.Token != "t1" || !slices.Equal(who.Keys, []string{"key"}) {
 		t.Errorf("%+v", who)
 	}
 	if err := first(foundMesh()); err != nil || c.m.View().MeshIdentity().Mesh != "m" {

@@ -5,6 +5,7 @@ package effect
 import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/roster"
 )
 
 // Rows are the objects that a write made or changed, as they were right after it. Most are nil.
@@ -16,7 +17,7 @@ type Rows struct {
 	Token       *model.Token
 	User        *model.User
 	Grant       *model.Grant
-	JoinToken   *model.JoinToken
+	JoinToken   *roster.JoinToken
 	Profile     *profile.Profile
 	Program     *profile.Program
 	Schedule    *profile.Schedule

@@ -1,6 +1,6 @@
 package api
 
-import "github.com/coopr/coopr/engine/model"
+import "github.com/coopr/coopr/engine/roster"
 
 // NewJoinToken requests a token with which agents join the mesh.
 type NewJoinToken struct {
@@ -14,6 +14,6 @@ type NewJoinToken struct {
 
 // IssuedJoinToken is a new join token. No later answer shows its secret again.
 type IssuedJoinToken struct {
-	model.JoinToken
+	roster.JoinToken
 	Secret string `json:"secret" doc:"The token itself: it is shown only in this answer and not stored"`
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -127,8 +128,8 @@ func (c *Client) Metrics(ctx context.Context, w io.Writer) error {
 }
 
 // JoinTokens returns the tokens with which agents join the mesh.
-func (c *Client) JoinTokens(ctx context.Context, r Read) ([]model.JoinToken, Meta, error) {
-	var out []model.JoinToken
+func (c *Client) JoinTokens(ctx context.Context, r Read) ([]roster.JoinToken, Meta, error) {
+	var out []roster.JoinToken
 	m, err := c.get(ctx, "/v1/join-tokens", r, nil, &out)
 	return out, m, err
 }

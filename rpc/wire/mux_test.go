@@ -100,7 +100,7 @@ func TestEachProtocolReachesItsServer(t *testing.T) {
 			if got, err := ask(m.DialGRPC(ctx, addr)); got != "grpc hello" {
 				t.Error(got, err)
 			}
-			if got, err := ask(m.DialHTTP(ctx, wire.Target{Addr: addr}.Host()+":80")); got != "http hello" {
+			if got, err := ask(m.DialHTTP(ctx, addr)); got != "http hello" {
 				t.Error(got, err)
 			}
 			if got, err := ask(m.Raft().Dial("ignored", 0)); err == nil {
@@ -354,7 +354,7 @@ func TestForwardedHTTP(t *testing.T) {
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return m.DialHTTP(ctx, addr) },
 	}}
 	defer client.CloseIdleConnections()
-	answer, err := client.Get("http://" + wire.Target{Addr: m.Addr().String()}.Host() + "/v1/clusters")
+	answer, err := client.Get("http://" + m.Addr().String() + "/v1/clusters")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"encoding/base32"
 	"fmt"
 	"net"
 	"strings"
@@ -62,22 +61,18 @@ func (t Target) check(conn net.Conn) error {
 	return nil
 }
 
-// hostEncoding makes a host name of a target.
-var hostEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+type targetKey struct{}
 
-// Host returns the target as the host of an HTTP URL, for a client whose conns DialHTTP opens.
-func (t Target) Host() string { return hostEncoding.EncodeToString([]byte(t.String())) }
+// To returns a context for a request over HTTP that DialHTTP opens a conn for: the target must answer.
+func To(ctx context.Context, t Target) context.Context { return context.WithValue(ctx, targetKey{}, t) }
 
-// DialHTTP opens a conn for forwarded HTTP to another agent's peer port. It fits http.Transport.DialContext when the
-// network argument is dropped; host is that of a Target, with a port.
-func (m *Mux) DialHTTP(ctx context.Context, host string) (net.Conn, error) {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		return nil, err
+// DialHTTP opens a conn for forwarded HTTP to a voter's peer port. It fits http.Transport.DialContext when the network argument is
+// dropped. The context may have a target at that address. A conn that is used again is one to a voter.
+func (m *Mux) DialHTTP(ctx context.Context, addr string) (net.Conn, error) {
+	t, _ := ctx.Value(targetKey{}).(Target)
+	if t.Addr != addr {
+		t = Target{Addr: addr}
 	}
-	target, err := hostEncoding.DecodeString(name)
-	if err != nil {
-		return nil, fmt.Errorf("dial %s for %s: it is no target", host, ProtocolHTTP)
-	}
-	return m.dial(ctx, string(target), ProtocolHTTP)
+	t.Voter = true
+	return m.dial(ctx, t.String(), ProtocolHTTP)
 }

@@ -158,6 +158,7 @@ func TestDamagedFiles(t *testing.T) {
 				a.runWeak()
 			}
 			m.ready()
+			m.vote()
 			hurt := m.agents[2]
 			for _, f := range files {
 				for i, d := range damages {

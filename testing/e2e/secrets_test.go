@@ -42,7 +42,8 @@ func TestSecretsOnDisk(t *testing.T) {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			m := newMesh(t, "a", "b", "c")
-			token := strings.TrimSpace(m.daemon("token", "new").out)
+			m.found()
+			token := m.voterToken()
 			plugins, _ := m.pluginDir()
 			for _, name := range []string{"coopr-automator-shell", "coopr-provider-local", "coopr-node"} {
 				program, err := os.ReadFile(filepath.Join(bin, name))
@@ -67,17 +68,8 @@ func TestSecretsOnDisk(t *testing.T) {
 			for _, a := range m.agents {
 				begin(a)
 			}
-			first := m.agents[0]
-			m.await("the agent to have its secret", func() error {
-				_, err := os.Stat(filepath.Join(first.data, "mesh-secret"))
-				return err
-			})
-			m.caCert = filepath.Join(m.dir, "ca.pem")
-			if err := os.WriteFile(m.caCert, []byte(m.daemon("ca", "--data-dir", first.data).out), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			m.token = strings.TrimSpace(m.daemon("token", "--data-dir", first.data).out)
 			m.ready()
+			m.vote()
 
 			const value = "correct horse battery staple"
 			m.must("secret", "put", "phrase", "--file", m.put("value", value+"\n"))
@@ -105,10 +97,10 @@ func TestSecretsOnDisk(t *testing.T) {
 			}
 			works()
 			one := builds("one")
-			m.expect = 0
+			token = strings.TrimSpace(m.must("token", "join", "--kind", "voter"))
 			begin(m.add("d"))
 			m.ready()
-			keys, err := os.ReadFile(first.data + "-keyring/keys")
+			keys, err := os.ReadFile(m.agents[0].data + "-keyring/keys")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/client"
 )
 
@@ -58,6 +58,24 @@ func (m *mesh) voterToken() string {
 		m.t.Fatal(err)
 	}
 	return strings.TrimSpace(string(token))
+}
+
+// vote waits until three agents vote. The first agent of a mesh votes alone until others have joined it.
+func (m *mesh) vote() {
+	m.t.Helper()
+	m.await("three voters", func() error {
+		peers, err := m.api().RaftPeers(m.context())
+		voters := 0
+		for _, p := range peers {
+			if p.Voter {
+				voters++
+			}
+		}
+		if err == nil && voters != 3 {
+			err = fmt.Errorf("%+v", peers)
+		}
+		return err
+	})
 }
 
 // config writes an agent's configuration as an operator would, and returns its path.
@@ -125,6 +143,7 @@ func TestSecureMesh(t *testing.T) {
 		a.run("run", "--config", path)
 	}
 	m.ready()
+	m.vote()
 
 	if s := m.coopr("--token", "guess", "status"); s.code != 1 || !strings.Contains(s.err, "token") {
 		t.Errorf("a wrong token: exit code %d\n%s%s", s.code, s.out, s.err)
@@ -149,7 +168,7 @@ func TestSecureMesh(t *testing.T) {
 	stranger := m.add("d")
 	revoked := m.coopr("token", "join", "--kind", "worker")
 	list := m.coopr("token", "list-join", "-o", "json")
-	var tokens []model.JoinToken
+	var tokens []roster.JoinToken
 	if err := json.Unmarshal([]byte(list.out), &tokens); err != nil || len(tokens) != 1 || tokens[0].Role != "worker" {
 		t.Fatalf("%v\n%s%s", err, list.out, list.err)
 	}

@@ -116,8 +116,8 @@ func (m *mesh) worstNight() {
 	for i := range lost {
 		m.hosts = append(m.hosts, m.start(lab.Spec{Name: fmt.Sprintf("control%d", 4+i), Systemd: true, Layers: []string{m.layer}}))
 	}
-	token := m.coopr("token", "join", "--kind", "voter", "--uses", fmt.Sprint(len(lost)))
-	m.check(os.WriteFile(filepath.Join(m.dir, "birth", "voter-token"), []byte(token), 0o600))
+	said := strings.Fields(m.coopr("token", "join", "--kind", "voter", "--uses", fmt.Sprint(len(lost))))
+	m.check(os.WriteFile(filepath.Join(m.dir, "birth", "voter-token"), []byte(said[len(said)-1]), 0o600))
 	m.setUp(m.hosts[1:]...)
 	m.vote()
 	m.check(survivor.Destroy()) // what it had, the new ones have

@@ -133,7 +133,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // reconcile makes one delivery to a sink, or records how far all have come.
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Time, error) {
 	if name == record {
-		return time.Time{}, c.record(ctx)
+		return c.record(ctx)
 	}
 	trail := c.cfg.Machine.View().Audit()
 	c.mu.Lock()
@@ -231,8 +231,13 @@ func take(trail *audit.Trail, from audit.Cursor) (out []audit.Record, err error)
 }
 
 // record records how far the sinks have come.
-func (c *Controller) record(ctx context.Context) error {
+func (c *Controller) record(ctx context.Context) (again time.Time, err error) {
 	c.mu.Lock()
+	// Two sinks may ask for an entry before the first one is made.
+	if next := c.recorded.Add(c.cfg.Record); time.Now().Before(next) {
+		c.mu.Unlock()
+		return next, nil
+	}
 	c.recorded = time.Now()
 	m := &pb.MoveCursors{}
 	for _, t := range c.cfg.Targets {
@@ -242,21 +247,21 @@ func (c *Controller) record(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	if len(m.Cursors) == 0 {
-		return nil
+		return again, nil
 	}
 	answers, err := c.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_MoveCursors{MoveCursors: m}})
 	if err == nil {
 		err = answers[0].Err
 	}
 	if err != nil {
-		return err
+		return again, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, x := range m.Cursors {
 		c.sinks[x.Sink].saved = x.Number
 	}
-	return nil
+	return again, nil
 }
 
 // Report returns how far the sinks have come, in the order of the configuration.

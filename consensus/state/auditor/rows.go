@@ -14,6 +14,7 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -25,10 +26,10 @@ func (u *Auditor) Put(row any) {
 		u.row(tenantChange(r), docOf(u, table.Get[model.Tenant](txn, table.Tenants, "id", r.Name)), u.document(r))
 	case *table.TokenRow:
 		u.row(tokenChange(r), u.token(table.Get[table.TokenRow](txn, table.Tokens, "id", r.ID)), u.token(r))
-	case *model.JoinToken:
-		u.row(joinTokenChange(r), docOf(u, table.Get[model.JoinToken](txn, table.JoinTokens, "id", r.ID)), u.document(r))
-	case *model.AgentIdentity:
-		u.row(identityChange(r), docOf(u, table.Get[model.AgentIdentity](txn, table.Identities, "id", r.Agent)), u.document(r))
+	case *roster.JoinToken:
+		u.row(joinTokenChange(r), docOf(u, table.Get[roster.JoinToken](txn, table.JoinTokens, "id", r.ID)), u.document(r))
+	case *roster.Identity:
+		u.row(identityChange(r), docOf(u, table.Get[roster.Identity](txn, table.Identities, "id", r.Agent)), u.document(r))
 	case *model.Grant:
 		u.row(grantChange(r), docOf(u, table.Get[model.Grant](txn, table.Grants, "id", r.Tenant, r.ID)), u.document(r))
 	case *table.UserRow:
@@ -67,7 +68,7 @@ func (u *Auditor) Remove(row any) {
 		u.row(tenantChange(r), docOf(u, table.Get[model.Tenant](u.txn, table.Tenants, "id", r.Name)), none)
 	case *table.TokenRow:
 		u.row(tokenChange(r), u.token(r), none)
-	case *model.JoinToken:
+	case *roster.JoinToken:
 		u.row(joinTokenChange(r), u.document(r), none)
 	case *model.Grant:
 		u.row(grantChange(r), u.document(r), none)
@@ -122,11 +123,11 @@ func dataKeyChange(r *table.DataKeyRow) *audit.Change {
 	return &audit.Change{Type: "datakey", Tenant: r.Tenant, Subject: strconv.FormatUint(uint64(r.Number), 10)}
 }
 
-func joinTokenChange(t *model.JoinToken) *audit.Change {
+func joinTokenChange(t *roster.JoinToken) *audit.Change {
 	return &audit.Change{Type: "jointoken", Subject: t.ID}
 }
 
-func identityChange(a *model.AgentIdentity) *audit.Change {
+func identityChange(a *roster.Identity) *audit.Change {
 	return &audit.Change{Type: "identity", Subject: a.Agent}
 }
 

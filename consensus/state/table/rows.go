@@ -12,6 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
 )
@@ -95,11 +96,11 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 			x.Identity = &pb.MeshIdentity{Mesh: i.Mesh, Cas: i.CAs, SealedCa: i.SealedCA, SealedGossip: i.SealedGossip, RootHash: i.RootHash}
 		}
 		rec.Row = &pb.SnapshotRecord_Meta{Meta: x}
-	case *model.JoinToken:
+	case *roster.JoinToken:
 		x := &pb.SnapshotRecord_JoinToken{}
 		x.JoinToken, err = logformat.EncodeJoinToken(r)
 		rec.Row = x
-	case *model.AgentIdentity:
+	case *roster.Identity:
 		x := &pb.SnapshotRecord_Identity{}
 		x.Identity, err = logformat.EncodeAgentIdentity(r)
 		rec.Row = x

@@ -18,6 +18,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/roster"
 )
 
 // The tables. Every key that belongs to a tenant begins with it.
@@ -280,8 +281,8 @@ func Schema() *memdb.DBSchema {
 				return []string{t.Parent}
 			}),
 			index("actor", false, func(t *TokenRow) []string { return []string{t.Tenant, t.Actor} })),
-		table(JoinTokens, index("id", true, func(t *model.JoinToken) []string { return []string{t.ID} })),
-		table(Identities, index("id", true, func(a *model.AgentIdentity) []string { return []string{a.Agent} })),
+		table(JoinTokens, index("id", true, func(t *roster.JoinToken) []string { return []string{t.ID} })),
+		table(Identities, index("id", true, func(a *roster.Identity) []string { return []string{a.Agent} })),
 		table(Grants, index("id", true, func(g *model.Grant) []string { return []string{g.Tenant, g.ID} })),
 		table(Users, index("id", true, func(u *UserRow) []string { return []string{u.Tenant, u.Name} })),
 		table(Definitions, versions),

@@ -6,6 +6,7 @@ import (
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 )
 
 // AgentView reads the agent registry: agents, sessions and plugin types.
@@ -32,24 +33,24 @@ func (v AgentView) Agent(id string) (model.Agent, bool) {
 func (v AgentView) MeshIdentity() *table.MeshIdentity { return table.Mesh(v.txn).Identity }
 
 // JoinTokens returns the join tokens, by id.
-func (v AgentView) JoinTokens() []model.JoinToken {
-	return values(table.List[model.JoinToken](v.txn, table.JoinTokens, "id"))
+func (v AgentView) JoinTokens() []roster.JoinToken {
+	return values(table.List[roster.JoinToken](v.txn, table.JoinTokens, "id"))
 }
 
 // Identity finds what the mesh has on record of an agent's certificates.
-func (v AgentView) Identity(agent string) (model.AgentIdentity, bool) {
-	return table.Found[model.AgentIdentity](v.txn, table.Identities, agent)
+func (v AgentView) Identity(agent string) (roster.Identity, bool) {
+	return table.Found[roster.Identity](v.txn, table.Identities, agent)
 }
 
 // Identities returns what the mesh has on record of its agents' certificates, by the agents' ids.
-func (v AgentView) Identities() []model.AgentIdentity {
-	return values(table.List[model.AgentIdentity](v.txn, table.Identities, "id"))
+func (v AgentView) Identities() []roster.Identity {
+	return values(table.List[roster.Identity](v.txn, table.Identities, "id"))
 }
 
 // RemovedAgents returns the ids of agents that were removed from the mesh.
 func (v AgentView) RemovedAgents() []string {
 	var out []string
-	table.Each(v.txn, table.Identities, "id", func(a *model.AgentIdentity) bool {
+	table.Each(v.txn, table.Identities, "id", func(a *roster.Identity) bool {
 		if a.Removed != 0 {
 			out = append(out, a.Agent)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/rest"
@@ -26,9 +27,9 @@ func joinTokenRoutes(s *rest.Server) {
 	const tag, path = "mesh", "/v1/join-tokens"
 
 	rest.Read(s, rest.Route{ID: "listJoinTokens", Path: path, Tag: tag, Summary: "List the tokens with which agents join the mesh"},
-		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) ([]model.JoinToken, error) {
+		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) ([]roster.JoinToken, error) {
 			now := s.Millis()
-			return slices.DeleteFunc(append([]model.JoinToken{}, v.JoinTokens()...), func(t model.JoinToken) bool {
+			return slices.DeleteFunc(append([]roster.JoinToken{}, v.JoinTokens()...), func(t roster.JoinToken) bool {
 				return t.Expires <= now || t.Uses <= 0
 			}), nil
 		})
@@ -74,9 +75,9 @@ func joinTokenRoutes(s *rest.Server) {
 }
 
 // joinToken returns the token that a request describes.
-func joinToken(req api.NewJoinToken, now int64) (model.JoinToken, error) {
+func joinToken(req api.NewJoinToken, now int64) (roster.JoinToken, error) {
 	var faults model.Faults
-	roles := []string{model.RoleVoter, model.RoleWorker}
+	roles := []string{roster.Voter, roster.Worker}
 	if !slices.Contains(roles, req.Kind) {
 		faults.Add("kind", fmt.Sprintf("must be voter or worker, but is %q%s", req.Kind, words.DidYouMean(req.Kind, roles)))
 	}
@@ -101,16 +102,16 @@ func joinToken(req api.NewJoinToken, now int64) (model.JoinToken, error) {
 			faults.Add(fmt.Sprintf("names[%d]", i), fmt.Sprintf("%q is no host name or address", n))
 		}
 	}
-	if len(req.Names) > 0 && !req.API && req.Kind == model.RoleWorker {
+	if len(req.Names) > 0 && !req.API && req.Kind == roster.Worker {
 		faults.Add("names", "are of the API, which a worker serves on loopback only: set api, too")
 	}
-	if req.API && req.Kind == model.RoleWorker && len(req.Names) == 0 {
+	if req.API && req.Kind == roster.Worker && len(req.Names) == 0 {
 		faults.Add("names", "is missing: clients of the API check the name or address by which they know the agent")
 	}
 	if len(faults) > 0 {
-		return model.JoinToken{}, rest.Invalid(faults)
+		return roster.JoinToken{}, rest.Invalid(faults)
 	}
-	return model.JoinToken{
+	return roster.JoinToken{
 		Role: req.Kind, Zone: req.Zone, Names: req.Names, API: req.API, Uses: uses, Expires: now + ttl.Milliseconds(),
 	}, nil
 }

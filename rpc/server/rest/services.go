@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -78,7 +79,7 @@ type Tokens interface {
 	Create(ctx context.Context, who model.Caller, t model.Token) (string, api.Written, error)
 	Delete(ctx context.Context, who model.Caller, id string) (api.Written, error)
 	// CreateJoin returns a new join token, which is not stored. It fails with problem.Conflict in a mesh whose agents share a secret.
-	CreateJoin(ctx context.Context, who model.Caller, t model.JoinToken) (string, api.Written, error)
+	CreateJoin(ctx context.Context, who model.Caller, t roster.JoinToken) (string, api.Written, error)
 	DeleteJoin(ctx context.Context, who model.Caller, id string) (api.Written, error)
 	// Renew moves the end of the caller's session. It fails with problem.Unauthorized if the session has ended or the user's
 	// directory does not let the user in, and with problem.Busy if the directory does not answer.

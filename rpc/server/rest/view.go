@@ -7,6 +7,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -26,7 +27,7 @@ type View interface {
 	// Agents returns the agents on record.
 	Agents() []model.Agent
 	// JoinTokens returns the tokens with which agents join the mesh.
-	JoinTokens() []model.JoinToken
+	JoinTokens() []roster.JoinToken
 	// Answered returns the result of the write that was carried out with the caller's request id.
 	Answered(who model.Caller) (api.Written, bool)
 }

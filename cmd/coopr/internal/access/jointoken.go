@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 
@@ -34,7 +34,7 @@ func createJoinToken(app cli.App) *cobra.Command {
 	join.Flags().StringVar(&req.Zone, "zone", "", "failure zone of its agents, in place of the one in their configuration")
 	join.Flags().BoolVar(&req.API, "api", false, "a worker may serve the API to other machines")
 	join.Flags().StringSliceVar(&req.Names, "name", nil, "host name or address of a worker's API, for its certificate (repeatable)")
-	cli.CompleteValues(join, "kind", model.RoleVoter, model.RoleWorker)
+	cli.CompleteValues(join, "kind", roster.Voter, roster.Worker)
 	cli.FormFlag(join, output.FormTable, output.FormJSON, output.FormYAML)
 	join.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
 		if req.Kind == "" {
@@ -63,15 +63,15 @@ func createJoinToken(app cli.App) *cobra.Command {
 
 func listJoinTokens(app cli.App) *cobra.Command {
 	out := app.Printer()
-	return cli.List(app, cli.Listing[model.JoinToken]{
+	return cli.List(app, cli.Listing[roster.JoinToken]{
 		Use: "list-join", Short: "List the join tokens that are still good", Example: "  coopr token list-join", Empty: "There are no join tokens.",
-		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.JoinToken, client.Meta, error) {
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]roster.JoinToken, client.Meta, error) {
 			return c.JoinTokens(ctx, read)
 		},
-		Rows: func(items []model.JoinToken) output.Table {
+		Rows: func(items []roster.JoinToken) output.Table {
 			t := output.Table{Head: []string{"ID", "KIND", "USES", "ENDS", "ZONE", "API", "CREATOR", "AGE"}}
 			for _, x := range items {
-				t.Row(x.ID, x.Role, fmt.Sprint(x.Uses), ends(out, x.Expires), x.Zone, yes(x.API || x.Role == model.RoleVoter), x.Creator,
+				t.Row(x.ID, x.Role, fmt.Sprint(x.Uses), ends(out, x.Expires), x.Zone, yes(x.API || x.Role == roster.Voter), x.Creator,
 					out.Ago(x.Created))
 			}
 			return t

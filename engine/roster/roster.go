@@ -1,9 +1,10 @@
-package model
+// Package roster has the agents that a mesh has admitted, and the tokens with which they join.
+package roster
 
 // The roles of agents in certificates. A voter may hold the replicated state and the mesh's keys; a worker never does.
 const (
-	RoleVoter  = "voter"
-	RoleWorker = "worker"
+	Voter  = "voter"
+	Worker = "worker"
 )
 
 // JoinToken lets agents join the mesh.
@@ -20,8 +21,8 @@ type JoinToken struct {
 	Creator string   `json:"creator"`
 }
 
-// AgentIdentity is what the mesh has on record of an agent that it has admitted.
-type AgentIdentity struct {
+// Identity is what the mesh has on record of an agent that it has admitted.
+type Identity struct {
 	Agent string   `json:"agent"`
 	Role  string   `json:"role"`
 	Zone  string   `json:"zone,omitempty"`
@@ -39,7 +40,7 @@ type AgentIdentity struct {
 }
 
 // Newest returns the id of the newest key.
-func (a *AgentIdentity) Newest() string {
+func (a *Identity) Newest() string {
 	if len(a.Keys) == 0 {
 		return ""
 	}
@@ -49,7 +50,7 @@ func (a *AgentIdentity) Newest() string {
 // Renews reports whether the agent may replace a key, whose certificate was issued at a time, by another one. The newest key may be
 // replaced. The one before may be replaced by the newest only: the answer to that was lost. A key that is not on record may be
 // replaced if it is newer than the record, as a voter may sign while there is no leader. Everybody else has a copy of an old disk.
-func (a *AgentIdentity) Renews(old string, issued int64, next string) bool {
+func (a *Identity) Renews(old string, issued int64, next string) bool {
 	switch {
 	case old == a.Newest():
 		return true
@@ -60,7 +61,7 @@ func (a *AgentIdentity) Renews(old string, issued int64, next string) bool {
 }
 
 // WithKey returns the identity with a newer key.
-func (a *AgentIdentity) WithKey(id string, issued int64) AgentIdentity {
+func (a *Identity) WithKey(id string, issued int64) Identity {
 	next := *a
 	next.Keys, next.Issued = append(append([]string{}, a.Keys[max(0, len(a.Keys)-1):]...), id), issued
 	return next

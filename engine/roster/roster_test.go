@@ -1,11 +1,11 @@
-package model
+package roster
 
 import "testing"
 
 // The newest key is replaced by any other. The one before is good for the repetition of a request whose answer was lost. A key that is
 // not on record is one that a voter has signed without a leader, if it is newer; otherwise it is a copy's.
 func TestWhichKeysRenew(t *testing.T) {
-	a := (&AgentIdentity{Keys: []string{"k1"}, Issued: 100}).WithKey("k2", 200)
+	a := (&Identity{Keys: []string{"k1"}, Issued: 100}).WithKey("k2", 200)
 	for _, c := range []struct {
 		old    string
 		issued int64
@@ -28,7 +28,7 @@ func TestWhichKeysRenew(t *testing.T) {
 	if got := a.WithKey("k3", 300); len(got.Keys) != 2 || got.Newest() != "k3" || got.Keys[0] != "k2" || got.Issued != 300 {
 		t.Errorf("%+v", got)
 	}
-	if (&AgentIdentity{}).Newest() != "" {
+	if (&Identity{}).Newest() != "" {
 		t.Error("an identity without keys has a newest one")
 	}
 }
