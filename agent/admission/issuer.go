@@ -39,7 +39,8 @@ func authority(ring Ring, mesh string, ca, sealed []byte) (*identity.Authority, 
 }
 
 // issue signs the certificates of an agent as the mesh has it on record. names are what the agent calls its API.
-func issue(ring Ring, mesh *table.MeshIdentity, who roster.Identity, csr []byte, names []string, lifetime time.Duration) (*identity.Admission, error) {
+func issue(ring Ring, mesh *table.MeshIdentity, who roster.Identity, csr []byte, names []string, lifetime time.Duration) (
+	*identity.Admission, error) {
 	ca, err := authority(ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA)
 	if err != nil {
 		return nil, err

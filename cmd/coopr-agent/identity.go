@@ -129,7 +129,8 @@ func initFolder(c *cobra.Command, o initOptions) error {
 	if err := m.Write(filepath.Join(o.out, "identity")); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "The files of the new mesh are in %s. Put the file identity into the data directory of the first agent.\n", o.out)
+	fmt.Fprintf(c.ErrOrStderr(), "The files of the new mesh are in %s. Put the file identity into the data directory of the first agent.\n",
+		o.out)
 	return nil
 }
 

@@ -30,7 +30,9 @@ func (a identities) found(p *pb.FoundMesh) Answer {
 		return refuse(problem.Unsupported, "the first agent of the mesh: %v", err)
 	}
 	m.ID = table.TheMeta
-	m.Identity = &table.MeshIdentity{Mesh: p.Mesh, CAs: [][]byte{p.Ca}, SealedCA: p.SealedCa, SealedGossip: p.SealedGossip, RootHash: p.RootHash}
+	m.Identity = &table.MeshIdentity{
+		Mesh: p.Mesh, CAs: [][]byte{p.Ca}, SealedCA: p.SealedCa, SealedGossip: p.SealedGossip, RootHash: p.RootHash,
+	}
 	a.put(table.Meta, &m)
 	first.Admitted, first.Issued = a.now, a.now
 	a.put(table.Identities, first)
@@ -96,7 +98,7 @@ func (a identities) admit(p *pb.AdmitAgent) Answer {
 	case old != nil && old.Removed == 0 && old.Token == p.Token && old.Newest() == p.Key && a.now < old.Admitted+repeatTime:
 		return Answer{Subject: p.Agent}
 	case t == nil || subtle.ConstantTimeCompare(t.Hash, p.Hash) != 1:
-		return refuse(problem.Unauthorized, "the mesh does not know this join token: it was revoked, has been used up, or belongs to another mesh")
+		return refuse(problem.Unauthorized, "the mesh does not know this join token: it was revoked, or belongs to another mesh")
 	case t.Expires <= a.now:
 		return refuse(problem.Unauthorized, "join token %s has ended: make another", t.ID)
 	case t.Uses <= 0:
@@ -110,7 +112,8 @@ func (a identities) admit(p *pb.AdmitAgent) Answer {
 	next.Uses--
 	a.put(table.JoinTokens, &next)
 	a.put(table.Identities, &roster.Identity{
-		Agent: p.Agent, Role: t.Role, Zone: t.Zone, Names: t.Names, API: t.API, Keys: []string{p.Key}, Issued: a.now, Token: t.ID, Admitted: a.now,
+		Agent: p.Agent, Role: t.Role, Zone: t.Zone, Names: t.Names, API: t.API, Keys: []string{p.Key}, Issued: a.now, Token: t.ID,
+		Admitted: a.now,
 	})
 	a.batch.Agents = true
 	a.event(model.Event{Type: "agent.admitted", Subject: p.Agent, Message: t.Role + " with join token " + t.ID})

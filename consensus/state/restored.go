@@ -16,10 +16,11 @@ const restoredMessage = "restored from an archive: check what was done since it 
 
 // Restored reads the snapshot of an archive and returns the state that a mesh restores from it. The
 // world has gone on since the archive was written. So the state has no sessions, and only the agents
-// for which present returns true. The identities of agents, the join tokens and the CA are those of own, the present state
-// of the mesh, if that is not nil: an archive brings data, and never identity. Operations that were running are paused. The tasks of every operation
+// for which present returns true. Operations that were running are paused. The tasks of every operation
 // that had not ended are observed before they are done. Verdicts about the health of services are
-// forgotten, and so is for how long machines have been orphans.
+// forgotten, and so is for how long machines have been orphans. The identities of agents, the join
+// tokens and the CA are those of own, the present state of the mesh, if that is not nil: an archive
+// brings data, and never identity.
 func Restored(in io.Reader, present func(agent string) bool, now time.Time, own *View) (*View, error) {
 	m, err := New(Config{})
 	if err != nil {

@@ -418,7 +418,8 @@ func (v *verifier) finish() *Flaw {
 	case v.at.Seq < v.end.Seq:
 		return &Flaw{Seq: next, Reason: fmt.Sprintf("it is missing: the file ends before record %d", v.end.Seq)}
 	case v.tenant == "" && v.rep.Dropped > v.said:
-		return &Flaw{Seq: v.at.Seq, Reason: fmt.Sprintf("the file has gaps of %d records, and the mesh has removed %d: the others were taken out of it",
+		return &Flaw{Seq: v.at.Seq, Reason: fmt.Sprintf(
+			"the file has gaps of %d records, and the mesh has removed %d: the others were taken out of it",
 			v.rep.Dropped, v.said)}
 	case v.at != v.end:
 		return &Flaw{Seq: v.at.Seq, Reason: "the file's first line has another end of the chain"}

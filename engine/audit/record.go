@@ -171,7 +171,8 @@ type taskState struct {
 func (c *Change) record(at Place) Record {
 	return Record{
 		Seq: at.Seq, Index: c.Index, Time: c.Time, Type: c.Type, Tenant: c.Tenant, Actor: c.Actor, Request: c.Request,
-		Source: c.Source, Agent: c.Agent, Cluster: c.Cluster, Operation: c.Operation, Node: c.Node, Subject: c.Subject, Before: c.Before, After: c.After, Message: c.Message, Hash: at.Hash.String(),
+		Source: c.Source, Agent: c.Agent, Cluster: c.Cluster, Operation: c.Operation, Node: c.Node, Subject: c.Subject, Before: c.Before,
+		After: c.After, Message: c.Message, Hash: at.Hash.String(),
 	}
 }
 

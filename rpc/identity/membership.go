@@ -305,7 +305,10 @@ func (m *Membership) with(a *Admission, seed []byte) (*Membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: cert.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+	_, err = cert.Verify(x509.VerifyOptions{
+		Roots: pool, CurrentTime: cert.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	if err != nil {
 		return nil, fmt.Errorf("the voter's answer: %w", err)
 	}
 	return &next, nil

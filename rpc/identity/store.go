@@ -216,7 +216,10 @@ func (r *Renewal) Verify(cas [][]byte, now time.Time) (Asker, error) {
 			return Asker{}, fmt.Errorf("renewal: the certificate has ended on %s: join again with a token", at.UTC().Format(time.DateOnly))
 		}
 	}
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	_, err = cert.Verify(x509.VerifyOptions{
+		Roots: pool, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
 		return Asker{}, fmt.Errorf("renewal: %w: %w", ErrNotOfThisMesh, err)
 	}
 	p, err := agentOf(cert)

@@ -73,7 +73,8 @@ func (r *Recorder) Restore(context.Context) error { return nil }
 // Run records incidents until ctx ends.
 func (r *Recorder) Run(ctx context.Context) error { return r.queue.Run(ctx) }
 
-// Note notes an incident, or as many as it counts. It is recorded at once, or with others of its kind within a minute. Any goroutine may call it.
+// Note notes an incident, or as many as it counts. It is recorded at once, or with others of its kind within a minute. Any goroutine
+// may call it.
 func (r *Recorder) Note(i model.Incident) {
 	now := time.Now()
 	i.First, i.Last, i.Count = now.UnixMilli(), now.UnixMilli(), max(i.Count, 1)

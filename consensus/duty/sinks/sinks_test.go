@@ -24,7 +24,6 @@ import (
 // log is a state with an audit log.
 type log struct {
 	*state.Machine
-	t      *testing.T
 	mu     sync.Mutex
 	index  uint64
 	moves  int   // entries that record how far sinks have come

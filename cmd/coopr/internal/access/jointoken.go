@@ -64,7 +64,8 @@ func createJoinToken(app cli.App) *cobra.Command {
 func listJoinTokens(app cli.App) *cobra.Command {
 	out := app.Printer()
 	return cli.List(app, cli.Listing[roster.JoinToken]{
-		Use: "list-join", Short: "List the join tokens that are still good", Example: "  coopr token list-join", Empty: "There are no join tokens.",
+		Use: "list-join", Short: "List the join tokens that are still good", Example: "  coopr token list-join",
+		Empty: "There are no join tokens.",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]roster.JoinToken, client.Meta, error) {
 			return c.JoinTokens(ctx, read)
 		},

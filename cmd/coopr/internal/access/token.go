@@ -18,7 +18,8 @@ import (
 
 // TokenCommand returns the command "token".
 func TokenCommand(app cli.App) *cobra.Command {
-	return cli.Group("token", "Manage API tokens", listTokens(app), getToken(app), createToken(app), revokeToken(app), createJoinToken(app), listJoinTokens(app), revokeJoinToken(app))
+	return cli.Group("token", "Manage API tokens", listTokens(app), getToken(app), createToken(app), revokeToken(app), createJoinToken(app),
+		listJoinTokens(app), revokeJoinToken(app))
 }
 
 func listTokens(app cli.App) *cobra.Command {
