@@ -21,12 +21,12 @@ type Config struct {
 	Peer   Peer   `yaml:"peer" doc:"Agent to agent: RPC and Raft on one port, under mutual TLS."`
 	Gossip Gossip `yaml:"gossip" doc:"Agent to agent: discovery and failure detection, by UDP and TCP."`
 
-	Join          []string `yaml:"join" reload:"yes" doc:"Agents through which this agent joins the mesh: host[:port] of their gossip ports, tried until one answers. Agents met once are remembered."`
-	JoinTokenFile string   `yaml:"join_token_file" doc:"File with the mesh's join token, mode 0600. It is needed for the first join only; then data_dir has it."`
+	Join          []string `yaml:"join" reload:"yes" doc:"Agents through which this agent joins the mesh: host[:port] of their gossip ports, tried until one answers. Agents met once are remembered. It is not needed with a join token."`
+	JoinTokenFile string   `yaml:"join_token_file" doc:"File with a join token, mode 0600, owned by the agent's user. It is used once, and may be removed then."`
 	JoinToken     Secret   `yaml:"join_token" flag:"-" doc:"The join token itself, if a file is not possible. A configuration file that has it must have mode 0600."`
 
-	BootstrapExpect int    `yaml:"bootstrap_expect" doc:"Number of eligible agents that start the Raft group when they have met: 1, 3 or 5, the same on all of them. 0: wait until a group adds this agent. 1 cannot be combined with join, as an agent that joins others starts no group alone. In dev mode the default is 1, or 0 if join is set."`
-	Eligible        bool   `yaml:"eligible" doc:"Whether this agent may hold the replicated state (be a Raft voter). The mesh chooses its voters among eligible agents."`
+	BootstrapExpect int    `yaml:"bootstrap_expect" doc:"Number of eligible agents that start the Raft group when they have met: 1, 3 or 5, the same on all of them. 0: wait until a group adds this agent. 1 cannot be combined with join, as an agent that joins others starts no group alone. In dev mode the default is 1, or 0 if join is set. It is for dev mode and older meshes only; an agent with an identity ignores it."`
+	Eligible        bool   `yaml:"eligible" doc:"Whether this agent may hold the replicated state (be a Raft voter). The mesh chooses its voters among eligible agents. A worker never is eligible."`
 	Zone            string `yaml:"zone" reload:"yes" doc:"Failure zone (rack, room, region). Voters are spread over zones."`
 	Class           string `yaml:"class" reload:"yes" doc:"Class of this agent, for tasks that require one."`
 

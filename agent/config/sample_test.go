@@ -44,8 +44,8 @@ const sampleHead = `# The configuration of an agent. Every value below is the de
 # order, defaults. Unknown names are refused. On SIGHUP the agent reads the files again: settings that are marked
 # (reload) change at once, others after a restart. The log names both.
 #
-# For a first mesh of three agents, set bootstrap_expect: 3 and join with all three addresses on each of them, and give
-# them one join token (coopr-agent token new). Later agents need only join and the token.
+# The first agent of a mesh needs no setting: "coopr-agent init" makes its identity. Others need join_token_file only: the
+# token names voters, and these know where the other agents are (docs/operations.md).
 `
 
 const samplePlugins = `#plugins:

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -240,6 +241,9 @@ func (c Config) checkMesh(k *checks) {
 		if err == nil {
 			err = identity.CheckToken(text)
 		}
+		if errors.Is(err, fs.ErrNotExist) && c.joined() {
+			err = nil // it was used, and removed
+		}
 		if err != nil {
 			k.fault("join_token_file", "%v", err)
 		}
@@ -301,6 +305,16 @@ func (c Config) checkWork(k *checks) {
 			k.fault(path+".checksum", "%q: write it as sha256:<64 hex digits>", p.Checksum)
 		}
 	}
+}
+
+// joined reports whether the agent belongs to a mesh already, so that it needs no join token.
+func (c Config) joined() bool {
+	for _, name := range []string{"identity", "mesh-secret"} {
+		if _, err := os.Stat(filepath.Join(c.DataDir, name)); c.DataDir != "" && err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // JoinText returns the configured join token, or "" if there is none.

@@ -48,7 +48,7 @@ func (s Server) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusResp
 	if s.Supervisor.foreign(r.Mesh) {
 		caller, _ := wire.CallerID(ctx)
 		cfg.Logger.Error("the leader of another mesh found this agent, which holds the state of its own mesh: the two meshes stay separate. "+
-			"To discard this agent's state, stop it, delete its data_dir and start it with join and without bootstrap_expect",
+			"To discard this agent's state, stop it, delete its data_dir and start it with a join token",
 			"mesh", out.Mesh, "other_mesh", r.Mesh, "leader", caller)
 	}
 	return out, nil

@@ -83,7 +83,7 @@ func (m *Member) admit(ctx context.Context, c voters.Candidate) error {
 		return m.lead.Load().Keys.Admit(ctx, c.ID, keyStatus(st))
 	}
 	return fmt.Errorf("agent %s is not admitted to the Raft group: %w. Its data is left as it is, and the meshes stay separate. "+
-		"To discard its state, stop it, delete its data_dir and start it with join and without bootstrap_expect", c.ID, voters.ErrForeign)
+		"To discard its state, stop it, delete its data_dir and start it with a join token", c.ID, voters.ErrForeign)
 }
 
 // Silence returns for how long the leader has not heard from another member of the group, as of a second ago at most.

@@ -177,8 +177,13 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what 
 		}
 		return m.Departure.Leave(ctx)
 	}
-	id := agent
+	id, named := agent, 0
 	for _, x := range m.Gossip.Members() {
+		if x.Name == agent && x.ID != agent {
+			if named++; named > 1 {
+				return problem.New(problem.Conflict, "more than one agent has the name %s: use the id, as coopr members -o wide shows it", agent)
+			}
+		}
 		if x.Name == agent || x.ID == agent {
 			if id = x.ID; !what.Force && (x.Gossip.Alive() || x.Alive() && x.Gossip != mesh.StatusNone) {
 				return problem.New(problem.Conflict, "agent %s is alive: run coopr leave against the agent's own address", agent)

@@ -29,11 +29,11 @@ func initCommand() *cobra.Command {
 	var o initOptions
 	c := &cobra.Command{
 		Use: "init", Short: "Create a new mesh, whose first agent this is", Args: cobra.NoArgs,
-		Long: "Creates the identity of a new mesh: its CA, the key of gossip, and the root token, which is printed once and kept nowhere.\n" +
+		Long: "Creates the identity of a new mesh: its CA, the key of gossip, and the root token, of which the mesh keeps only a hash.\n" +
 			"The agent that starts with it is the first one. Others join with tokens of \"coopr token join\".\n\n" +
 			"With --out, everything is written to a folder: the file identity, which belongs into the data directory of the first agent,\n" +
 			"ca.pem, root-token, and tokens with which the other agents join as soon as the first one runs (--voters, --workers).\n" +
-			"Remove the folder afterwards.",
+			"Store root-token in a safe place, as nothing can make it again, copy the rest to where it is used, and remove the folder.",
 		Example: "  coopr-agent init --data-dir /var/lib/coopr\n" +
 			"  coopr-agent init --out mesh --peer 10.0.0.1:55055 --voters 2",
 	}
@@ -140,10 +140,6 @@ func join(ctx context.Context, cfg config.Config, log *slog.Logger) (out admissi
 	if cfg.Dev {
 		return out, nil
 	}
-	text, err := cfg.JoinText()
-	if err != nil {
-		return out, usageError{err}
-	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return out, err
 	}
@@ -153,6 +149,10 @@ func join(ctx context.Context, cfg config.Config, log *slog.Logger) (out admissi
 		return admission.Credentials{Membership: m}, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return out, err
+	}
+	text, err := cfg.JoinText()
+	if err != nil {
+		return out, usageError{err}
 	}
 	if _, err := os.Stat(filepath.Join(cfg.DataDir, "raft")); m == nil && err == nil && (identity.IsJoinToken(text) || text == "") {
 		if _, err := os.Stat(filepath.Join(cfg.DataDir, "mesh-secret")); err != nil {

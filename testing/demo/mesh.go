@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,9 +33,8 @@ type agent struct {
 	ended              chan struct{} // closed when the process has ended
 }
 
-// start starts agents that know each other.
+// start creates a mesh and starts its agents. The first one founds the mesh, and the others join it with a token.
 func (m *mesh) start(names ...string) error {
-	m.token = "coopr-demo-" + rand.Text()
 	for _, name := range names {
 		a := &agent{name: name, ended: make(chan struct{})}
 		for _, addr := range []*string{&a.http, &a.peer, &a.gossip} {
@@ -47,35 +45,47 @@ func (m *mesh) start(names ...string) error {
 		}
 		m.agents = append(m.agents, a)
 	}
-	var join []string
-	for _, a := range m.agents {
-		join = append(join, a.gossip)
+	init := exec.Command(filepath.Join(m.bin, "coopr-agent"), "init", "--out", m.birth(""), "--peer", m.agents[0].peer, "--voters",
+		fmt.Sprint(len(names)-1))
+	init.Env = m.env()
+	if out, err := init.CombinedOutput(); err != nil {
+		return fmt.Errorf("create the mesh: %w: %s", err, out)
 	}
-	for _, a := range m.agents {
-		if err := m.run(a, join); err != nil {
+	token, err := os.ReadFile(m.birth("root-token"))
+	if err != nil {
+		return err
+	}
+	m.token = strings.TrimSpace(string(token))
+	for i, a := range m.agents {
+		data := filepath.Join(m.dir, a.name)
+		err := os.MkdirAll(data, 0o700)
+		if err == nil && i == 0 {
+			err = os.Rename(m.birth("identity"), filepath.Join(data, "identity"))
+		}
+		if err == nil {
+			err = m.run(a, data)
+		}
+		if err != nil {
 			return fmt.Errorf("agent %s: %w", a.name, err)
 		}
 	}
 	return nil
 }
 
-func (m *mesh) run(a *agent, join []string) error {
-	data := filepath.Join(m.dir, a.name)
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return err
-	}
-	// All agents get the same token, because they pass requests on to each other.
-	if err := os.WriteFile(filepath.Join(data, "dev-token"), []byte(m.token+"\n"), 0o600); err != nil {
-		return err
-	}
+// birth returns the path of a file that coopr-agent init writes.
+func (m *mesh) birth(name string) string { return filepath.Join(m.dir, "mesh", name) }
+
+func (m *mesh) run(a *agent, data string) error {
 	log, err := os.Create(filepath.Join(m.dir, a.name+".log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	a.cmd = exec.Command(filepath.Join(m.bin, "coopr-agent"), "--dev",
-		"--name", a.name, "--data-dir", data, "--bootstrap-expect", fmt.Sprint(len(m.agents)),
-		"--http-addr", a.http, "--peer-addr", a.peer, "--gossip-addr", a.gossip, "--join", strings.Join(join, ","),
+	a.cmd = exec.Command(filepath.Join(m.bin, "coopr-agent"),
+		"--name", a.name, "--data-dir", data, "--join-token-file", m.birth("voter-token"),
+		"--http-addr", a.http, "--peer-addr", a.peer, "--gossip-addr", a.gossip,
+		// The local provider runs what the demo asks for on this machine.
+		"--host-exec",
 		// Nodes belong to this machine, so any agent can work on them.
 		"--providers-local-root", filepath.Join(m.dir, "nodes"), "--plugin-dir", m.bin)
 	a.cmd.Dir, a.cmd.Env = m.dir, m.env()
@@ -105,9 +115,9 @@ func (m *mesh) env() []string {
 	// The command uses the first agent that answers.
 	var addrs []string
 	for _, a := range m.agents {
-		addrs = append(addrs, a.http)
+		addrs = append(addrs, "https://"+a.http)
 	}
-	return append(env, "COOPR_ADDR="+strings.Join(addrs, ","), "COOPR_TOKEN="+m.token)
+	return append(env, "COOPR_ADDR="+strings.Join(addrs, ","), "COOPR_TOKEN="+m.token, "COOPR_CACERT="+m.birth("ca.pem"))
 }
 
 func (a *agent) alive() bool {

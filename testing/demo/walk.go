@@ -21,14 +21,19 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	t.say("Everything stays in one folder, %s, and on loopback addresses.", filepath.Base(m.dir))
 	t.say("Press Ctrl-C at any time: the demo ends and cleans up.")
 
-	t.chapter("Three agents meet and become a mesh")
-	t.say("Each agent is one process. There is no database and no server to install.")
+	t.chapter("Three agents become a mesh")
+	t.say("Each agent is one process. There is no database and no server to install. The first one founds the mesh, and the others")
+	t.say("join it with a token. They talk under TLS, with certificates that the mesh signs.")
 	if err := m.start("ada", "bob", "cyd"); err != nil {
 		return err
 	}
-	var typed []string
-	for _, a := range m.agents {
-		typed = append(typed, fmt.Sprintf("coopr-agent --dev --name %s --bootstrap-expect %d … &", a.name, len(m.agents)))
+	typed := []string{fmt.Sprintf("coopr-agent init --out mesh --peer %s --voters %d", m.agents[0].peer, len(m.agents)-1)}
+	for i, a := range m.agents {
+		token := ""
+		if i > 0 {
+			token = " --join-token-file mesh/voter-token"
+		}
+		typed = append(typed, fmt.Sprintf("coopr-agent --name %s%s … &", a.name, token))
 	}
 	t.commands(typed...)
 	first, err := m.leader(ctx, "", len(m.agents))
