@@ -238,7 +238,7 @@ func (m *mesh) define(ctx context.Context, bin string) error {
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "coopr"), "import", definitions)
 	cmd.Env = []string{"HOME=" + m.dir, "COOPR_ADDR=" + m.agents[0].at(httpPort), "COOPR_TOKEN=" + m.token,
-		"COOPR_CACERT=" + filepath.Join(m.dir, "ca.pem")}
+		"COOPR_CACERT=" + m.born("ca.pem")}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("import the definitions: %w: %s", err, out)
 	}

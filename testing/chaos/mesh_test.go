@@ -69,7 +69,7 @@ func (m *mesh) start(ctx context.Context, bin string, agents int) error {
 		name := string(rune('a' + i))
 		m.agents = append(m.agents, &agent{mesh: m, name: name, addr: addr, data: filepath.Join(dir, name)})
 	}
-	birth := filepath.Join(dir, "birth")
+	birth := m.born("")
 	out, err := exec.CommandContext(ctx, filepath.Join(bin, "coopr-agent"), "init", "--out", birth, "--peer", m.agents[0].at(peerPort),
 		"--voters", fmt.Sprint(len(m.agents)-1)).CombinedOutput()
 	if err != nil {
@@ -95,6 +95,9 @@ func (m *mesh) start(ctx context.Context, bin string, agents int) error {
 	return m.awaitWhole(ctx)
 }
 
+// born returns the path of a file that coopr-agent init has written.
+func (m *mesh) born(name string) string { return filepath.Join(m.dir, "birth", name) }
+
 // world is the folder that plugins change.
 func (m *mesh) world() string  { return filepath.Join(m.dir, "world") }
 func (m *mesh) nodes() string  { return filepath.Join(m.world(), "nodes") }
@@ -115,7 +118,7 @@ func (a *agent) start(ctx context.Context, bin string) error {
 		return fmt.Errorf("the disk of agent %s: %w", a.name, err)
 	}
 	if a == m.agents[0] {
-		birth := filepath.Join(m.dir, "birth", "identity")
+		birth := m.born("identity")
 		identity, err := os.ReadFile(birth)
 		if err = errors.Join(err, os.WriteFile(filepath.Join(a.data, "identity"), identity, 0o600), os.Remove(birth)); err != nil {
 			return fmt.Errorf("the mesh's identity: %w", err)
@@ -126,7 +129,7 @@ func (a *agent) start(ctx context.Context, bin string) error {
 		"name: " + a.name,
 		"data_dir: " + a.data,
 		"plugin_dir: " + filepath.Join(m.dir, "plugins"),
-		"join_token_file: " + filepath.Join(m.dir, "birth", "voter-token"),
+		"join_token_file: " + m.born("voter-token"),
 		"limits: {strangers: 0}", // the checks try hundreds of revoked tokens from one address
 		fmt.Sprintf("http: {addr: %q}", a.at(httpPort)),
 		fmt.Sprintf("peer: {addr: %q}", a.at(peerPort)),
@@ -156,8 +159,8 @@ func (a *agent) start(ctx context.Context, bin string) error {
 
 // connect makes the clients of the agents, as an operator of the mesh.
 func (m *mesh) connect(ctx context.Context, bin string) error {
-	ca := filepath.Join(m.dir, "birth", "ca.pem")
-	token, err := os.ReadFile(filepath.Join(m.dir, "birth", "root-token"))
+	ca := m.born("ca.pem")
+	token, err := os.ReadFile(m.born("root-token"))
 	if err != nil {
 		return fmt.Errorf("the mesh's token: %w", err)
 	}

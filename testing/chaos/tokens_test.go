@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -138,7 +137,7 @@ func (l *load) checkTokens(ctx context.Context) error {
 			if t.revoking && !t.revoked {
 				continue // whether it is valid is not known
 			}
-			c, err := client.New(client.Config{Addresses: []string{a.at(httpPort)}, Token: t.secret, CACert: filepath.Join(l.mesh.dir, "ca.pem"),
+			c, err := client.New(client.Config{Addresses: []string{a.at(httpPort)}, Token: t.secret, CACert: l.mesh.born("ca.pem"),
 				Patience: -1})
 			if err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/testing/doubles/fabric"
 )
@@ -41,6 +42,8 @@ type Options struct {
 	Identity bool
 	// Workers is the number of agents that join as workers, the last ones.
 	Workers int
+	// Keys are in the keyring of the first agent when it starts.
+	Keys keyring.Set
 	// Verbose writes the trace as it comes.
 	Verbose bool
 }
@@ -103,6 +106,7 @@ func New(t testing.TB, o Options) *Mesh {
 	for i := range o.Agents {
 		m.agents = append(m.agents, m.newAgent(i))
 	}
+	m.agents[0].PutKeys(o.Keys)
 	for _, a := range m.agents {
 		a.Start()
 	}
