@@ -16,6 +16,7 @@ import (
 
 // Config configures a Recorder. All fields are required.
 type Config struct {
+	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Logger  *slog.Logger
 }
@@ -74,8 +75,11 @@ func (r *Recorder) Restore(context.Context) error { return nil }
 func (r *Recorder) Run(ctx context.Context) error { return r.queue.Run(ctx) }
 
 // Note notes an incident, or as many as it counts. It is recorded at once, or with others of its kind within a minute. Any goroutine
-// may call it.
+// may call it. As long as the mesh has voters of an older build, which do not understand incidents, they are dropped.
 func (r *Recorder) Note(i model.Incident) {
+	if !r.cfg.Machine.View().Understands(logformat.AuditLevel) {
+		return
+	}
 	now := time.Now()
 	i.First, i.Last, i.Count = now.UnixMilli(), now.UnixMilli(), max(i.Count, 1)
 	r.mu.Lock()

@@ -11,7 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coopr/coopr/consensus/duty/incidents"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -20,6 +24,7 @@ import (
 // mesh has the incidents that were recorded.
 type mesh struct {
 	*incidents.Recorder
+	machine *state.Machine
 	mu      sync.Mutex
 	entries atomic.Int32
 	all     []*pb.Incident
@@ -27,8 +32,12 @@ type mesh struct {
 }
 
 func newMesh(t *testing.T) *mesh {
-	m := &mesh{}
-	m.Recorder = incidents.New(incidents.Config{Logger: slog.New(slog.DiscardHandler),
+	machine, err := state.New(state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mesh{machine: machine}
+	m.Recorder = incidents.New(incidents.Config{Machine: machine, Logger: slog.New(slog.DiscardHandler),
 		Propose: func(_ context.Context, commands ...*pb.Command) ([]state.Answer, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -150,6 +159,26 @@ func TestFailure(t *testing.T) {
 		}
 		if got := m.pass(time.Hour); len(got) != 0 {
 			t.Error(got)
+		}
+	})
+}
+
+// TestOldVoters notes incidents while the mesh has voters that do not understand them.
+func TestOldVoters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t)
+		for level := uint32(1); level <= logformat.AuditLevel; level++ {
+			b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, Commands: []*pb.Command{{
+				Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level, Mesh: "m"}}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.machine.Apply(&raft.Log{Type: raft.LogCommand, Index: uint64(level), Data: b})
+			m.Note(refusal("ann", "deleteTenant"))
+			m.Note(model.Incident{Type: model.IncidentLogin, Tenant: "t", Actor: "ann"})
+			if got := m.pass(2 * time.Minute); len(got) != 2*int(level-1) {
+				t.Errorf("level %d: %v", level, got)
+			}
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
@@ -130,12 +131,17 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.queue.Run(ctx)
 }
 
-// reconcile makes one delivery to a sink, or records how far all have come.
+// reconcile makes one delivery to a sink, or records how far all have come. As long as the mesh has voters of an older build, which do
+// not understand the record, it does neither.
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Time, error) {
+	v := c.cfg.Machine.View()
+	if !v.Understands(logformat.AuditLevel) {
+		return time.Time{}, nil
+	}
 	if name == record {
 		return c.record(ctx)
 	}
-	trail := c.cfg.Machine.View().Audit()
+	trail := v.Audit()
 	c.mu.Lock()
 	p := c.sinks[name]
 	retry, from := p.retry, c.begin(p, trail)

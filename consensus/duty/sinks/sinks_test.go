@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/duty/sinks"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
@@ -268,6 +269,30 @@ func TestLost(t *testing.T) {
 		pass(5 * time.Second)
 		if r := c.Report(); r[1].Lost != 0 || r[1].Behind != 0 || len(fresh.took) != 21 || r[0].Lost != 0 {
 			t.Errorf("%+v, %d records", r, len(fresh.took))
+		}
+	})
+}
+
+// TestOldVoters delivers nothing while the mesh has voters that do not understand how far the sinks have come, and everything after it.
+func TestOldVoters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := newLog(t), &sink{}
+		raise := func(level uint32) {
+			l.apply(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level, Mesh: "m"}}})
+		}
+		raise(1)
+		_, end := l.lead(target("s", s))
+		defer end()
+		l.write(10)
+		pass(time.Minute)
+		if s.calls != 0 || l.moves != 0 {
+			t.Errorf("%d deliveries, %d entries", s.calls, l.moves)
+		}
+		raise(logformat.AuditLevel)
+		pass(3 * time.Second)
+		s.whole(t, l)
+		if l.moves == 0 {
+			t.Error("no entry says how far the sink has come")
 		}
 	})
 }
