@@ -140,6 +140,55 @@ func TestMany(t *testing.T) {
 	})
 }
 
+// TestTenants has a tenant with principals without number. Those of another have their names all the same.
+func TestTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t)
+		for i := range 1000 {
+			m.Note(refusal(fmt.Sprint("user", i), "deleteTenant"))
+		}
+		ann := refusal("ann", "deleteTenant")
+		ann.Tenant = "quiet"
+		m.Note(ann)
+		named, shared := 0, int64(0)
+		for _, i := range m.pass(time.Minute + time.Second) {
+			switch {
+			case i.Tenant == "quiet" && i.Actor == "ann":
+				named += 1000
+			case i.Tenant == "t" && i.Actor == "(others)":
+				shared += i.Count
+			default:
+				named++
+			}
+		}
+		if named != 1050 || shared != 950 {
+			t.Errorf("%d with a name, %d without", named, shared)
+		}
+		m.pass(time.Hour)
+		m.Note(refusal("bob", "deleteTenant"))
+		if got := m.pass(time.Second); len(got) != 1 || got[0].Actor != "bob" {
+			t.Errorf("it is still full: %v", got)
+		}
+	})
+}
+
+// TestReports has an agent report reads without end.
+func TestReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t)
+		for i := range 10_000 {
+			m.Report(model.Incident{Type: "resource.read", Tenant: "t", Actor: "ann", Action: "getResourceContent", Object: fmt.Sprint("/", i)})
+		}
+		got, sum := m.pass(time.Minute+time.Second), int64(0)
+		for _, i := range got {
+			sum += max(i.Count, 1)
+		}
+		if len(got) > 100 || got[0].Object == "" || sum != 10_000 {
+			t.Errorf("%d records of %d reads", len(got), sum)
+		}
+	})
+}
+
 // Logins and the like have a record each. Nothing is lost if an entry fails.
 func TestFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
