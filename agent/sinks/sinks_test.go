@@ -13,8 +13,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,8 +85,36 @@ func TestFile(t *testing.T) {
 	if err := (&File{Path: filepath.Join(path, "no")}).Deliver(t.Context(), records(1, 1)); err == nil {
 		t.Error("a file that cannot be opened takes records")
 	}
-	if err := (&File{Path: "/dev/full"}).Deliver(t.Context(), records(1, 1)); err == nil {
-		t.Error("a full disk takes records")
+	if err := (&File{Path: "/dev/null"}).Deliver(t.Context(), records(1, 1)); !errors.Is(err, errKind) {
+		t.Errorf("a device: %v", err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&File{Path: pipe}).Deliver(t.Context(), records(1, 1)); !errors.Is(err, errKind) {
+		t.Errorf("a pipe: %v", err)
+	}
+}
+
+// TestFileHangs has a delivery that does not return. Its caller does, and no further one begins.
+func TestFileHangs(t *testing.T) {
+	f := &File{Path: filepath.Join(t.TempDir(), "audit.jsonl")}
+	ctx, cancel := context.WithCancel(t.Context())
+	hangs, goes := make(chan struct{}), make(chan struct{})
+	go func() { <-hangs; cancel() }()
+	if err := f.begin(ctx, func() error { close(hangs); <-goes; return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a write that hangs: %v", err)
+	}
+	if err := f.Deliver(t.Context(), records(1, 1)); !errors.Is(err, errHangs) {
+		t.Errorf("while it hangs: %v", err)
+	}
+	close(goes)
+	for f.busy.Load() {
+		runtime.Gosched()
+	}
+	if err := f.Deliver(t.Context(), records(1, 1)); err != nil {
+		t.Errorf("after it: %v", err)
 	}
 }
 
