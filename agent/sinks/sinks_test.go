@@ -3,6 +3,7 @@ package sinks
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -302,6 +303,39 @@ func TestSyslogFaults(t *testing.T) {
 	defer stop()
 	if err := plain.Deliver(short, records(1, 1)); err == nil {
 		t.Error("a server without TLS takes records")
+	}
+}
+
+// TestSyslogCut has a server with TLS end in the middle of a record of TLS, as no server does that lives on.
+func TestSyslogCut(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(ca, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(io.Discard, tls.Server(conn, &tls.Config{Certificates: server.TLS.Certificates}))
+				_, _ = conn.Write([]byte{23, 3, 3, 0, 100, 1}) // the head of a record of 100 bytes, and one of them
+				_ = conn.Close()
+			}()
+		}
+	}()
+	s := &Syslog{TLS: true, Address: l.Addr().String(), CACert: ca}
+	if err := s.Deliver(t.Context(), records(1, 1)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
 	}
 }
 
