@@ -1,13 +1,13 @@
 package config
 
 import (
-	"os"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"

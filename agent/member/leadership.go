@@ -102,7 +102,7 @@ func (m *Member) duties() []leader.Duty {
 		Keys:      k,
 		Uses:      uses.New(uses.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
 		Sinks:     sinks.New(sinks.Config{Machine: m.Machine, Propose: m.Propose, Targets: cfg.Sinks, Logger: log}),
-		Incidents: incidents.New(incidents.Config{Propose: m.Propose, Logger: log}),
+		Incidents: incidents.New(incidents.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
 		broken:    make(chan brokenSession, 1024),
 	}
 	retention := cfg.Retention

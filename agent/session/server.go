@@ -16,6 +16,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/watch"
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
@@ -77,7 +78,7 @@ func (s Server) serve(in stream, caller string) error {
 	v := m.Machine.View()
 	out.Send(&pb.LeaderMessage{Registry: logformat.EncodeRegistry(v.Agents(), v.RemovedAgents())})
 	received := make(chan error, 1)
-	go func() { received <- receive(in, l, id) }()
+	go func() { received <- receive(in, m.Machine, l, id, h.Name) }()
 	select {
 	case err := <-received:
 		if errors.Is(err, io.EOF) {
@@ -91,8 +92,8 @@ func (s Server) serve(in stream, caller string) error {
 	}
 }
 
-// receive passes a worker's messages to the duties until the stream ends.
-func receive(in stream, l *member.Leadership, id string) error {
+// receive passes the messages of a worker, an agent of this name, to the duties until the stream ends.
+func receive(in stream, machine *state.Machine, l *member.Leadership, id, agent string) error {
 	ctx := in.Context()
 	d := l.Dispatcher
 	for {
@@ -107,7 +108,9 @@ func receive(in stream, l *member.Leadership, id string) error {
 			l.Uses.Note(model.Hour(time.Now().UnixMilli()), m.Used...)
 		}
 		for _, i := range m.Incidents {
-			l.Incidents.Note(logformat.DecodeIncident(i))
+			if x, ok := reported(machine.View(), agent, i); ok {
+				l.Incidents.Report(x)
+			}
 		}
 		// Commits keep the order of arrival, but the worker's next message does not
 		// wait for them.

@@ -3,6 +3,7 @@ package sinks
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -13,8 +14,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,8 +86,36 @@ func TestFile(t *testing.T) {
 	if err := (&File{Path: filepath.Join(path, "no")}).Deliver(t.Context(), records(1, 1)); err == nil {
 		t.Error("a file that cannot be opened takes records")
 	}
-	if err := (&File{Path: "/dev/full"}).Deliver(t.Context(), records(1, 1)); err == nil {
-		t.Error("a full disk takes records")
+	if err := (&File{Path: "/dev/null"}).Deliver(t.Context(), records(1, 1)); !errors.Is(err, errKind) {
+		t.Errorf("a device: %v", err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&File{Path: pipe}).Deliver(t.Context(), records(1, 1)); !errors.Is(err, errKind) {
+		t.Errorf("a pipe: %v", err)
+	}
+}
+
+// TestFileHangs has a delivery that does not return. Its caller does, and no further one begins.
+func TestFileHangs(t *testing.T) {
+	f := &File{Path: filepath.Join(t.TempDir(), "audit.jsonl")}
+	ctx, cancel := context.WithCancel(t.Context())
+	hangs, goes := make(chan struct{}), make(chan struct{})
+	go func() { <-hangs; cancel() }()
+	if err := f.begin(ctx, func() error { close(hangs); <-goes; return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a write that hangs: %v", err)
+	}
+	if err := f.Deliver(t.Context(), records(1, 1)); !errors.Is(err, errHangs) {
+		t.Errorf("while it hangs: %v", err)
+	}
+	close(goes)
+	for f.busy.Load() {
+		runtime.Gosched()
+	}
+	if err := f.Deliver(t.Context(), records(1, 1)); err != nil {
+		t.Errorf("after it: %v", err)
 	}
 }
 
@@ -272,6 +303,39 @@ func TestSyslogFaults(t *testing.T) {
 	defer stop()
 	if err := plain.Deliver(short, records(1, 1)); err == nil {
 		t.Error("a server without TLS takes records")
+	}
+}
+
+// TestSyslogCut has a server with TLS end in the middle of a record of TLS, as no server does that lives on.
+func TestSyslogCut(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(ca, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(io.Discard, tls.Server(conn, &tls.Config{Certificates: server.TLS.Certificates}))
+				_, _ = conn.Write([]byte{23, 3, 3, 0, 100, 1}) // the head of a record of 100 bytes, and one of them
+				_ = conn.Close()
+			}()
+		}
+	}()
+	s := &Syslog{TLS: true, Address: l.Addr().String(), CACert: ca}
+	if err := s.Deliver(t.Context(), records(1, 1)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
 	}
 }
 

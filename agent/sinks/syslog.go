@@ -22,6 +22,9 @@ import (
 // server to do the same: a server does that when it has read everything. If it was killed before, its machine resets the connection.
 // If it was killed after it has read everything, and before it has done anything with it, its machine ends the connection as the
 // server would have; but then another connection, on which nothing is said, ends as well.
+//
+// With TLS, the end of the connection counts without the server's close_notify, because rsyslog with GnuTLS sends none. So someone on
+// the way who ends the connections can have the sink believe that the server has read everything. A record that is cut short is a fault.
 type Syslog struct {
 	TLS     bool
 	Address string // host:port
@@ -89,8 +92,6 @@ func (s *Syslog) send(ctx context.Context, conn net.Conn, text []byte) error {
 		return fmt.Errorf("%s does not end the connection, so it is not known whether it has read everything: %w", s.Address, ctx.Err())
 	case n == mostAnswer:
 		return fmt.Errorf("%s sends data without end: it is no syslog server", s.Address)
-	case s.TLS && errors.Is(err, io.ErrUnexpectedEOF):
-		return nil // most servers end TLS with the connection
 	case err != nil:
 		return fmt.Errorf("%s: %w", s.Address, err)
 	}

@@ -9,7 +9,7 @@ import (
 func EncodeIncident(i *model.Incident) *pb.Incident {
 	out := &pb.Incident{Type: i.Type, Tenant: i.Tenant, Actor: i.Actor, Action: i.Action, Object: i.Object, Source: i.Source, Agent: i.Agent,
 		Request: i.Request}
-	if i.Counted() {
+	if i.Counted() || i.Count > 1 {
 		out.Count, out.FirstMs, out.LastMs = i.Count, i.First, i.Last
 	}
 	return out

@@ -4,8 +4,11 @@ package logformat
 // the format of a log entry's envelope.
 //
 // An entry has the feature level of the mesh, which is raised when all members of the group understand the new
-// one. Level 2 has data keys and encrypted values.
+// one. Level 2 has data keys and encrypted values, and what AuditLevel says.
 const (
 	FeatureLevel = 2
 	Format       = 1
+	// AuditLevel is the level from which on entries have incidents, cursors of sinks, prunings of the audit log by tenant, and the
+	// source and agent of commands.
+	AuditLevel = 2
 )

@@ -99,6 +99,11 @@ func encode(now time.Time, level uint32, groups [][]*pb.Command) ([]byte, error)
 // raftgroup.ErrUnknownOutcome. A single command of more than partSize bytes is sent in
 // parts.
 func (r *Replica) Propose(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error) {
+	if !r.Machine.View().Understands(logformat.AuditLevel) {
+		for _, c := range commands {
+			c.Source, c.Agent = "", "" // voters of older builds do not write them into the audit log
+		}
+	}
 	if len(commands) == 1 && proto.Size(commands[0]) > partSize {
 		return r.inParts(ctx, commands[0])
 	}

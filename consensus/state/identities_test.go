@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/roster"
@@ -105,6 +106,22 @@ func TestAdmission(t *testing.T) {
 	}
 	if err := first(foundMesh()); err != nil || c.m.View().MeshIdentity().Mesh != "m" {
 		t.Error("founded twice:", err)
+	}
+}
+
+// TestFoundingRecord checks that what the audit log says about a mesh's birth, which goes to sinks, has no key and no hash of a token.
+func TestFoundingRecord(t *testing.T) {
+	c := newClinic(t)
+	if err := c.do(foundMesh(&record.JoinToken{Id: "born", Hash: []byte("hash of born"), Role: "voter", Uses: 2})).Err; err != nil {
+		t.Fatal(err)
+	}
+	found := ""
+	err := c.m.View().Audit().Each(&audit.Filter{Types: []string{"mesh.founded"}}, false, audit.Cursor{}, func(r audit.Record) bool {
+		found += string(r.After)
+		return true
+	})
+	if want := `{"ca_sha256":"6959097001d10501ac7d54c0bdb8db61420f658f2922cc26e46d536119a31126","mesh":"m"}`; err != nil || found != want {
+		t.Errorf("%s, %v", found, err)
 	}
 }
 

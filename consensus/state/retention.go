@@ -64,9 +64,10 @@ func (a *applier) pruneAudit(p *pb.PruneAudit) Answer {
 }
 
 // moveCursors records how far sinks of the audit log have come. This is no record in the log itself, which would have no end.
+// A cursor moves back only if it is beyond the log's end, which a restored log may have.
 func (a *applier) moveCursors(m *pb.MoveCursors) Answer {
 	for _, c := range m.Cursors {
-		if r := table.Get[table.SinkRow](a.txn, table.Sinks, "id", c.Sink); r == nil || r.Number < c.Number {
+		if r := table.Get[table.SinkRow](a.txn, table.Sinks, "id", c.Sink); r == nil || r.Number < c.Number || r.Number > a.audit.Head() {
 			a.put(table.Sinks, &table.SinkRow{Name: c.Sink, Number: c.Number, Moved: a.now})
 		}
 	}

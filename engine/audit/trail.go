@@ -122,6 +122,9 @@ func (w *Writer) Done() *Trail {
 	return &t
 }
 
+// Head returns the number of the last record.
+func (w *Writer) Head() uint64 { return w.t.head().Seq }
+
 // tail returns a chunk to append to.
 func (w *Writer) tail() *chunk {
 	if c := w.t.tail; c != nil && len(c.data) >= chunkSize {

@@ -10,5 +10,7 @@ type AuditSink struct {
 	Oldest int64  `json:"oldest,omitempty" doc:"Time of the oldest record that it has not taken, Unix milliseconds"`
 	Fault  string `json:"fault,omitempty" doc:"Why the latest attempt failed; absent if it succeeded"`
 	Failed int64  `json:"failed,omitempty" doc:"Since when attempts fail, Unix milliseconds, though not before this leader's term"`
-	Lost   uint64 `json:"lost,omitempty" doc:"How many numbers were removed in this leader's term before it took them. The records audit.pruned have all of them"`
+	// Restored is when the place was read anew.
+	Restored int64  `json:"restored,omitempty" doc:"When the audit log was replaced in this leader's term, Unix milliseconds"`
+	Lost     uint64 `json:"lost,omitempty" doc:"How many numbers were removed in this leader's term before it took them. The records audit.pruned have all of them"`
 }

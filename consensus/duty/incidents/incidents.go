@@ -16,6 +16,7 @@ import (
 
 // Config configures a Recorder. All fields are required.
 type Config struct {
+	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Logger  *slog.Logger
 }
@@ -23,8 +24,9 @@ type Config struct {
 const (
 	// every is the time between two records of the same principal or source, and action.
 	every = time.Minute
-	// mostStrangers and mostPrincipals bound the records of refusals in that time. The others of each type share one.
-	mostStrangers, mostPrincipals = 10, 500
+	// mostStrangers, mostPrincipals and, for each tenant, mostOfTenant bound the records of refusals in that time. The others of each
+	// type share one, and those of a tenant that has principals have one for the tenant, up to mostShared.
+	mostStrangers, mostPrincipals, mostOfTenant, mostShared = 10, 500, 50, 500
 	// mostWaiting bounds the other incidents that wait for their record.
 	mostWaiting = 1000
 	// others stands for strangers and principals who have no record of their own. No tenant, user or network has this name.
@@ -39,12 +41,14 @@ type Recorder struct {
 	mu      sync.Mutex
 	waiting []model.Incident // that are not counted
 	counted map[key]*count
-	// strangers and principals are how many of counted have which.
-	strangers, principals int
+	// strangers and principals are how many of counted have which, tenants those of each tenant, and shared those of other principals
+	// of a tenant.
+	strangers, principals, shared int
+	tenants                       map[string]int
 }
 
-// key is what refusals are counted by. Source is "" for principals.
-type key struct{ kind, tenant, actor, source, action string }
+// key is what refusals are counted by. Source is "" for principals, and object is "" for refusals.
+type key struct{ kind, tenant, actor, source, action, object string }
 
 // count has the refusals of a key since its last record.
 type count struct {
@@ -54,7 +58,7 @@ type count struct {
 
 // New returns the recorder of one term.
 func New(cfg Config) *Recorder {
-	r := &Recorder{cfg: cfg, counted: map[key]*count{}}
+	r := &Recorder{cfg: cfg, counted: map[key]*count{}, tenants: map[string]int{}}
 	r.queue = loop.New(loop.Config[struct{}]{
 		Reconcile: func(ctx context.Context, _ struct{}) (time.Time, error) { return r.record(ctx) },
 		Failed: func(_ struct{}, err error, _ time.Duration) {
@@ -74,13 +78,21 @@ func (r *Recorder) Restore(context.Context) error { return nil }
 func (r *Recorder) Run(ctx context.Context) error { return r.queue.Run(ctx) }
 
 // Note notes an incident, or as many as it counts. It is recorded at once, or with others of its kind within a minute. Any goroutine
-// may call it.
-func (r *Recorder) Note(i model.Incident) {
+// may call it. As long as the mesh has voters of an older build, which do not understand incidents, they are dropped.
+func (r *Recorder) Note(i model.Incident) { r.note(i, i.Counted()) }
+
+// Report notes an incident that another agent reports. Those of all types are counted, so that no agent fills the audit log.
+func (r *Recorder) Report(i model.Incident) { r.note(i, true) }
+
+func (r *Recorder) note(i model.Incident, counted bool) {
+	if !r.cfg.Machine.View().Understands(logformat.AuditLevel) {
+		return
+	}
 	now := time.Now()
 	i.First, i.Last, i.Count = now.UnixMilli(), now.UnixMilli(), max(i.Count, 1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !i.Counted() {
+	if !counted {
 		if len(r.waiting) < mostWaiting {
 			r.waiting = append(r.waiting, i)
 		}
@@ -89,7 +101,7 @@ func (r *Recorder) Note(i model.Incident) {
 	}
 	c := r.of(&i)
 	if c.Count == 0 {
-		i.Tenant, i.Actor, i.Action = c.Tenant, c.Actor, c.Action
+		i.Tenant, i.Actor, i.Action, i.Object = c.Tenant, c.Actor, c.Action, c.Object
 		if c.Source == others {
 			i.Source = others
 		}
@@ -106,35 +118,52 @@ func (r *Recorder) Note(i model.Incident) {
 
 // of returns what counts a refusal. The caller holds r.mu.
 func (r *Recorder) of(i *model.Incident) *count {
-	k := key{i.Type, i.Tenant, i.Actor, "", i.Action}
-	full := r.principals >= mostPrincipals
+	k := key{i.Type, i.Tenant, i.Actor, "", i.Action, i.Object}
+	full := r.principals >= mostPrincipals || r.tenants[i.Tenant] >= mostOfTenant
 	if i.Actor == "" {
 		k.source, full = i.Source, r.strangers >= mostStrangers
 	}
 	c := r.counted[k]
 	if c == nil && full {
-		if k = (key{kind: i.Type, actor: others}); i.Actor == "" {
-			k = key{kind: i.Type, source: others}
-		}
+		k = r.other(i)
 		c = r.counted[k]
 	}
 	if c != nil {
 		return c
 	}
-	c = &count{Incident: model.Incident{Type: k.kind, Tenant: k.tenant, Actor: k.actor, Action: k.action, Source: k.source}}
+	c = &count{Incident: model.Incident{Type: k.kind, Tenant: k.tenant, Actor: k.actor, Action: k.action, Object: k.object, Source: k.source}}
 	r.counted[k] = c
 	r.add(k, 1)
 	return c
 }
 
+// other returns the key of what has none of its own. The caller holds r.mu.
+func (r *Recorder) other(i *model.Incident) key {
+	if i.Actor == "" {
+		return key{kind: i.Type, source: others}
+	}
+	k := key{kind: i.Type, tenant: i.Tenant, actor: others}
+	if r.counted[k] == nil && r.shared >= mostShared {
+		k.tenant = ""
+	}
+	return k
+}
+
 // add counts a key. The caller holds r.mu.
 func (r *Recorder) add(k key, n int) {
 	switch {
-	case k.source == others || k.actor == others:
+	case k.source == others:
+	case k.actor == others:
+		if k.tenant != "" {
+			r.shared += n
+		}
 	case k.actor == "":
 		r.strangers += n
 	default:
 		r.principals += n
+		if r.tenants[k.tenant] += n; r.tenants[k.tenant] == 0 {
+			delete(r.tenants, k.tenant)
+		}
 	}
 }
 

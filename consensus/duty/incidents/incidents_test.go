@@ -11,7 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coopr/coopr/consensus/duty/incidents"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -20,6 +24,7 @@ import (
 // mesh has the incidents that were recorded.
 type mesh struct {
 	*incidents.Recorder
+	machine *state.Machine
 	mu      sync.Mutex
 	entries atomic.Int32
 	all     []*pb.Incident
@@ -27,8 +32,12 @@ type mesh struct {
 }
 
 func newMesh(t *testing.T) *mesh {
-	m := &mesh{}
-	m.Recorder = incidents.New(incidents.Config{Logger: slog.New(slog.DiscardHandler),
+	machine, err := state.New(state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mesh{machine: machine}
+	m.Recorder = incidents.New(incidents.Config{Machine: machine, Logger: slog.New(slog.DiscardHandler),
 		Propose: func(_ context.Context, commands ...*pb.Command) ([]state.Answer, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -131,6 +140,55 @@ func TestMany(t *testing.T) {
 	})
 }
 
+// TestTenants has a tenant with principals without number. Those of another have their names all the same.
+func TestTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t)
+		for i := range 1000 {
+			m.Note(refusal(fmt.Sprint("user", i), "deleteTenant"))
+		}
+		ann := refusal("ann", "deleteTenant")
+		ann.Tenant = "quiet"
+		m.Note(ann)
+		named, shared := 0, int64(0)
+		for _, i := range m.pass(time.Minute + time.Second) {
+			switch {
+			case i.Tenant == "quiet" && i.Actor == "ann":
+				named += 1000
+			case i.Tenant == "t" && i.Actor == "(others)":
+				shared += i.Count
+			default:
+				named++
+			}
+		}
+		if named != 1050 || shared != 950 {
+			t.Errorf("%d with a name, %d without", named, shared)
+		}
+		m.pass(time.Hour)
+		m.Note(refusal("bob", "deleteTenant"))
+		if got := m.pass(time.Second); len(got) != 1 || got[0].Actor != "bob" {
+			t.Errorf("it is still full: %v", got)
+		}
+	})
+}
+
+// TestReports has an agent report reads without end.
+func TestReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t)
+		for i := range 10_000 {
+			m.Report(model.Incident{Type: "resource.read", Tenant: "t", Actor: "ann", Action: "getResourceContent", Object: fmt.Sprint("/", i)})
+		}
+		got, sum := m.pass(time.Minute+time.Second), int64(0)
+		for _, i := range got {
+			sum += max(i.Count, 1)
+		}
+		if len(got) > 100 || got[0].Object == "" || sum != 10_000 {
+			t.Errorf("%d records of %d reads", len(got), sum)
+		}
+	})
+}
+
 // Logins and the like have a record each. Nothing is lost if an entry fails.
 func TestFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -150,6 +208,26 @@ func TestFailure(t *testing.T) {
 		}
 		if got := m.pass(time.Hour); len(got) != 0 {
 			t.Error(got)
+		}
+	})
+}
+
+// TestOldVoters notes incidents while the mesh has voters that do not understand them.
+func TestOldVoters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t)
+		for level := uint32(1); level <= logformat.AuditLevel; level++ {
+			b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, Commands: []*pb.Command{{
+				Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level, Mesh: "m"}}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.machine.Apply(&raft.Log{Type: raft.LogCommand, Index: uint64(level), Data: b})
+			m.Note(refusal("ann", "deleteTenant"))
+			m.Note(model.Incident{Type: model.IncidentLogin, Tenant: "t", Actor: "ann"})
+			if got := m.pass(2 * time.Minute); len(got) != 2*int(level-1) {
+				t.Errorf("level %d: %v", level, got)
+			}
 		}
 	})
 }

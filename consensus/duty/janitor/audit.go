@@ -5,13 +5,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/audit"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // audit returns the removals of audit records that are due. Records that a sink has not taken stay for longer, up to a bound.
+// There are none as long as the mesh has voters of an older build: see plainExcess.
 func (j *Janitor) audit(v *state.View, now time.Time) (out []*pb.PruneAudit) {
+	if !v.Understands(logformat.AuditLevel) {
+		return nil
+	}
 	trail := v.Audit()
 	s, taken := trail.Stats(), uint64(0)
 	if len(j.cfg.Sinks) > 0 {
@@ -70,4 +75,19 @@ func (j *Janitor) excess(trail *audit.Trail, s audit.Stats, percent uint64, now 
 		return nil
 	}
 	return p
+}
+
+// plainExcess returns what removes the oldest records of the log if they are too old or too many, or nil. Voters of all builds understand
+// it.
+func (j *Janitor) plainExcess(s audit.Stats, now time.Time) *pb.Prune {
+	keep := j.cfg.AuditRecords
+	if s.Bytes > j.cfg.AuditMemory {
+		keep = min(keep, uint64(float64(s.Records)*float64(j.cfg.AuditMemory)/float64(s.Bytes)))
+	}
+	before := now.Add(-j.cfg.Audit).UnixMilli()
+	old := s.Records > 0 && s.Oldest < before-(j.cfg.Audit/100).Milliseconds()
+	if !old && s.Records <= keep+keep/10 {
+		return nil
+	}
+	return &pb.Prune{AuditBeforeMs: before, AuditKeep: max(keep, 1)}
 }

@@ -28,6 +28,7 @@ type log struct {
 	now    time.Time
 	index  uint64
 	prunes int
+	latest *pb.Command // of the janitor
 }
 
 func newLog(t *testing.T, r janitor.Retention) *log {
@@ -39,7 +40,7 @@ func newLog(t *testing.T, r janitor.Retention) *log {
 	l.j = janitor.New(janitor.Config{
 		Machine: m, Logger: slog.New(slog.DiscardHandler), Retention: r,
 		Propose: func(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
-			l.prunes++
+			l.prunes, l.latest = l.prunes+1, cs[0]
 			l.apply(cs...)
 			return make([]state.Answer, len(cs)), nil
 		},
@@ -154,4 +155,21 @@ func TestAuditWaits(t *testing.T) {
 	l.sweep(2, 101)
 	l.now = l.now.Add(55 * time.Hour)
 	l.sweep(3, 1)
+}
+
+// TestAuditOldVoters checks that records are removed as voters of an older build understand it, as long as the mesh has some.
+func TestAuditOldVoters(t *testing.T) {
+	l := newLog(t, janitor.Retention{AuditRecords: 50, AuditMemory: 1 << 20})
+	l.apply(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: 1, Mesh: "m"}}})
+	l.write(80, "a")
+	l.sweep(1, 51)
+	if l.latest.GetPrune() == nil {
+		t.Errorf("%v", l.latest)
+	}
+	l.apply(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: 2}}})
+	l.write(80, "a")
+	l.sweep(2, 51)
+	if l.latest.GetPruneAudit() == nil {
+		t.Errorf("%v", l.latest)
+	}
 }

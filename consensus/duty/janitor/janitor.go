@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -139,6 +140,11 @@ func (j *Janitor) Sweep(ctx context.Context, now time.Time) error {
 		done.Operations += len(p.Operations)
 		if p.RequestsBeforeMs > 0 {
 			done.Requests += min(most, requests-done.Requests)
+		}
+	}
+	if !v.Understands(logformat.AuditLevel) {
+		if p := j.plainExcess(v.Audit().Stats(), now); p != nil {
+			errs = errors.Join(errs, j.prune(ctx, p))
 		}
 	}
 	for _, p := range j.audit(v, now) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
@@ -70,6 +71,8 @@ type progress struct {
 	saved  uint64       // the number that the state has
 	from   uint64       // nothing up to this number is missed: the sink is newer
 	lost   uint64
+	// restored is when this leader began again, as its audit log was replaced; Unix milliseconds, or 0.
+	restored int64
 	// fault is why the latest attempt failed, failed since when attempts fail, pause the time until the next one, at retry.
 	fault  error
 	failed time.Time
@@ -101,19 +104,34 @@ func (c *Controller) Name() string { return "sinks" }
 
 // Restore reads how far the sinks have come.
 func (c *Controller) Restore(context.Context) error {
+	c.read(0)
+	return nil
+}
+
+// read reads how far the sinks have come. restored is when a snapshot replaced the state and its audit log in this term, in Unix
+// milliseconds, or 0.
+func (c *Controller) read(restored int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.cfg.Machine.View()
-	taken, head := v.Sinks(), v.Audit().Stats().Head.Seq
+	taken, s := v.Sinks(), v.Audit().Stats()
 	for _, t := range c.cfg.Targets {
 		n, known := taken[t.Name]
-		p := &progress{target: t, at: audit.Cursor{Seq: n, Item: whole}, saved: n}
+		p := &progress{target: t, at: audit.Cursor{Seq: n, Item: whole}, saved: n, restored: restored}
 		if !known {
-			p.from = head
+			p.from = s.Head.Seq
+		}
+		if n > s.Head.Seq {
+			c.cfg.Logger.Warn("the state says that a sink has records which the audit log does not have: it gets all that the log has", "sink",
+				t.Name, "taken", n, "head", s.Head.Seq)
+			p.saved = 0
+			p.at.Seq, p.restored = s.Anchor.Seq, max(restored, time.Now().UnixMilli())
+		}
+		if old := c.sinks[t.Name]; old != nil { // a delivery that is under way goes on with the old one
+			p.fault, p.failed, p.pause, p.retry, p.lost = old.fault, old.failed, old.pause, old.retry, old.lost
 		}
 		c.sinks[t.Name] = p
 	}
-	return nil
 }
 
 // Run delivers records until ctx ends.
@@ -123,21 +141,31 @@ func (c *Controller) Run(ctx context.Context) error {
 		names[i] = t.Name
 	}
 	if len(names) > 0 {
-		stop := c.cfg.Machine.Watch(func(state.Batch) { c.queue.Add(names...) })
+		stop := c.cfg.Machine.Watch(func(b state.Batch) {
+			if b.Restored {
+				c.cfg.Logger.Warn("the audit log was replaced by a snapshot's: numbers after its end are given again", "sinks", names)
+				c.read(time.Now().UnixMilli())
+			}
+			c.queue.Add(names...)
+		})
 		defer stop()
 		c.queue.Add(names...)
 	}
 	return c.queue.Run(ctx)
 }
 
-// reconcile makes one delivery to a sink, or records how far all have come.
+// reconcile makes one delivery to a sink, or records how far all have come. As long as the mesh has voters of an older build, which do
+// not understand the record, it does neither.
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Time, error) {
+	if !c.cfg.Machine.View().Understands(logformat.AuditLevel) {
+		return time.Time{}, nil
+	}
 	if name == record {
 		return c.record(ctx)
 	}
-	trail := c.cfg.Machine.View().Audit()
 	c.mu.Lock()
 	p := c.sinks[name]
+	trail := c.cfg.Machine.View().Audit() // not one from before p was read
 	retry, from := p.retry, c.begin(p, trail)
 	c.mu.Unlock()
 	if retry.After(time.Now()) {
@@ -239,10 +267,11 @@ func (c *Controller) record(ctx context.Context) (again time.Time, err error) {
 		return next, nil
 	}
 	c.recorded = time.Now()
-	m := &pb.MoveCursors{}
+	m, of := &pb.MoveCursors{}, map[string]*progress{}
 	for _, t := range c.cfg.Targets {
 		if p := c.sinks[t.Name]; p.number() > p.saved {
 			m.Cursors = append(m.Cursors, &pb.SinkCursor{Sink: t.Name, Number: p.number()})
+			of[t.Name] = p
 		}
 	}
 	c.mu.Unlock()
@@ -259,7 +288,7 @@ func (c *Controller) record(ctx context.Context) (again time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, x := range m.Cursors {
-		c.sinks[x.Sink].saved = x.Number
+		of[x.Sink].saved = x.Number
 	}
 	return again, nil
 }
@@ -276,7 +305,7 @@ func (c *Controller) Report() []model.AuditSink {
 		if p == nil {
 			continue // the term has just begun
 		}
-		s := model.AuditSink{Name: t.Name, Type: t.Type, Target: t.Where, Number: p.number(), Lost: p.lost}
+		s := model.AuditSink{Name: t.Name, Type: t.Type, Target: t.Where, Number: p.number(), Lost: p.lost, Restored: p.restored}
 		s.Behind = head - min(head, s.Number)
 		if p.fault != nil {
 			s.Fault, s.Failed = p.fault.Error(), p.failed.UnixMilli()

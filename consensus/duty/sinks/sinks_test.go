@@ -1,9 +1,11 @@
 package sinks_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/duty/sinks"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
@@ -268,6 +271,95 @@ func TestLost(t *testing.T) {
 		pass(5 * time.Second)
 		if r := c.Report(); r[1].Lost != 0 || r[1].Behind != 0 || len(fresh.took) != 21 || r[0].Lost != 0 {
 			t.Errorf("%+v, %d records", r, len(fresh.took))
+		}
+	})
+}
+
+// TestOldVoters delivers nothing while the mesh has voters that do not understand how far the sinks have come, and everything after it.
+func TestOldVoters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := newLog(t), &sink{}
+		raise := func(level uint32) {
+			l.apply(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level, Mesh: "m"}}})
+		}
+		raise(1)
+		_, end := l.lead(target("s", s))
+		defer end()
+		l.write(10)
+		pass(time.Minute)
+		if s.calls != 0 || l.moves != 0 {
+			t.Errorf("%d deliveries, %d entries", s.calls, l.moves)
+		}
+		raise(logformat.AuditLevel)
+		pass(3 * time.Second)
+		s.whole(t, l)
+		if l.moves == 0 {
+			t.Error("no entry says how far the sink has come")
+		}
+	})
+}
+
+// restore replaces the state by that of a snapshot.
+func (l *log) restore(snapshot []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.Restore(io.NopCloser(bytes.NewReader(snapshot))); err != nil {
+		panic(err)
+	}
+}
+
+// TestRestored replaces the state by an older one while a leader leads. The sink gets what is written from then on.
+func TestRestored(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l, s := newLog(t), &sink{}
+			c, end := l.lead(target("s", s))
+			defer end()
+			l.write(10)
+			pass(3 * time.Second)
+			var old bytes.Buffer
+			if err := l.View().Write(&old); err != nil {
+				t.Fatal(err)
+			}
+			l.write(90)
+			pass(3 * time.Second)
+			if away {
+				s.breakWith(errors.New("away"))
+				l.write(1)
+				pass(3 * time.Second)
+			}
+			l.restore(old.Bytes())
+			before := len(s.took)
+			l.write(20) // fewer than there were
+			s.breakWith(nil)
+			pass(time.Minute)
+			got := s.took[before:]
+			if r := c.Report()[0]; len(got) != 20 || got[0].Seq != 11 || r.Number != 30 || r.Behind != 0 || r.Restored == 0 || r.Lost != 0 {
+				t.Errorf("away %v: %d records, %+v", away, len(got), r)
+			}
+			if at := l.View().Sinks(); at["s"] != 30 {
+				t.Errorf("the state has %v", at)
+			}
+		})
+	}
+}
+
+// TestBeyondEnd begins a term with a state that says the sink has more than the audit log has.
+func TestBeyondEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := newLog(t), &sink{}
+		l.write(10)
+		l.apply(&pb.Command{Change: &pb.Command_MoveCursors{MoveCursors: &pb.MoveCursors{Cursors: []*pb.SinkCursor{{Sink: "s", Number: 1000}}}}})
+		c, end := l.lead(target("s", s))
+		defer end()
+		l.write(10)
+		pass(3 * time.Second)
+		s.whole(t, l)
+		if r := c.Report()[0]; len(s.took) != 20 || r.Restored == 0 || r.Number != 20 {
+			t.Errorf("%d records, %+v", len(s.took), r)
+		}
+		if at := l.View().Sinks(); at["s"] != 20 {
+			t.Errorf("the state has %v", at)
 		}
 	})
 }

@@ -313,6 +313,9 @@ func (u *Auditor) agent(id string) string {
 	return name
 }
 
+// Head returns the number of the last record of the entries before this one.
+func (u *Auditor) Head() uint64 { return u.writer.Head() }
+
 // Prune drops records beyond limits, and adds a record of that. taken has the last record that each sink has taken: what sinks
 // lose is on record, too.
 func (u *Auditor) Prune(l audit.Limits, taken map[string]uint64) {

@@ -1,6 +1,8 @@
 package auditor
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -305,6 +307,10 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 	out.Before, out.After = audit.Diff(audit.Document{}, u.documentOf(json.RawMessage(text), func(m map[string]any) map[string]any {
 		if _, ok := m["order"]; ok {
 			m["order"] = out.Subject // the word of the API, not the enum's name
+		}
+		if f := c.GetFoundMesh(); f != nil { // neither sealed keys nor hashes of tokens leave the mesh
+			sum := sha256.Sum256(f.Ca)
+			return map[string]any{"mesh": f.Mesh, "ca_sha256": hex.EncodeToString(sum[:])}
 		}
 		return model.RedactFields(model.PluginType{}, m)
 	}))

@@ -46,6 +46,11 @@ func (v *View) Index() uint64 { return v.index }
 // FeatureLevel returns the feature level of the mesh.
 func (v *View) FeatureLevel() uint32 { return table.Mesh(v.txn).FeatureLevel }
 
+// Understands reports whether all voters understand entries of a feature level. A mesh of level 0 is new, and has no older agents.
+func (v *View) Understands(level uint32) bool {
+	return v.FeatureLevel() == 0 || v.FeatureLevel() >= level
+}
+
 // Write writes a snapshot of the view.
 func (v *View) Write(out io.Writer) error { return table.Write(v.txn, v.index, out) }
 

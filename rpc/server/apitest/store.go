@@ -181,7 +181,7 @@ func (s *Store) duties(uint64) []leader.Duty {
 		Logins:    logins.New(logins.Config{Machine: m, Propose: propose, Logger: log}),
 		Uses:      uses.New(uses.Config{Machine: m, Propose: propose, Logger: log}),
 		Keys:      k,
-		Incidents: incidents.New(incidents.Config{Propose: propose, Logger: log}),
+		Incidents: incidents.New(incidents.Config{Machine: m, Propose: propose, Logger: log}),
 		Sinks: sinks.New(sinks.Config{Machine: m, Propose: propose, Logger: log, Targets: []sinks.Target{
 			{Name: "siem", Type: "syslog", Where: "tls://logs.example.com:6514"},
 		}}),
