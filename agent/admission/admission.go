@@ -314,7 +314,7 @@ func (b *Birth) write(ctx context.Context) error {
 }
 
 func (b *Birth) command(m *identity.Membership) (*pb.Command_FoundMesh, error) {
-	sealedCA, err := b.Ring.Seal(caPurpose(m.Mesh), m.Birth.CAKey)
+	sealedCA, err := b.Ring.Seal(keyring.PurposeCA(m.Mesh), m.Birth.CAKey)
 	if err != nil {
 		return nil, err
 	}

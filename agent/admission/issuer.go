@@ -20,7 +20,6 @@ type Ring interface {
 }
 
 // The purposes of sealed keys: what is sealed for one cannot be opened for another.
-func caPurpose(mesh string) []byte     { return keyring.Bind("ca", mesh) }
 func gossipPurpose(mesh string) []byte { return keyring.Bind("gossip", mesh) }
 
 // ErrSealed is the error of a voter that cannot open the CA's key.
@@ -31,7 +30,7 @@ func authority(ring Ring, mesh string, ca, sealed []byte) (*identity.Authority, 
 	if len(sealed) == 0 {
 		return nil, ErrSealed
 	}
-	key, err := ring.Open(caPurpose(mesh), sealed)
+	key, err := ring.Open(keyring.PurposeCA(mesh), sealed)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSealed, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/state/table"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -66,7 +67,8 @@ func (m *Member) putKeys(ctx context.Context, id string, set keyring.Set) error 
 }
 
 // KeyringPut writes the keys of the mesh into this agent's keyring. It is for the leader, if this agent knows one: an agent that
-// is about to become a member knows none yet. A key whose fingerprint is in this agent's state stays.
+// is about to become a member knows none yet. A key whose fingerprint is in this agent's state stays, and so does the one that opens the
+// key of the mesh's CA, which the state may have before it has fingerprints.
 func (s Server) KeyringPut(ctx context.Context, r *pb.KeyringPutRequest) (*pb.KeyringPutResponse, error) {
 	cfg := &s.Supervisor.cfg
 	m := s.Supervisor.Member()
@@ -81,7 +83,8 @@ func (s Server) KeyringPut(ctx context.Context, r *pb.KeyringPutRequest) (*pb.Ke
 		return nil, status.Error(codes.PermissionDenied, "only the leader may write into the keyring")
 	}
 	set := keyring.Set{Active: r.Active}
-	named := m.Machine.View().MeshKeys()
+	v := m.Machine.View()
+	named := v.MeshKeys()
 	for _, k := range r.Keys {
 		if len(k.Secret) != keyring.Size {
 			return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("key %d has %d bytes", k.Number, len(k.Secret)))
@@ -90,6 +93,10 @@ func (s Server) KeyringPut(ctx context.Context, r *pb.KeyringPutRequest) (*pb.Ke
 		if want, ok := named[k.Number]; ok && !bytes.Equal(want, key.Print()) {
 			return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("key %d is not the one that this mesh uses", k.Number))
 		}
+		if !opensCA(v.MeshIdentity(), key) {
+			return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("key %d does not open the key of the mesh's CA, which is "+
+				"encrypted with key %[1]d: restore the leader's keyring from a backup (docs/operations.md)", k.Number))
+		}
 		set.Keys = append(set.Keys, key)
 	}
 	if err := cfg.Keyring.Put(set); err != nil {
@@ -97,4 +104,16 @@ func (s Server) KeyringPut(ctx context.Context, r *pb.KeyringPutRequest) (*pb.Ke
 	}
 	cfg.Logger.Info("this agent has got the keys of the mesh", "active", r.Active, "keys", len(r.Keys))
 	return &pb.KeyringPutResponse{}, nil
+}
+
+// opensCA reports whether a key opens the key of a mesh's CA, if that is encrypted with a key of this number.
+func opensCA(mesh *table.MeshIdentity, k keyring.Key) bool {
+	if mesh == nil {
+		return true
+	}
+	if n, err := keyring.NumberOf(mesh.SealedCA); err != nil || n != k.Number {
+		return true
+	}
+	_, err := keyring.NewCipher(k).Open(keyring.PurposeCA(mesh.Mesh), mesh.SealedCA)
+	return err == nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/coopr/coopr/consensus/replica"
 	"github.com/coopr/coopr/consensus/sealed"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 	"github.com/coopr/coopr/rpc/wire"
 	"github.com/coopr/coopr/testing/doubles/memkeys"
 )
@@ -91,6 +92,16 @@ func TestKeyringPut(t *testing.T) {
 	put("the leader", "me", request(key), codes.OK)
 	put("the leader, without an identity", "", request(keyring.NewKey(1)), codes.OK)
 	put("the leader, with the first key again", "me", request(key), codes.OK)
+	sealedCA, err := s.Supervisor.cfg.Keyring.Seal(keyring.PurposeCA("m"), []byte("ca"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Supervisor.Member().Propose(t.Context(), &pb.Command{Change: &pb.Command_FoundMesh{FoundMesh: &pb.FoundMesh{
+		Mesh: "m", SealedCa: sealedCA, First: &record.AgentIdentity{Agent: "me"}}}}); err != nil {
+		t.Fatal(err)
+	}
+	put("another key in the place of the CA's", "me", request(keyring.NewKey(1)), codes.FailedPrecondition)
+	put("the CA's key again", "me", request(key), codes.OK)
 	if err := box.MakeMeshKey(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/macro"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/model/lint"
+	"github.com/coopr/coopr/internal/mask"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -52,6 +55,7 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	}
 	v := m.Machine.View()
 	list := make([]model.Definition, len(defs))
+	var hidden []string // passwords that providers had already
 	put := &pb.PutDefinitions{CreateOnly: opts.CreateOnly, UnlessSame: !opts.CreateOnly, NumbersContinue: true}
 	for i, def := range defs {
 		if list[i], err = model.Restore(def.Kind, def.Body); err != nil {
@@ -62,9 +66,12 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 		}
 		if p, ok := list[i].Value.(*model.Provider); ok {
 			// Plugins check the values themselves.
-			if p.Provisioner, err = m.Box.OpenFields(v.SealedView, who.Tenant, p.Provisioner); err != nil {
+			fields, err := m.Box.OpenFields(v.SealedView, who.Tenant, p.Provisioner)
+			if err != nil {
 				return api.Written{}, fmt.Errorf("%s: %w", list[i].ID(), err)
 			}
+			hidden = append(hidden, sealed.RevealedBy(p.Provisioner, fields)...)
+			p.Provisioner = fields
 		}
 		put.Definitions = append(put.Definitions, &pb.Definition{
 			Kind: string(def.Kind), Name: def.Name, Body: def.Body, HostExec: def.Kind == model.KindService && hostexec.May(who),
@@ -74,6 +81,10 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	if d.Plugins != nil {
 		found, unchecked := validate(ctx, d.Plugins, list, faults)
 		faults, warnings = append(faults, found...), append(warnings, unchecked...)
+	}
+	hide := mask.New(hidden...)
+	for _, f := range slices.Concat(faults, warnings) {
+		f.Message = hide.Text(f.Message)
 	}
 	if len(faults) > 0 {
 		return api.Written{Warnings: warnings}, faults

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
@@ -36,14 +37,16 @@ type Builder struct {
 // clusterCache holds the data of one cluster that a Builder caches.
 type clusterCache struct {
 	source      *operation.Source
+	opened      bool // source has the provider's passwords, because a hardware task needed them
+	secrets     []string
 	version     uint64 // version of the cluster that source was made from
 	sourceIndex uint64 // source includes every change of nodes up to this index
 	nodes       map[string]*model.Node
 	nodesIndex  uint64 // nodes include every change up to this index
 }
 
-// NewBuilder returns a Builder that reads from a replica's state machine. The opener decrypts secrets for one
-// assignment.
+// NewBuilder returns a Builder that reads from a replica's state machine. The opener decrypts secrets of steps for one
+// assignment, and those of providers for as long as the cluster's configuration is cached.
 func NewBuilder(m *state.Machine, o state.Opener) *Builder {
 	return &Builder{machine: m, opener: o, clusters: map[string]*clusterCache{}}
 }
@@ -74,34 +77,28 @@ func (b *Builder) cacheLocked(v *state.View, id string) (c *clusterCache, change
 	return c, changed, min(changed, v.Index())
 }
 
-// source returns the prepared configuration from which a cluster's task inputs
-// are made.
-func (b *Builder) source(v *state.View, cl *model.Cluster) (*operation.Source, error) {
+// source returns the prepared configuration from which a cluster's task inputs are made. For hardware tasks it decrypts the
+// provider, and returns the values that were encrypted. They stay in this leader's memory. Other tasks need no keys.
+func (b *Builder) source(v *state.View, cl *model.Cluster, hardware bool) (src *operation.Source, secrets []string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, changed, seen := b.cacheLocked(v, cl.ID)
 	if c.source == nil || c.version != cl.Version || (c.source.Dependent && c.sourceIndex < changed) {
-		open, err := b.open(v, cl)
+		c.source, c.version, c.sourceIndex = operation.NewSource(cl, v.Nodes(cl.Tenant, cl.ID)), cl.Version, seen
+		c.opened, c.secrets = false, nil
+	}
+	if !hardware {
+		return c.source, nil, nil
+	}
+	if !c.opened {
+		fields, err := b.opener.OpenFields(v.SealedView, cl.Tenant, cl.Provider.Provisioner)
 		if err != nil {
-			return nil, err
+			return nil, nil, fmt.Errorf("provider %s of cluster %s: %w", cl.Provider.Name, cl.ID, err)
 		}
-		c.source, c.version, c.sourceIndex = operation.NewSource(open, v.Nodes(cl.Tenant, cl.ID)), cl.Version, seen
+		c.source.Open(fields)
+		c.opened, c.secrets = true, sealed.RevealedBy(cl.Provider.Provisioner, fields)
 	}
-	return c.source, nil
-}
-
-// open returns a cluster with the encrypted values of its provider. They stay in this leader's memory.
-func (b *Builder) open(v *state.View, cl *model.Cluster) (*model.Cluster, error) {
-	if !model.HasSealedRef(cl.Provider.Provisioner) {
-		return cl, nil
-	}
-	fields, err := b.opener.OpenFields(v.SealedView, cl.Tenant, cl.Provider.Provisioner)
-	if err != nil {
-		return nil, fmt.Errorf("provider %s of cluster %s: %w", cl.Provider.Name, cl.ID, err)
-	}
-	out := *cl
-	out.Provider.Provisioner = fields
-	return &out, nil
+	return c.source, c.secrets, nil
 }
 
 // node returns a node of a cluster.
@@ -148,7 +145,7 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	}
 	id := string(model.OperationID(op.ID).Task(u))
 	n = v.Live(cl, n)
-	src, err := b.source(v, cl)
+	src, secrets, err := b.source(v, cl, act.Hardware())
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +158,7 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 		Action: act.String(), Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
 		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(),
 		Input:     operation.WithParameters(w.Input, op.Parameters),
-		Resources: op.Resources,
+		Resources: op.Resources, Secrets: secrets,
 	}
 	if p := w.Ready; act == model.Check {
 		out.Ready = &pb.Ready{IntervalMs: int64(p.Interval), DelayMs: int64(p.Delay), TimeoutMs: int64(p.Timeout)}

@@ -1,11 +1,13 @@
 package tasks
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
 
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
@@ -26,15 +28,15 @@ func NewChecks(m *state.Machine, o state.Opener) Checks { return Checks{NewBuild
 
 // Check returns the tasks of a health check: check asks an automator about a
 // service (nil if service is empty), and machine asks the provider whether the
-// node's machine exists.
+// node's machine exists. A check is valid with an error, too: only machine needs the provider's passwords.
 func (c Checks) Check(v *state.View, cl *model.Cluster, n *model.Node, service string) (check, machine *pb.Task, err error) {
-	src, err := c.builder.source(v, cl)
-	if err != nil {
-		return nil, nil, err
-	}
 	n = v.Live(cl, n)
 	saved := v.Values(n.ID)
 	task := func(id string, action model.Action, service string) (*pb.Task, error) {
+		src, secrets, err := c.builder.source(v, cl, action.Hardware())
+		if err != nil {
+			return nil, err
+		}
 		w, err := src.Work(checkOperation, id, n, saved, action, service)
 		if err != nil {
 			return nil, err
@@ -42,6 +44,7 @@ func (c Checks) Check(v *state.View, cl *model.Cluster, n *model.Node, service s
 		return &pb.Task{
 			Id: id, Tenant: cl.Tenant, Mesh: v.Mesh(), Cluster: cl.ID, Operation: checkOperation, Node: n.ID, Action: model.Check.String(),
 			Service: service, Plugin: w.Plugin, Automator: w.Automator, TimeoutMs: w.Timeout.Milliseconds(), Input: w.Input, Resources: cl.Resources,
+			Secrets: secrets,
 		}, nil
 	}
 	id := checkOperation + "/" + string(model.NodeID(n.ID).Placement(service))
@@ -52,7 +55,7 @@ func (c Checks) Check(v *state.View, cl *model.Cluster, n *model.Node, service s
 	}
 	// A provider's probe has the same input as its CONFIRM.
 	if machine, err = task(id+"/machine", model.Confirm, ""); err != nil {
-		return nil, nil, err
+		return check, nil, fmt.Errorf("question whether the machine of node %s exists: %w", n.ID, err) // the service is checked in any case
 	}
 	machine.TimeoutMs = probeTimeoutMillis
 	return check, machine, nil
@@ -76,13 +79,16 @@ func (c Checks) Needs(cl *model.Cluster, n *model.Node, service string) (automat
 func (c Checks) Version(v *state.View, cl *model.Cluster, nodes []*model.Node) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, cl.Operation)
-	if src, err := c.builder.source(v, cl); err == nil && src.Dependent {
+	if src, _, err := c.builder.source(v, cl, false); err == nil && src.Dependent {
 		for _, n := range nodes {
 			fmt.Fprint(h, n.ID, n.Hostname, n.Services, n.Leaving, n.Leaves)
 			for _, kind := range slices.Sorted(maps.Keys(n.IPAddresses)) {
 				fmt.Fprint(h, kind, n.IPAddresses[kind])
 			}
 		}
+	}
+	if _, _, err := c.builder.source(v, cl, true); errors.Is(err, keyring.ErrNoKey) {
+		fmt.Fprint(h, "no keys") // a leader that has them makes the question about the machine again
 	}
 	return h.Sum64()
 }

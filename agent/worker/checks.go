@@ -11,6 +11,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/mask"
 	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -258,7 +259,12 @@ func (c *checks) execute(t *pb.Task, number uint64) *pb.Result {
 	one.Fence, one.Attempt = number, 1
 	ctx, cancel := context.WithTimeout(c.ctx, millis(t.TimeoutMs)+5*time.Second) // the plugin's host enforces the timeout itself
 	defer cancel()
-	return c.exec.Execute(ctx, one, host.Discard{})
+	res := c.exec.Execute(ctx, one, host.Discard{})
+	if len(t.Secrets) > 0 {
+		hide := mask.New(t.Secrets...)
+		res.Message, res.LogTail = hide.Text(res.Message), "" // the tail may begin within a secret
+	}
+	return res
 }
 
 // probeMachine asks a machine's provider about it. It returns 1 if the machine exists, 2

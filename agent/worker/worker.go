@@ -335,7 +335,10 @@ func (w *Worker) run(ctx context.Context, a *attempt) {
 	if len(a.task.Secrets) > 0 {
 		res.LogTail = "" // the plugin's may begin within a secret
 	}
-	res.Message, res.LogTail, res.Output = hide.Text(res.Message), hide.Text(res.LogTail), hide.JSON(res.Output)
+	res.Message, res.LogTail = hide.Text(res.Message), hide.Text(res.LogTail)
+	if a.task.Automator {
+		res.Output = hide.JSON(res.Output) // a provider's says how its machine is reached, perhaps with what is in its fields
+	}
 	if action, err := model.ParseAction(a.task.Action); err == nil {
 		if err := action.CheckOutput(res.Output); err != nil {
 			outcome := pb.Outcome_OUTCOME_FATAL

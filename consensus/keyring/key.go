@@ -108,6 +108,9 @@ func NumberOf(sealed []byte) (uint32, error) {
 	return binary.BigEndian.Uint32(sealed), nil
 }
 
+// PurposeCA returns the additional data of the encrypted key of a mesh's CA.
+func PurposeCA(mesh string) []byte { return Bind("ca", mesh) }
+
 // Bind returns additional data that consists of parts. Other parts never have the same.
 func Bind(parts ...string) []byte {
 	var out []byte

@@ -53,7 +53,7 @@ func place(mesh, tenant, id string, version uint32) []byte {
 func (b *Box) Seal(ctx context.Context, tenant, id string, version uint32, value []byte) (*pb.SealedValue, error) {
 	c, err := b.dataKey(ctx, tenant)
 	if err != nil {
-		return nil, fmt.Errorf("encrypt value %s: %w", id, err)
+		return nil, fmt.Errorf("encrypt a value: %w", err)
 	}
 	aad := place(b.machine.View().Mesh(), tenant, id, version)
 	return &pb.SealedValue{Id: id, Version: version, Sealed: c.Seal(aad, value)}, nil
@@ -63,7 +63,7 @@ func (b *Box) Seal(ctx context.Context, tenant, id string, version uint32, value
 func (b *Box) Open(v view.SealedView, r table.SealedRow) ([]byte, error) {
 	out, err := b.open(v, r)
 	if err != nil {
-		return nil, fmt.Errorf("decrypt version %d of value %s of tenant %q: %w", r.Version, r.ID, r.Tenant, err)
+		return nil, fmt.Errorf("decrypt a value: %w", err) // users see this: it must not say how documents refer to the value
 	}
 	return out, nil
 }

@@ -3,6 +3,7 @@ package sealed
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -146,7 +147,7 @@ func (b *Box) opened(v view.SealedView, tenant string, value any) (any, error) {
 	}
 	row, ok := v.Sealed(tenant, ref.ID, ref.Version)
 	if !ok {
-		return nil, fmt.Errorf("the encrypted value %s is gone: write the value again", ref)
+		return nil, errors.New("the encrypted value is gone: write the value again")
 	}
 	data, err := b.Open(v, row)
 	if err != nil {

@@ -48,6 +48,13 @@ func (a operations) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	if err := a.mayStart(c.Tenant, op, cl, s.ClusterVersion, nodes); err != nil {
 		return Answer{Err: err}
 	}
+	var now map[string]any
+	if have := table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, cl.ID); have != nil {
+		now = have.Provider.Provisioner
+	}
+	if err := a.sealed().thereIn(c.Tenant, cl.Provider.Provisioner, now); err != nil {
+		return Answer{Err: err}
+	}
 	for _, d := range s.MadeFrom {
 		if table.Latest(a.txn, c.Tenant, d.Kind, d.Name) == nil {
 			return refuse(problem.Stale, "%s/%s was deleted while the operation was planned; run the command again", d.Kind, d.Name)

@@ -48,6 +48,9 @@ func (a queue) add(c *pb.Command, q *pb.QueueOperation) Answer {
 	if err := a.operations().operationRoom(c.Tenant, op); err != nil {
 		return Answer{Err: err}
 	}
+	if err := a.sealed().thereIn(c.Tenant, req.ProviderFields, have.Provider.Provisioner); err != nil {
+		return Answer{Err: err}
+	}
 	cl := *have
 	cl.Operations++
 	cl.Version = a.index

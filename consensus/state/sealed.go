@@ -2,9 +2,12 @@ package state
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/consensus/state/view"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -51,7 +54,7 @@ func (a sealed) putSealed(p *pb.PutSealed) Answer {
 		}
 		for _, other := range p.Values[:i] {
 			if other.Id == v.Id {
-				return refuse(problem.Invalid, "value %s is there twice", v.Id)
+				return refuse(problem.Invalid, "a value is there twice")
 			}
 		}
 	}
@@ -71,8 +74,7 @@ func (a sealed) follows(tenant string, v *pb.SealedValue) error {
 		latest = row.Version
 	}
 	if v.GetId() == "" || v.GetVersion() != latest+1 {
-		return problem.New(problem.Stale, "version %d of value %q cannot follow version %d: it was changed meanwhile", v.GetVersion(),
-			v.GetId(), latest)
+		return problem.New(problem.Stale, "version %d of a value cannot follow version %d: it was changed meanwhile", v.GetVersion(), latest)
 	}
 	return nil
 }
@@ -162,10 +164,17 @@ func (a sealed) replace(table string, row any) {
 	a.batch.Resealed = true
 }
 
-// dropSealed removes values. The leader has found that nothing names them, and nothing can name them again: a document can name
-// only values that the state has, and the leader waits for what is under way.
+// dropSealed removes values. The leader has found that nothing names them. One that is named again since then stays: an operation may
+// have been planned from a version of a provider that was deleted meanwhile.
 func (a sealed) dropSealed(p *pb.DropSealed) Answer {
+	var named map[view.SealedKey]bool
+	if a.exact() {
+		named = a.view().NamedSealed()
+	}
 	for _, n := range p.Values {
+		if named[view.SealedKey{Tenant: n.Tenant, SealedRef: model.SealedRef{ID: n.Id, Version: n.Version}}] {
+			continue
+		}
 		if r := table.Get[table.SealedRow](a.txn, table.Sealed, "id", n.Tenant, n.Id, n.Version); r != nil {
 			a.drop(table.Sealed, r)
 		}
@@ -173,10 +182,34 @@ func (a sealed) dropSealed(p *pb.DropSealed) Answer {
 	return Answer{}
 }
 
-// there returns an error if a document names an encrypted value that the state does not have.
-func (a sealed) there(tenant string, body []byte) error {
+// sealedLevel is the feature level of a mesh whose voters all know encrypted values.
+const sealedLevel = 2
+
+// exact reports whether entries may depend on what names encrypted values. Below sealedLevel there may be voters that do not check it,
+// and all of them have to apply an entry alike.
+func (a sealed) exact() bool { return table.Mesh(a.txn).FeatureLevel >= sealedLevel }
+
+// thereIn is like there, for a provider's fields. The values that have names are not looked for: what a cluster lacks already must not
+// keep it from other operations.
+func (a sealed) thereIn(tenant string, fields, have map[string]any) error {
+	if !model.HasSealedRef(fields) {
+		return nil
+	}
+	body, err1 := json.Marshal(fields)
+	old, err2 := json.Marshal(have)
+	if err := errors.Join(err1, err2); err != nil {
+		return problem.New(problem.Unsupported, "fields of a provider: %v", err)
+	}
+	return a.there(tenant, body, model.SealedRefs(old)...)
+}
+
+// there returns an error if a document names an encrypted value, besides those given, that the state does not have.
+func (a sealed) there(tenant string, body []byte, besides ...model.SealedRef) error {
+	if !a.exact() {
+		return nil
+	}
 	for _, ref := range model.SealedRefs(body) {
-		if _, ok := a.view().Sealed(tenant, ref.ID, ref.Version); !ok {
+		if _, ok := a.view().Sealed(tenant, ref.ID, ref.Version); !ok && !slices.Contains(besides, ref) {
 			return problem.New(problem.Stale, "a value that was kept is gone meanwhile: write it again")
 		}
 	}

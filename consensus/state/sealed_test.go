@@ -4,8 +4,11 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 func putDataKey(tenant string, number uint32) *pb.Command {
@@ -117,6 +120,7 @@ func sealedValue(id string, version uint32) *pb.SealedValue {
 func TestUnusedSealed(t *testing.T) {
 	c := newClinic(t)
 	c.now = 1000
+	c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: 2}}})
 	begin := c.now
 	for _, id := range []string{"kept", "loose", "secret"} {
 		c.do(putSealed("t", id, 1))
@@ -153,5 +157,56 @@ func TestUnusedSealed(t *testing.T) {
 	}
 	if a := c.do(provider("loose")); !errors.Is(a.Err, problem.Stale) {
 		t.Error("a provider names a value that is gone:", a.Err)
+	}
+}
+
+// TestNamedSealed has values that are named again after the leader found them unused, and operations that name a value that is gone.
+// Below the level at which all voters know this, nothing is refused.
+func TestNamedSealed(t *testing.T) {
+	begin := func(cluster, id string) *pb.Command {
+		c := start("t", cluster, cluster, 1, "delete", "")
+		c.GetStartOperation().Cluster = logtest.Cluster(model.Cluster{ID: cluster, Tenant: "t", Name: cluster, Operation: cluster + "-001",
+			Operations: 1, Provider: model.Provider{Base: model.Base{Name: "p"}, ProviderType: "x",
+				Provisioner: map[string]any{"password": model.SealedRef{ID: id, Version: 1}.String()}}})
+		return c
+	}
+	drop := func(ids ...string) *pb.Command {
+		p := &pb.DropSealed{}
+		for _, id := range ids {
+			p.Values = append(p.Values, &pb.SealedName{Tenant: "t", Id: id, Version: 1})
+		}
+		return &pb.Command{Change: &pb.Command_DropSealed{DropSealed: p}}
+	}
+	for level, want := range map[uint32]error{1: nil, 2: problem.Stale} {
+		c := newClinic(t)
+		for _, cmd := range []*pb.Command{
+			{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level}}},
+			putSealed("t", "named", 1), putSealed("t", "loose", 1), begin("00000002", "named"), drop("named", "loose"),
+		} {
+			if a := c.do(cmd); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		}
+		_, named := c.m.View().Sealed("t", "named", 1)
+		if _, loose := c.m.View().Sealed("t", "loose", 1); named != (level == 2) || loose {
+			t.Errorf("level %d: the named value is there: %t, the other one: %t", level, named, loose)
+		}
+		if a := c.do(begin("00000003", "loose")); !errors.Is(a.Err, want) {
+			t.Errorf("level %d: a cluster names a value that is gone: %v", level, a.Err)
+		}
+		body := []byte(`{"name":"p","providertype":"x","provisioner":{"password":"coopr-sealed:loose@1"}}`)
+		if a := c.do(&pb.Command{Tenant: "t", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
+			Definitions: []*pb.Definition{{Kind: "providers", Name: "p", Body: body}}}}}); !errors.Is(a.Err, want) {
+			t.Errorf("level %d: a provider names a value that is gone: %v", level, a.Err)
+		}
+		have, _ := c.m.View().Cluster("t", "00000001")
+		req := logtest.Request(operation.Request{Type: model.OpRestart,
+			ProviderFields: map[string]any{"password": model.SealedRef{ID: "loose", Version: 1}.String()}})
+		if a := c.do(&pb.Command{Tenant: "t", Change: &pb.Command_QueueOperation{QueueOperation: &pb.QueueOperation{
+			ClusterVersion: have.Version, Request: req,
+			Operation: logtest.Operation(model.Operation{ID: "00000001-002", Tenant: "t", Cluster: "00000001", Type: model.OpRestart}),
+		}}}); !errors.Is(a.Err, want) {
+			t.Errorf("level %d: a queued request names a value that is gone: %v", level, a.Err)
+		}
 	}
 }

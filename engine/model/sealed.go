@@ -62,11 +62,19 @@ func HasSealedRef(v any) bool {
 	return false
 }
 
+// RefusedRef returns why a value of a user's document is refused, or "": it looks like the name of an encrypted value.
+func RefusedRef(v any) string {
+	if !HasSealedRef(v) {
+		return ""
+	}
+	return "contains " + sealedPrefix + ", which names values that this mesh has encrypted: write the value itself"
+}
+
 // CheckSealedRefs returns the faults of fields that look like names of encrypted values. path is that of the fields.
 func CheckSealedRefs(path string, fields map[string]any) (faults Faults) {
 	for name, v := range fields {
-		if HasSealedRef(v) {
-			faults.Add(path+"."+name, "contains "+sealedPrefix+", which names values that this mesh has encrypted: write the value itself")
+		if why := RefusedRef(v); why != "" {
+			faults.Add(path+"."+name, why)
 		}
 	}
 	return faults

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coopr/coopr/engine/macro"
@@ -24,7 +25,12 @@ type Source struct {
 	staying, leaving map[scopeKey]*scope
 	others           map[scopeKey]map[string]model.TaskNode
 	encoded          sync.Map // encodedKey → []byte
+	opened           atomic.Pointer[map[string]any]
 }
+
+// Open has the inputs of hardware tasks carry fields of the provider in place of the cluster's, whose sensitive ones may be references.
+// It is to be called before the first such task.
+func (s *Source) Open(fields map[string]any) { s.opened.Store(&fields) }
 
 // NewSource returns a source for a cluster and its nodes.
 func NewSource(cl *model.Cluster, nodes []*model.Node) *Source {
@@ -228,6 +234,9 @@ func (s *Source) config(k encodedKey, n *model.Node, saved map[string]json.RawMe
 	}
 	if k.hardware {
 		c.Provider.Provisioner = s.cluster.Provider.Provisioner
+		if fields := s.opened.Load(); fields != nil {
+			c.Provider.Provisioner = *fields
+		}
 	} else {
 		var err error
 		if c.ClusterJSON, err = sc.on(n.Number); err != nil {

@@ -170,6 +170,8 @@ func (p *Profile) Check(spec *Spec, known []string) model.Faults {
 			fs.Add(at+".name", "is missing")
 		case seen[q.Name]:
 			fs.Add(at+".name", fmt.Sprintf("%q occurs twice", q.Name))
+		case model.HasSealedRef(q.Value):
+			fs.Add(at+".value", model.RefusedRef(q.Value))
 		case spec != nil:
 			if why := spec.Judge(q.Name, q.Value); why != "" {
 				fs.Add(at+".value", why)

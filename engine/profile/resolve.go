@@ -105,7 +105,7 @@ func Assigned(tenant string, properties map[string]string) (owner, name string, 
 // check that the profile exists. If system is true, the settings are the system's and can name
 // only system profiles.
 func CheckSettings(properties map[string]string, system bool) model.Faults {
-	var fs model.Faults
+	fs := checkRefs(properties)
 	if s := properties[ProfileKey]; s != "" {
 		switch r, err := ParseRef(s); {
 		case err != nil:
@@ -124,6 +124,17 @@ func CheckSettings(properties map[string]string, system bool) model.Faults {
 			}
 		}
 	}
+	return fs
+}
+
+// checkRefs returns the faults of properties that look like names of encrypted values, which the mesh alone writes.
+func checkRefs(properties map[string]string) (fs model.Faults) {
+	for name, v := range properties {
+		if why := model.RefusedRef(v); why != "" {
+			fs.Add("properties."+name, why)
+		}
+	}
+	sortFaults(fs)
 	return fs
 }
 

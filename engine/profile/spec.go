@@ -106,9 +106,9 @@ func (s *Spec) Judge(name, value string) string {
 	return ""
 }
 
-// Validate checks that the final properties of a run have all required ones.
+// Validate checks that the final properties of a run have all required ones, and no names of encrypted values.
 func (s *Spec) Validate(values map[string]string) model.Faults {
-	var fs model.Faults
+	fs := checkRefs(values)
 	for _, g := range s.Groups {
 		for _, p := range g.Properties {
 			v := values[p.Name]

@@ -3,8 +3,10 @@ package dispatch
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"time"
 
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -104,7 +106,12 @@ func (d *Dispatcher) leased(v *state.View, list []state.Leases) {
 	d.deliver(out)
 }
 
-// deliver makes the tasks of leases and sends them. A task that cannot be made fails.
+// withoutKeys is how long a task waits that cannot be made because this leader lacks a key of the mesh. The leader hands over as
+// soon as a voter that has the keys answers, and gets them back no sooner than an operator restores them.
+const withoutKeys = time.Minute
+
+// deliver makes the tasks of leases and sends them. A task that cannot be made fails, unless this leader only lacks a key: then the
+// lease is given back, which counts as no attempt, and the task waits.
 func (d *Dispatcher) deliver(list []parcel) {
 	if len(list) == 0 {
 		return
@@ -112,6 +119,7 @@ func (d *Dispatcher) deliver(list []parcel) {
 	d.async(func(ctx context.Context) {
 		v := d.cfg.Machine.View()
 		var broken []*pb.Result
+		var shut []parcel
 		made := list[:0]
 		for _, x := range list {
 			op, ok := v.Operation("", x.op)
@@ -120,6 +128,11 @@ func (d *Dispatcher) deliver(list []parcel) {
 				continue
 			}
 			t, err := d.cfg.Tasks.Task(v, op, p, x.v)
+			if errors.Is(err, keyring.ErrNoKey) {
+				d.cfg.Logger.Warn("a task waits for a key of the mesh", "operation", x.op, "task", x.v, "error", err)
+				shut = append(shut, x)
+				continue
+			}
 			if err != nil {
 				broken = append(broken, &pb.Result{Task: string(model.OperationID(x.op).Task(x.v)), Fence: x.fence,
 					Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: err.Error()})
@@ -128,14 +141,35 @@ func (d *Dispatcher) deliver(list []parcel) {
 			t.Fence, x.task = x.fence, t
 			made = append(made, x)
 		}
-		d.post(func() { d.sendTasks(made) })
-		if len(broken) == 0 {
-			return
-		}
+		d.post(func() {
+			d.putOff(shut, time.Now().Add(withoutKeys))
+			d.sendTasks(made)
+		})
+		rs := d.reports(broken)
+		rs.list = append(rs.list, givenBack(shut)...)
 		// Repeat until it is committed: no worker has these attempts, so no worker reports their end.
-		for d.propose(ctx, "", d.reports(broken), &round{}) != nil && pause(ctx) {
+		for d.propose(ctx, "", rs, &round{}) != nil && pause(ctx) {
 		}
 	})
+}
+
+// putOff has tasks wait until a time once their leases are given back.
+func (b *book) putOff(list []parcel, until time.Time) {
+	for _, x := range list {
+		if q := b.queues[x.op]; q != nil {
+			q.later[x.v] = until
+		}
+	}
+}
+
+// givenBack returns reports that give leases back.
+func givenBack(list []parcel) []*pb.Report {
+	var rs reports
+	for _, x := range list {
+		rep := rs.of(x.op, &pb.Report{Returned: true})
+		rep.Tasks, rep.Fences = append(rep.Tasks, x.v), append(rep.Fences, x.fence)
+	}
+	return rs.list
 }
 
 // sendTasks sends tasks whose leases are still valid. Only the owner sends tasks and cancels, so

@@ -25,6 +25,7 @@ type queue struct {
 	known []bool
 	held  map[uint32]*holding
 	since map[uint32]time.Time // since when the tasks in ready and in parked are there
+	later map[uint32]time.Time // the tasks that are not offered before a time, because a key is missing
 	open  bool                 // may be leased: the operation runs
 	asked bool                 // cancels were sent
 	// unread reports that the queue was made before the state had the operation.
@@ -98,7 +99,8 @@ func (r *ranks) Pop() any {
 // open adds an empty queue for an operation.
 func (b *book) open(v *state.View, op *model.Operation, g *plan.Graph) *queue {
 	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: make([]uint32, len(g.Nodes)),
-		known: make([]bool, g.Len()), held: map[uint32]*holding{}, since: map[uint32]time.Time{}}
+		known: make([]bool, g.Len()), held: map[uint32]*holding{}, since: map[uint32]time.Time{},
+		later: map[uint32]time.Time{}}
 	b.queues[op.ID] = q
 	at, found := slices.BinarySearchFunc(b.tenants, op.Tenant, func(t *tenant, name string) int { return strings.Compare(t.name, name) })
 	if !found {
@@ -184,6 +186,12 @@ func (b *book) offer(q *queue, u uint32, n *plan.Note) {
 	if n != nil && n.RetryAt > time.Now().UnixMilli() {
 		heap.Push(&b.delayed, delay{time.UnixMilli(n.RetryAt), taskKey{q.op.ID, u}})
 		return
+	}
+	if at, ok := q.later[u]; ok {
+		if delete(q.later, u); at.After(time.Now()) {
+			heap.Push(&b.delayed, delay{at, taskKey{q.op.ID, u}})
+			return
+		}
 	}
 	b.line(q, u)
 }

@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/internal/mask"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -73,6 +75,7 @@ type orphanKey struct{ tenant, providertype, id string }
 type orphan struct {
 	model.Orphan
 	provider *model.Provider
+	hide     *mask.Mask // of the provider's passwords
 }
 
 // ErrNoOrphan means that a machine is not among the orphans that were found last.
@@ -144,6 +147,7 @@ func (o *Orphans) Report() model.OrphanReport {
 // listed is the answer of one provider.
 type listed struct {
 	provider *model.Provider
+	hide     *mask.Mask // of its passwords
 	tenant   string
 	shut     error // its credentials could not be decrypted
 	found    []*pb.Resource
@@ -195,18 +199,19 @@ func providers(v *state.View, o state.Opener) []listed {
 	seen := map[string]bool{}
 	add := func(tenant string, stored *model.Provider) {
 		p := *stored
+		var hide *mask.Mask
 		if model.HasSealedRef(p.Provisioner) {
 			fields, err := o.OpenFields(v.SealedView, tenant, p.Provisioner)
 			if err != nil {
 				out = append(out, listed{provider: stored, tenant: tenant, shut: err})
 				return
 			}
-			p.Provisioner = fields
+			p.Provisioner, hide = fields, mask.New(sealed.RevealedBy(stored.Provisioner, fields)...)
 		}
 		b, err := json.Marshal(p.Provisioner)
 		if key := tenant + "\x00" + p.ProviderType + "\x00" + string(b); err == nil && p.ProviderType != "" && !seen[key] {
 			seen[key] = true
-			out = append(out, listed{provider: &p, tenant: tenant})
+			out = append(out, listed{provider: &p, hide: hide, tenant: tenant})
 		}
 	}
 	for _, t := range v.Tenants() {
@@ -247,10 +252,28 @@ func (o *Orphans) ask(ctx context.Context, lists []listed) []listed {
 				return
 			}
 			l.found, l.asked, l.whole, l.err = o.cfg.Finder.List(ctx, l.provider, l.tenant)
+			l.err = masked(l.hide, l.err)
 		})
 	}
 	wg.Wait()
 	return out
+}
+
+// maskedError is an error whose text is without the passwords of a provider, which its plugin or a cloud may quote.
+type maskedError struct {
+	error
+	hide *mask.Mask
+}
+
+func (e maskedError) Error() string { return e.hide.Text(e.error.Error()) }
+
+func (e maskedError) Unwrap() error { return e.error }
+
+func masked(hide *mask.Mask, err error) error {
+	if err == nil {
+		return nil
+	}
+	return maskedError{err, hide}
 }
 
 func keysOf(lists []listed) map[orphanKey]bool {
@@ -283,7 +306,7 @@ func suspects(v *state.View, lists []listed) map[orphanKey]*orphan {
 			if orphaned {
 				out[orphanKey{l.tenant, l.provider.ProviderType, r.Id}] = &orphan{model.Orphan{
 					Tenant: l.tenant, Provider: l.provider.Name, ID: r.Id, Cluster: r.Cluster, Node: r.Node, Fence: r.Fence, Why: why,
-				}, l.provider}
+				}, l.provider, l.hide}
 			}
 		}
 	}
@@ -296,7 +319,7 @@ func suspectProviders(suspects map[orphanKey]*orphan) func(func(listed) bool) {
 		for k, x := range suspects {
 			if !seen[x.provider] {
 				seen[x.provider] = true
-				if !yield(listed{provider: x.provider, tenant: k.tenant}) {
+				if !yield(listed{provider: x.provider, hide: x.hide, tenant: k.tenant}) {
 					return
 				}
 			}
@@ -444,7 +467,8 @@ func (o *Orphans) Remove(ctx context.Context, who model.Caller, id, reason strin
 		return 0, err
 	}
 	fence := answers[0].Index
-	err = o.cfg.Finder.Remove(ctx, x.provider, who.Tenant, &pb.Resource{Cluster: x.Cluster, Node: x.Node, Fence: fence, Id: x.ID})
+	err = masked(x.hide, o.cfg.Finder.Remove(ctx, x.provider, who.Tenant,
+		&pb.Resource{Cluster: x.Cluster, Node: x.Node, Fence: fence, Id: x.ID}))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {

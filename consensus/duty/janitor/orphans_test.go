@@ -16,6 +16,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/consensus/state/view"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
@@ -219,4 +220,35 @@ func TestOrphansThoughNoTermLasts(t *testing.T) {
 			t.Errorf("%v was removed after %s", c.removals(), time.Since(begin))
 		}
 	})
+}
+
+// opener decrypts every password as "canary-password".
+type opener struct{ state.Opener }
+
+func (opener) OpenFields(_ view.SealedView, _ string, _ map[string]any) (map[string]any, error) {
+	return map[string]any{"password": "canary-password"}, nil
+}
+
+// TestOrphansHidePasswords has a provider that quotes its password when it fails.
+func TestOrphansHidePasswords(t *testing.T) {
+	m, err := state.New(state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, Commands: []*pb.Command{
+		{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: "t"}}}},
+		{Tenant: "t", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{{Kind: string(
+			model.KindProvider), Name: "p", Body: []byte(`{"name":"p","providertype":"cloud","provisioner":{"password":"coopr-sealed:a@1"}}`)}}}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Apply(&raft.Log{Type: raft.LogCommand, Index: 1, Data: b})
+	c := &clouds{fault: errors.New("no such user: canary-password")}
+	o := janitor.NewOrphans(janitor.OrphansConfig{Machine: m, Opener: opener{}, Finder: c, Logger: slog.New(slog.DiscardHandler),
+		Propose: func(context.Context, ...*pb.Command) ([]state.Answer, error) { return nil, nil }})
+	r, err := o.Find(t.Context())
+	if err != nil || len(r.Providers) != 1 || r.Providers[0].Fault != "no such user: "+model.Redacted {
+		t.Errorf("%+v %v", r.Providers, err)
+	}
 }

@@ -5,6 +5,7 @@ package keys
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -69,7 +70,8 @@ type Controller struct {
 	queue *loop.Queue[struct{}]
 	mu    sync.Mutex // of one round
 	swept time.Time  // when unused values were last removed in this term
-	whole bool       // no provider is in the clear any more
+	whole bool       // no provider is in the clear any more, as the types of providers were described then
+	types [sha256.Size]byte
 	// restored is set when a snapshot has replaced the state.
 	restored atomic.Bool
 }

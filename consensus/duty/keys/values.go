@@ -2,6 +2,7 @@ package keys
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/sealed"
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -20,6 +22,22 @@ const (
 	batchSecrets = 500
 	batchBytes   = 512 << 10
 )
+
+// providerTypes returns the sum of the descriptions of all provider types, which say what is sensitive.
+func providerTypes(v *state.View) (sum [sha256.Size]byte, err error) {
+	h := sha256.New()
+	e := json.NewEncoder(h)
+	for _, t := range v.PluginTypes() {
+		err = errors.Join(err, e.Encode(t))
+	}
+	for _, t := range v.Tenants() {
+		for _, d := range v.Definitions(t.Name, model.KindProviderType) {
+			err = errors.Join(err, e.Encode([]any{t.Name, d.Name, d.Version, d.Body}))
+		}
+	}
+	h.Sum(sum[:0])
+	return sum, err
+}
 
 // reseal encrypts the secrets that are still in the clear, because an earlier build wrote them.
 func (c *Controller) reseal(ctx context.Context) error {
@@ -51,10 +69,18 @@ func (c *Controller) reseal(ctx context.Context) error {
 }
 
 // resealProviders encrypts the sensitive fields of providers that are still in the clear: of definitions, clusters and their history. It
-// does so once in a term and after a restore, as everything that is written later is encrypted.
+// does so once in a term, after a restore and when descriptions of provider types have changed, as everything that is written later is
+// encrypted.
 func (c *Controller) resealProviders(ctx context.Context) error {
 	if c.restored.Swap(false) {
 		c.whole = false
+	}
+	types, err := providerTypes(c.cfg.Machine.View())
+	if err != nil {
+		return err
+	}
+	if types != c.types {
+		c.whole, c.types = false, types
 	}
 	full := map[string]error{} // tenants that may not store any more
 	for !c.whole {

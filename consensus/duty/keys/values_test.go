@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
@@ -113,4 +114,33 @@ func TestReseal(t *testing.T) {
 	if err := g.c.round(t.Context()); err != nil || g.View().Index() != index {
 		t.Error("another round wrote something", err)
 	}
+}
+
+// TestResealForNewTypes has a provider with a field that is sensitive only according to a description that comes later.
+func TestResealForNewTypes(t *testing.T) {
+	g := newGroup(t, 2)
+	body, err := model.Encode(model.Define(model.KindProvider, &model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud",
+		Provisioner: map[string]any{"pin": "canary"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	round := func(c *pb.Command, want bool) {
+		t.Helper()
+		c.Tenant = "t"
+		if a, err := g.propose(t.Context(), c); err != nil || a[0].Err != nil {
+			t.Fatal(err, a)
+		}
+		if err := g.c.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d, _ := g.View().Definition("t", model.KindProvider, "p", 0); bytes.Contains(d.Body, []byte("canary")) == want {
+			t.Errorf("it is encrypted: %t", !want)
+		}
+	}
+	round(&pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{
+		{Kind: "providers", Name: "p", Body: body}}}}}, false)
+	round(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Agent: "1", Record: &record.Agent{Id: "1"},
+		Types: []*record.PluginType{logtest.PluginType(model.PluginType{Base: model.Base{Name: "cloud"}, Class: "provider",
+			Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{"pin": {Type: "password"}}}},
+		})}}}}, true)
 }

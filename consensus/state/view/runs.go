@@ -409,12 +409,13 @@ func (v RunView) Usages(now int64) []ProfileUse {
 
 // RunProviders returns the providers of plain nodes for a tenant's runs, which have no definitions:
 // those of the kept runs, and those that the existing profiles would use. A provider may appear
-// more than once. Profiles whose provider no agent offers are skipped.
+// more than once. Profiles whose provider no agent offers are skipped, and so are providers with references to encrypted values.
 func (v RunView) RunProviders(o Opener, tenant string) []model.Provider {
 	var out []model.Provider
 	add := func(r *profile.Run) {
 		values, err := v.RunProperties(o, r)
-		if p, ok := profile.Plain(r.Provisioner, values); ok && err == nil {
+		// The mesh writes no references into properties: one would send a value of another provider where its author wants it.
+		if p, ok := profile.Plain(r.Provisioner, values); ok && err == nil && !model.HasSealedRef(p.Provisioner) {
 			out = append(out, p)
 		}
 	}

@@ -122,17 +122,35 @@ func (v SealedView) UnusedSealed(before int64, most int) (out []table.SealedRow)
 	if len(old) == 0 {
 		return nil
 	}
-	type name struct {
-		tenant string
-		model.SealedRef
+	named := v.NamedSealed()
+	for _, r := range old {
+		if !named[SealedKey{r.Tenant, model.SealedRef{ID: r.ID, Version: r.Version}}] {
+			if out = append(out, r); len(out) == most {
+				break
+			}
+		}
 	}
-	named := map[name]bool{}
+	return out
+}
+
+// SealedKey identifies a version of an encrypted value.
+type SealedKey struct {
+	Tenant string
+	model.SealedRef
+}
+
+// NamedSealed returns the encrypted values that secrets, definitions, clusters, their history and queued requests name.
+func (v SealedView) NamedSealed() map[SealedKey]bool {
+	named := map[SealedKey]bool{}
 	add := func(tenant string, refs ...model.SealedRef) {
 		for _, r := range refs {
-			named[name{tenant, r}] = true
+			named[SealedKey{tenant, r}] = true
 		}
 	}
 	fields := func(tenant string, f map[string]any) {
+		if !model.HasSealedRef(f) {
+			return
+		}
 		if b, err := json.Marshal(f); err == nil {
 			add(tenant, model.SealedRefs(b)...)
 		}
@@ -156,14 +174,7 @@ func (v SealedView) UnusedSealed(before int64, most int) (out []table.SealedRow)
 		}
 		return true
 	})
-	for _, r := range old {
-		if !named[name{r.Tenant, model.SealedRef{ID: r.ID, Version: r.Version}}] {
-			if out = append(out, r); len(out) == most {
-				break
-			}
-		}
-	}
-	return out
+	return named
 }
 
 // ClearProvider is a provider whose sensitive fields are in the clear: that of a definition, of a cluster, or of a cluster at an

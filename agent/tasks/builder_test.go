@@ -1,0 +1,94 @@
+package tasks
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/consensus/state/view"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
+)
+
+// opener decrypts every password as "canary", if it has keys.
+type opener struct{ keys bool }
+
+func (opener) Open(view.SealedView, table.SealedRow) ([]byte, error) { return nil, keyring.ErrNoKey }
+
+func (o *opener) OpenFields(_ view.SealedView, _ string, fields map[string]any) (map[string]any, error) {
+	if !o.keys {
+		return nil, keyring.ErrNoKey
+	}
+	return map[string]any{"region": fields["region"], "password": "canary-password"}, nil
+}
+
+// TestKeysOfProvidersOnly has a cluster whose provider has a password. Only what its provider does needs a key and has the password,
+// which is named to the agent as a secret.
+func TestKeysOfProvidersOnly(t *testing.T) {
+	m, err := state.New(state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := plan.NewBuilder([]string{"00000001-1000"}, []string{"s"})
+	g.Edge(g.Task(model.Create, 0, -1), g.Task(model.Install, 0, 0))
+	graph, err := g.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := map[string]model.ServiceAction{"install": {Type: "shell"}, "start": {Type: "shell"}}
+	op := model.Operation{ID: "00000001-001", Tenant: "t", Cluster: "00000001", Type: model.OpCreate}
+	cl := model.Cluster{ID: "00000001", Tenant: "t", Name: "a", Operation: op.ID, Operations: 1, Services: []string{"s"},
+		Provider: model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud",
+			Provisioner: map[string]any{"region": "r", "password": model.SealedRef{ID: "a", Version: 1}.String()}},
+		Definitions: map[string]model.Service{"s": {Base: model.Base{Name: "s"}, Provisioner: model.ServiceProvisioner{Actions: install}}}}
+	n := model.Node{ID: "00000001-1000", Cluster: cl.ID, Tenant: "t", Number: 1000, Services: []string{"s"}}
+	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, Commands: []*pb.Command{
+		{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t"})}}},
+		{Tenant: "t", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
+			Cluster: logtest.Cluster(cl), Nodes: logtest.Nodes(n), Graph: graph.Encode()}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Apply(&raft.Log{Type: raft.LogCommand, Index: 1, Data: b})
+	v := m.View()
+	s, ok := v.Plan(op.ID)
+	started, _ := v.Operation("t", op.ID)
+	have, _ := v.Cluster("t", cl.ID)
+	node, has := v.Node("t", n.ID)
+	if !ok || !has {
+		t.Fatal("the operation did not start")
+	}
+	keys := &opener{}
+	builder, checks := NewBuilder(m, keys), NewChecks(m, keys)
+	for _, keys.keys = range []bool{false, true} {
+		create, err := builder.Task(v, started, s, 0)
+		switch {
+		case !keys.keys && !errors.Is(err, keyring.ErrNoKey):
+			t.Error("a machine is made without keys:", err)
+		case keys.keys && (err != nil || !bytes.Contains(create.Input, []byte("canary")) ||
+			!slices.Equal(create.Secrets, []string{"canary-password"})):
+			t.Error(create, err)
+		}
+		install, err := builder.Task(v, started, s, 1)
+		if err != nil || bytes.Contains(install.Input, []byte("canary")) || len(install.Secrets) > 0 {
+			t.Error("with keys:", keys.keys, install, err)
+		}
+		check, machine, err := checks.Check(v, have, node, "s")
+		if check == nil || len(check.Secrets) > 0 || (machine != nil) != keys.keys || (err == nil) != keys.keys {
+			t.Error("with keys:", keys.keys, check, machine, err)
+		}
+		if keys.keys && !slices.Equal(machine.GetSecrets(), []string{"canary-password"}) {
+			t.Error("the password is no secret of the question about a machine")
+		}
+	}
+}
