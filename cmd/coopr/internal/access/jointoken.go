@@ -33,7 +33,8 @@ func createJoinToken(app cli.App) *cobra.Command {
 	join.Flags().IntVar(&uses, "uses", 1, "how many agents can join with it")
 	join.Flags().StringVar(&req.Zone, "zone", "", "failure zone of its agents, in place of the one in their configuration")
 	join.Flags().BoolVar(&req.API, "api", false, "a worker may serve the API to other machines")
-	join.Flags().StringSliceVar(&req.Names, "name", nil, "host name or address of a worker's API, for its certificate; needed with --api (repeatable)")
+	join.Flags().StringSliceVar(&req.Names, "name", nil,
+		"host name or address of a worker's API, for its certificate; needed with --api (repeatable)")
 	cli.CompleteValues(join, "kind", roster.Voter, roster.Worker)
 	cli.FormFlag(join, output.FormTable, output.FormJSON, output.FormYAML)
 	join.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
