@@ -280,7 +280,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	var servers errgroup.Group
 	for _, run := range []func(context.Context) error{
 		a.net.mux.Run, a.mesh.Run, a.supervisor.Run, a.blobs.Run, a.logs.Run, a.announcePlugins,
-		func(ctx context.Context) error { return a.agents.Run(ctx, a.mesh, a.desk.Refuse) },
+		func(ctx context.Context) error { return a.agents.Run(ctx, a.mesh, a.desk.Update) },
 		func(ctx context.Context) error { return a.desk.Run(ctx, a.net.mux.Door()) },
 	} {
 		servers.Go(func() error { return run(serving) })

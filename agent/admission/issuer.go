@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/coopr/coopr/consensus/keyring"
@@ -44,8 +45,7 @@ func issue(ring Ring, mesh *table.MeshIdentity, who roster.Identity, csr []byte,
 	if err != nil {
 		return nil, err
 	}
-	s := identity.Subject{Mesh: mesh.Mesh, Role: identity.Role(who.Role), ID: who.Agent, Names: identity.LoopbackNames()}
-	s.Names = append(s.Names, who.Names...)
+	s := identity.Subject{Mesh: mesh.Mesh, Role: identity.Role(who.Role), ID: who.Agent, Names: slices.Clone(who.Names)}
 	for _, n := range names {
 		if _, err := netip.ParseAddr(n); who.Role == roster.Voter && (err == nil || model.IsHostName(n)) {
 			s.Names = append(s.Names, n)

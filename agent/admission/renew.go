@@ -14,7 +14,6 @@ import (
 
 // Renewer renews the certificates of this agent.
 type Renewer struct {
-	ID      string
 	Store   *identity.Store
 	Door    *Door // of this agent
 	Names   []string
@@ -106,9 +105,7 @@ func SignSelf(k *identity.Store, ring Ring, id string, names []string, lifetime 
 	if err != nil {
 		return err
 	}
-	certs, err := ca.Issue(identity.Subject{
-		Mesh: m.Mesh, Role: m.Role, ID: id, Names: append(identity.LoopbackNames(), names...),
-	}, own.Request, time.Now(), lifetime)
+	certs, err := ca.Issue(identity.Subject{Mesh: m.Mesh, Role: m.Role, ID: id, Names: names}, own.Request, time.Now(), lifetime)
 	if err != nil {
 		return err
 	}

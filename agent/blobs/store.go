@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/internal/durable"
 )
 
 var (
@@ -87,16 +88,7 @@ func (s *Store) Put(r io.Reader, limit int64, want string) (sum string, size int
 	if err = os.Rename(f.Name(), filepath.Join(s.dir, sum)); err != nil {
 		return "", size, err
 	}
-	return sum, size, s.syncDir()
-}
-
-// syncDir makes the entries of the folder durable.
-func (s *Store) syncDir() error {
-	d, err := os.Open(s.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return sum, size, durable.SyncFolder(s.dir)
 }
 
 // Has reports whether a blob of that size is on the disk. It does not read it.

@@ -58,7 +58,7 @@ func candidate(m mesh.Member, session bool) voters.Candidate {
 	}
 }
 
-// admit gives the mesh's keys to an agent that is about to become a member. It
+// admit sends the mesh's keys to an agent that is about to become a member. It
 // returns an error for an agent that holds the state of another Raft group: a new
 // member replaces its log by its leader's, and would lose that state. An agent that
 // belonged to this group before is admitted.

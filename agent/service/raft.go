@@ -160,11 +160,12 @@ func (r *Raft) Restore(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	v, err := stateOf(in, m.Machine.View())
+	own := m.Machine.View()
+	v, err := stateOf(in, own)
 	if err != nil {
 		return model.Faults{{Path: "snapshot", Message: err.Error()}}
 	}
-	if own := m.Machine.View(); own.MeshIdentity() != nil {
+	if own.MeshIdentity() != nil {
 		for number, print := range own.MeshKeys() {
 			if other, ok := v.MeshKeys()[number]; ok && !bytes.Equal(other, print) {
 				return model.Faults{{Path: "snapshot", Message: fmt.Sprintf("it is encrypted with another key %d than this mesh has: begin a new "+

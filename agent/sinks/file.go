@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/internal/durable"
 )
 
 // File appends records to a file, which it opens for each delivery. So a program that rotates files may rename it at any time.
@@ -89,18 +90,9 @@ func (f *File) write(text []byte) (err error) {
 	if err := file.Sync(); err != nil || f.kept != nil && os.SameFile(f.kept, info) {
 		return err
 	}
-	if err := syncFolder(filepath.Dir(f.Path)); err != nil {
+	if err := durable.SyncFolder(filepath.Dir(f.Path)); err != nil {
 		return err
 	}
 	f.kept = info
 	return nil
-}
-
-// syncFolder returns when the names in a folder are on the disk.
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

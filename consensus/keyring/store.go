@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/coopr/coopr/internal/durable"
 )
 
 var (
@@ -89,35 +91,10 @@ func (d dirStore) Save(s Set) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, fileName+".*") // mode 0600
-	if err != nil {
+	if err := durable.WriteFile(filepath.Join(dir, fileName), encode(s)); err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // gone after the rename
-	_, err = f.Write(encode(s))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), filepath.Join(dir, fileName)); err != nil {
-		return err
-	}
-	for _, folder := range []string{dir, filepath.Dir(dir)} { // the second one, because dir may be new
-		if err := syncDir(folder); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return durable.SyncFolder(filepath.Dir(dir)) // dir may be new
 }
 
 // first is the first line of the file.

@@ -36,7 +36,7 @@ func TestRunProviders(t *testing.T) {
 	put("a", "preferences", "job", map[string]string{profile.ProfileKey: "own", profile.PropertyPrefix + region: "north"})
 	put("a", "schedule", "s", profile.Schedule{Program: "job", Cron: "@daily",
 		Properties: map[string]string{profile.ProfileKey: "SYSTEM:all", profile.PropertyPrefix + region: "south"}})
-	// What looks like the name of an encrypted value is nothing that the mesh wrote.
+	// A text like the name of an encrypted value is a text: the mesh did not write it.
 	put("a", "program", "spy", profile.Program{Steps: []profile.Step{{Name: "x"}}})
 	put("a", "preferences", "spy", map[string]string{profile.ProfileKey: "own",
 		profile.PropertyPrefix + profile.PropField + "comment": model.SealedRef{ID: "abc", Version: 1}.String()})

@@ -91,7 +91,7 @@ type Subject struct {
 	Mesh string // the mesh's id
 	Role Role
 	ID   string
-	// Names are the host names and addresses of the agent's API.
+	// Names are the host names and addresses of the agent's API, without those of the loopback interface.
 	Names []string
 }
 
@@ -111,7 +111,8 @@ func (a *Authority) Issue(s Subject, request []byte, now time.Time, lifetime tim
 	if !validID(s.ID) || !s.Role.valid() || s.Mesh == "" {
 		return out, fmt.Errorf("issue a certificate: %q is no %s of a mesh %q", s.ID, s.Role, s.Mesh)
 	}
-	for template, der := range map[*x509.Certificate]*[]byte{peerTemplate(s): &out.Agent, apiTemplate(s.ID, s.Names): &out.API} {
+	names := append(loopbackNames(), s.Names...)
+	for template, der := range map[*x509.Certificate]*[]byte{peerTemplate(s): &out.Agent, apiTemplate(s.ID, names): &out.API} {
 		template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(lifetime)
 		cert, err := a.issue(template, public)
 		if err != nil {
@@ -121,6 +122,9 @@ func (a *Authority) Issue(s Subject, request []byte, now time.Time, lifetime tim
 	}
 	return out, nil
 }
+
+// loopbackNames returns the names under which every agent may serve the API.
+func loopbackNames() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
 // RequestedKey returns the public key of a certificate request, whose owner has proved to have the private key.
 func RequestedKey(request []byte) (ed25519.PublicKey, error) {

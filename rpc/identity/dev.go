@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/coopr/coopr/internal/durable"
 )
 
 // DevToken returns the API token of a dev agent. All dev agents of one user share it, so that each of them
@@ -31,7 +33,7 @@ func DevToken(dataDir string) (token string, shared bool, err error) {
 		return "", false, err
 	}
 	token = cmp.Or(common, newDevToken())
-	return token, token == common, writeFile(kept, []byte(token+"\n"))
+	return token, token == common, durable.WriteFile(kept, []byte(token+"\n"))
 }
 
 const minDevToken = 16

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/coopr/coopr/internal/durable"
 )
 
 const (
@@ -27,7 +29,7 @@ func LoadOrCreateID(dir string) (string, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		id := newID()
-		if err := writeFile(path, []byte(id+"\n")); err != nil {
+		if err := durable.WriteFile(path, []byte(id+"\n")); err != nil {
 			return "", fmt.Errorf("agent id: %w", err)
 		}
 		return id, nil
@@ -72,7 +74,7 @@ func validID(id string) bool {
 
 // SaveSecret writes the mesh secret to the data directory, readable by the file's owner only.
 func SaveSecret(dir string, secret Secret) error {
-	if err := writeFile(filepath.Join(dir, secretFile), []byte(secret.Token()+"\n")); err != nil {
+	if err := durable.WriteFile(filepath.Join(dir, secretFile), []byte(secret.Token()+"\n")); err != nil {
 		return fmt.Errorf("mesh secret: %w", err)
 	}
 	return nil
@@ -124,35 +126,6 @@ func ReadTokenFile(path string) (string, error) {
 		return "", fmt.Errorf("join token: %w", err)
 	}
 	return string(text), nil
-}
-
-// writeFile replaces a file atomically, with mode 0600. The content is on the disk when writeFile
-// returns.
-func writeFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone after the rename
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }
 
 // ErrLocked is wrapped by LockDir's error if another process has locked the directory.

@@ -25,7 +25,6 @@ const backdate = time.Hour
 
 // Identity is the identity of one agent. It is safe for concurrent use.
 type Identity struct {
-	id    string
 	roots atomic.Pointer[x509.CertPool]
 	// agent returns the certificate for other agents, api a source of certificates for an API with host names and addresses.
 	agent func() (*tls.Certificate, error)
@@ -60,7 +59,7 @@ func newIdentity(secret Secret, agentID string, lifetime time.Duration) (*Identi
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		}
 	}}
-	i := &Identity{id: agentID, agent: agent.current}
+	i := &Identity{agent: agent.current}
 	i.roots.Store(pool)
 	i.api = func(names []string) func() (*tls.Certificate, error) {
 		l := &leaf{ca: ca, lifetime: lifetime, template: func() *x509.Certificate { return apiTemplate(agentID, names) }}

@@ -16,6 +16,9 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/coopr/coopr/engine/roster"
+	"github.com/coopr/coopr/internal/durable"
 )
 
 // Role is what an agent may be in its mesh. Its certificate names it.
@@ -23,8 +26,8 @@ type Role string
 
 // The roles of agents. A voter may hold the replicated state and the mesh's keys; a worker never does.
 const (
-	Voter  Role = "voter"
-	Worker Role = "worker"
+	Voter  Role = roster.Voter
+	Worker Role = roster.Worker
 )
 
 func (r Role) valid() bool { return r == Voter || r == Worker }
@@ -112,13 +115,10 @@ func (m *Membership) Complete(agentID string, names []string, now time.Time, lif
 	if err != nil {
 		return nil, err
 	}
-	certs, err := ca.Issue(Subject{Mesh: m.Mesh, Role: m.Role, ID: agentID, Names: append(LoopbackNames(), names...)}, request, now, lifetime)
+	certs, err := ca.Issue(Subject{Mesh: m.Mesh, Role: m.Role, ID: agentID, Names: names}, request, now, lifetime)
 	next.Certificate, next.APICertificate = certs.Agent, certs.API
 	return &next, err
 }
-
-// LoopbackNames returns the names under which every agent may serve the API.
-func LoopbackNames() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
 func newKey() []byte {
 	key := make([]byte, ed25519.SeedSize)
@@ -233,7 +233,7 @@ func (m *Membership) Save(dir string) error { return m.Write(filepath.Join(dir, 
 func (m *Membership) Write(path string) error {
 	raw, err := m.encode()
 	if err == nil {
-		err = writeFile(path, raw)
+		err = durable.WriteFile(path, raw)
 	}
 	if err != nil {
 		return fmt.Errorf("identity: %w", err)

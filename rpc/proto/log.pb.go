@@ -4474,7 +4474,7 @@ type PutSetting struct {
 	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // preferences have their program's name; "": those of the whole tenant
 	Order  SettingOrder           `protobuf:"varint,3,opt,name=order,proto3,enum=coopr.log.v1.SettingOrder" json:"order,omitempty"`
 	System bool                   `protobuf:"varint,4,opt,name=system,proto3" json:"system,omitempty"` // the setting is the mesh's and not the tenant's
-	// What a put or create writes, of the same kind.
+	// The value of a put or create, of the same kind.
 	//
 	// Types that are valid to be assigned to Value:
 	//

@@ -100,8 +100,7 @@ func (v *vault) got(words ...string) {
 	}
 }
 
-// TestPasswordsAreEncrypted gives passwords to a mesh in every way in which it takes them: in a provider, for a cluster, for a queued
-// operation, and by a profile. All work, under several leaders, and nothing that the agents keep has one.
+// A mesh takes passwords in a provider, for a cluster, for a queued operation, and by a profile. All work, under several leaders, and nothing that the agents keep has one.
 func TestPasswordsAreEncrypted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVault(t, 21)

@@ -498,7 +498,7 @@ func (o *Orchestrator) seal(ctx context.Context, who model.Caller, p *operation.
 	}
 	err := o.cfg.Seal(ctx, p.Cluster.Tenant, &p.Cluster.Provider, also...)
 	if err != nil && who.Follows && p.Version != 0 {
-		// What the cluster needs goes on. The state has these fields in the clear already.
+		// The operation goes on. The state has these fields in the clear already.
 		o.cfg.Logger.Warn("the passwords of a cluster's provider are not encrypted", "cluster", p.Cluster.ID, "error", err)
 		return nil
 	}
