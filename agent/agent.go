@@ -71,10 +71,11 @@ type Config struct {
 	Started func()
 	// NoHTTP keeps the API's port closed; Handler still works.
 	NoHTTP     bool
-	TTL        time.Duration // of sessions
-	Checkpoint time.Duration // between two comparisons of the voters' states
-	Drain      time.Duration // how long a stopping agent waits for its tasks
-	Machine    string        // names the machine on which local nodes live
+	TTL        time.Duration    // of sessions
+	Checkpoint time.Duration    // between two comparisons of the voters' states
+	Drain      time.Duration    // how long a stopping agent waits for its tasks
+	Machine    string           // names the machine on which local nodes live
+	Clock      func() time.Time // the clock that the agent's heartbeats report
 }
 
 // Agent is one running agent.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent/tasks"
+	"github.com/coopr/coopr/consensus/duty/clocks"
 	"github.com/coopr/coopr/consensus/duty/dispatch"
 	"github.com/coopr/coopr/consensus/duty/incidents"
 	"github.com/coopr/coopr/consensus/duty/integrity"
@@ -72,6 +73,7 @@ type Leadership struct {
 	Keys         *keys.Controller
 	Sinks        *sinks.Controller
 	Incidents    *incidents.Recorder
+	Clocks       *clocks.Clocks
 	broken       chan brokenSession
 }
 
@@ -103,6 +105,7 @@ func (m *Member) duties() []leader.Duty {
 		Uses:      uses.New(uses.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
 		Sinks:     sinks.New(sinks.Config{Machine: m.Machine, Propose: m.Propose, Targets: cfg.Sinks, Logger: log}),
 		Incidents: incidents.New(incidents.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
+		Clocks:    clocks.New(log),
 		broken:    make(chan brokenSession, 1024),
 	}
 	retention := cfg.Retention

@@ -37,6 +37,8 @@ type Worker interface {
 	Busy() int
 	// Session returns the id of the session with the leader, or "".
 	Session() string
+	// Clocks returns the clocks of agents that differ from the others.
+	Clocks() []*pb.ClockOffset
 	// InTouch reports whether the leader has answered lately.
 	InTouch() bool
 	// ReportIncident reports to the leader that this agent has answered a request that belongs in the audit log.
@@ -121,6 +123,9 @@ func (m *Mesh) Status(ctx context.Context) api.AgentStatus {
 		if x.Alive() {
 			out.Alive++
 		}
+	}
+	for _, c := range m.Worker.Clocks() {
+		out.Clocks = append(out.Clocks, api.ClockOffset{ID: c.Agent, Name: c.Name, Ahead: c.AheadMs})
 	}
 	g := m.Router.Locator.Group(ctx)
 	out.Leader, out.LeaderReady = g.LeaderID, g.LeaderID != "" // other agents do not know about the leader's duties

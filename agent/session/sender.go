@@ -99,4 +99,7 @@ func merge(m, next *pb.LeaderMessage) {
 	if next.Registry != nil {
 		m.Registry = next.Registry
 	}
+	if next.ClocksChanged {
+		m.Clocks, m.ClocksChanged = next.Clocks, true
+	}
 }

@@ -77,8 +77,9 @@ func (s Server) serve(in stream, caller string) error {
 	// A new worker receives the agent registry right after its welcome.
 	v := m.Machine.View()
 	out.Send(&pb.LeaderMessage{Registry: logformat.EncodeRegistry(v.Agents(), v.RemovedAgents())})
+	defer l.Clocks.Leave(id)
 	received := make(chan error, 1)
-	go func() { received <- receive(in, m.Machine, l, id, h.Name) }()
+	go func() { received <- receive(in, m.Machine, l, id, h, out) }()
 	select {
 	case err := <-received:
 		if errors.Is(err, io.EOF) {
@@ -92,10 +93,11 @@ func (s Server) serve(in stream, caller string) error {
 	}
 }
 
-// receive passes the messages of a worker, an agent of this name, to the duties until the stream ends.
-func receive(in stream, machine *state.Machine, l *member.Leadership, id, agent string) error {
+// receive passes the messages of a worker to the duties until the stream ends.
+func receive(in stream, machine *state.Machine, l *member.Leadership, id string, h *pb.Hello, out *sender) error {
 	ctx := in.Context()
 	d := l.Dispatcher
+	var compared uint64 // what the agent has of the clocks
 	for {
 		m, err := in.Recv()
 		if err != nil {
@@ -104,11 +106,18 @@ func receive(in stream, machine *state.Machine, l *member.Leadership, id, agent 
 		if m.Heartbeat > 0 || m.Leaving {
 			d.Hear(id, m.Heartbeat, m.Leaving)
 		}
+		if m.ClockMs > 0 {
+			l.Clocks.Hear(id, h.Agent, h.Name, time.Until(time.UnixMilli(m.ClockMs)))
+			if differ, n := l.Clocks.Differ(); n != compared {
+				compared = n
+				out.Send(&pb.LeaderMessage{Clocks: differ, ClocksChanged: true})
+			}
+		}
 		if len(m.Used) > 0 {
 			l.Uses.Note(model.Hour(time.Now().UnixMilli()), m.Used...)
 		}
 		for _, i := range m.Incidents {
-			if x, ok := reported(machine.View(), agent, i); ok {
+			if x, ok := reported(machine.View(), h.Name, i); ok {
 				l.Incidents.Report(x)
 			}
 		}

@@ -100,7 +100,7 @@ func (w *Worker) parted(session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.session == session {
-		w.session = ""
+		w.session, w.clocks = "", nil
 	}
 }
 
@@ -183,6 +183,7 @@ func (s *session) next(beat bool) *pb.WorkerMessage {
 		m.Incidents, w.out.Incidents = w.out.Incidents, nil
 		now := time.Now()
 		s.beats[s.beat] = now
+		m.ClockMs = w.cfg.Clock().UnixMilli()
 		for k, a := range w.held {
 			if a.result == nil && !a.marked && now.Sub(a.since) > time.Second {
 				a.marked = true
@@ -235,6 +236,11 @@ func (s *session) receive() error {
 		}
 		if len(m.Sites) > 0 && w.cfg.Sites != nil {
 			w.cfg.Sites(s.id, m.Sites)
+		}
+		if m.ClocksChanged {
+			w.mu.Lock()
+			w.clocks = m.Clocks
+			w.mu.Unlock()
 		}
 		if m.Registry != nil && w.cfg.Registry != nil {
 			w.cfg.Registry(m.Registry)

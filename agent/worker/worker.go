@@ -21,7 +21,7 @@ type Stream interface {
 	Recv() (*pb.LeaderMessage, error)
 }
 
-// Config configures a Worker. Everything is required but Registry, Sites and Drain.
+// Config configures a Worker. Everything is required but Registry, Sites, Drain and Clock.
 type Config struct {
 	// Hello returns the description of this agent. The worker adds what it holds.
 	Hello func() *pb.Hello
@@ -37,6 +37,8 @@ type Config struct {
 	Sites func(session string, orders []*pb.SiteOrders)
 	// Drain is how long the tasks of a leaving worker may go on; 0 means 10 s.
 	Drain time.Duration
+	// Clock is the clock that heartbeats report; nil means time.Now.
+	Clock func() time.Time
 }
 
 // attempt is a lease that the worker holds.
@@ -58,7 +60,8 @@ type Worker struct {
 	saves    saves
 	outgoing chan struct{} // one slot: out has something to send
 	session  string
-	until    time.Time // this worker may rely on its leases until then
+	clocks   []*pb.ClockOffset // that differ from the others
+	until    time.Time         // this worker may rely on its leases until then
 	fence    *loop.Queue[struct{}]
 	leaving  bool
 	drained  chan struct{} // closed when a leaving worker holds nothing
@@ -81,6 +84,9 @@ func New(cfg Config) (*Worker, error) {
 	w.checks = newChecks(cfg.Executor, w.InTouch, w.sayHealth)
 	if w.cfg.Drain == 0 {
 		w.cfg.Drain = 10 * time.Second
+	}
+	if w.cfg.Clock == nil {
+		w.cfg.Clock = time.Now
 	}
 	old, err := cfg.Journal.Load()
 	if err != nil {
@@ -267,6 +273,13 @@ func (w *Worker) Session() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.session
+}
+
+// Clocks returns the clocks of agents that differ from the others, as the leader has said last. Without a session it is nil.
+func (w *Worker) Clocks() []*pb.ClockOffset {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.clocks
 }
 
 // take starts tasks that were leased to this worker in a session. If the session has ended, it does

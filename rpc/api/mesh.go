@@ -61,8 +61,17 @@ type AgentStatus struct {
 	Quorum  Quorum         `json:"quorum"`
 	Missing []MissingAgent `json:"missing,omitempty" doc:"Agents without a vote that do not answer"`
 
+	Clocks []ClockOffset `json:"clocks,omitempty" doc:"Agents whose clocks differ from the others by more than 15 minutes"`
+
 	Retention Retention  `json:"retention"`
 	Isolation *Isolation `json:"isolation,omitempty" doc:"What keeps this agent's plugins away from it; absent in simulations"`
+}
+
+// ClockOffset is how far an agent's clock differs from those of the other agents.
+type ClockOffset struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Ahead int64  `json:"ahead" doc:"In milliseconds; negative: it is behind"`
 }
 
 // Isolation is what keeps the plugins of an agent away from it.

@@ -1012,6 +1012,7 @@ type WorkerMessage struct {
 	Health        []*Health              `protobuf:"bytes,9,rep,name=health,proto3" json:"health,omitempty"`
 	LastSave      uint64                 `protobuf:"varint,10,opt,name=last_save,json=lastSave,proto3" json:"last_save,omitempty"` // the number of the last of saves: they count up in each process of a worker
 	Used          []string               `protobuf:"bytes,11,rep,name=used,proto3" json:"used,omitempty"`                          // ids of tokens that the agent has admitted by itself
+	ClockMs       int64                  `protobuf:"varint,12,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`    // the agent's clock, Unix milliseconds; with a heartbeat
 	Runtimes      []*RuntimeReport       `protobuf:"bytes,30,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
 	Incidents     []*Incident            `protobuf:"bytes,40,rep,name=incidents,proto3" json:"incidents,omitempty"` // of requests that the agent has answered by itself
 	unknownFields protoimpl.UnknownFields
@@ -1123,6 +1124,13 @@ func (x *WorkerMessage) GetUsed() []string {
 		return x.Used
 	}
 	return nil
+}
+
+func (x *WorkerMessage) GetClockMs() int64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
 }
 
 func (x *WorkerMessage) GetRuntimes() []*RuntimeReport {
@@ -1340,7 +1348,9 @@ type LeaderMessage struct {
 	Watches       []*Watch               `protobuf:"bytes,7,rep,name=watches,proto3" json:"watches,omitempty"`     // new, or changed
 	Unwatch       []string               `protobuf:"bytes,8,rep,name=unwatch,proto3" json:"unwatch,omitempty"`     // keys; carried out before watches
 	Sites         []*SiteOrders          `protobuf:"bytes,32,rep,name=sites,proto3" json:"sites,omitempty"`
-	Saved         uint64                 `protobuf:"varint,10,opt,name=saved,proto3" json:"saved,omitempty"`                         // saves up to this number are stored, or refused for good
+	Saved         uint64                 `protobuf:"varint,10,opt,name=saved,proto3" json:"saved,omitempty"`  // saves up to this number are stored, or refused for good
+	Clocks        []*ClockOffset         `protobuf:"bytes,33,rep,name=clocks,proto3" json:"clocks,omitempty"` // that differ from the others; with clocks_changed
+	ClocksChanged bool                   `protobuf:"varint,34,opt,name=clocks_changed,json=clocksChanged,proto3" json:"clocks_changed,omitempty"`
 	WatchAnew     bool                   `protobuf:"varint,9,opt,name=watch_anew,json=watchAnew,proto3" json:"watch_anew,omitempty"` // and before that all others are dropped
 	Refused       *Refused               `protobuf:"bytes,11,opt,name=refused,proto3" json:"refused,omitempty"`                      // first message only, and the last one
 	unknownFields protoimpl.UnknownFields
@@ -1447,6 +1457,20 @@ func (x *LeaderMessage) GetSaved() uint64 {
 	return 0
 }
 
+func (x *LeaderMessage) GetClocks() []*ClockOffset {
+	if x != nil {
+		return x.Clocks
+	}
+	return nil
+}
+
+func (x *LeaderMessage) GetClocksChanged() bool {
+	if x != nil {
+		return x.ClocksChanged
+	}
+	return false
+}
+
 func (x *LeaderMessage) GetWatchAnew() bool {
 	if x != nil {
 		return x.WatchAnew
@@ -1461,6 +1485,67 @@ func (x *LeaderMessage) GetRefused() *Refused {
 	return nil
 }
 
+// ClockOffset says how far an agent's clock differs from those of the other agents.
+type ClockOffset struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	AheadMs       int64                  `protobuf:"varint,3,opt,name=ahead_ms,json=aheadMs,proto3" json:"ahead_ms,omitempty"` // negative: it is behind
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClockOffset) Reset() {
+	*x = ClockOffset{}
+	mi := &file_peer_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClockOffset) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClockOffset) ProtoMessage() {}
+
+func (x *ClockOffset) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClockOffset.ProtoReflect.Descriptor instead.
+func (*ClockOffset) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ClockOffset) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ClockOffset) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ClockOffset) GetAheadMs() int64 {
+	if x != nil {
+		return x.AheadMs
+	}
+	return 0
+}
+
 // Refused answers a hello after which the agent has said a newer one, or was
 // removed. The next hello needs at least this incarnation.
 type Refused struct {
@@ -1472,7 +1557,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1569,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1582,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{17}
+	return file_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Refused) GetIncarnation() uint64 {
@@ -1518,7 +1603,7 @@ type TaskLogRequest struct {
 
 func (x *TaskLogRequest) Reset() {
 	*x = TaskLogRequest{}
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1615,7 @@ func (x *TaskLogRequest) String() string {
 func (*TaskLogRequest) ProtoMessage() {}
 
 func (x *TaskLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1628,7 @@ func (x *TaskLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{18}
+	return file_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskLogRequest) GetTask() string {
@@ -1577,7 +1662,7 @@ type TaskLogResponse struct {
 
 func (x *TaskLogResponse) Reset() {
 	*x = TaskLogResponse{}
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1674,7 @@ func (x *TaskLogResponse) String() string {
 func (*TaskLogResponse) ProtoMessage() {}
 
 func (x *TaskLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1687,7 @@ func (x *TaskLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{19}
+	return file_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskLogResponse) GetData() []byte {
@@ -1630,7 +1715,7 @@ type ListResourcesRequest struct {
 
 func (x *ListResourcesRequest) Reset() {
 	*x = ListResourcesRequest{}
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1727,7 @@ func (x *ListResourcesRequest) String() string {
 func (*ListResourcesRequest) ProtoMessage() {}
 
 func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1740,7 @@ func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{20}
+	return file_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListResourcesRequest) GetProvider() string {
@@ -1682,7 +1767,7 @@ type ListResourcesResponse struct {
 
 func (x *ListResourcesResponse) Reset() {
 	*x = ListResourcesResponse{}
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1779,7 @@ func (x *ListResourcesResponse) String() string {
 func (*ListResourcesResponse) ProtoMessage() {}
 
 func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1792,7 @@ func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{21}
+	return file_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListResourcesResponse) GetResources() []*Resource {
@@ -1734,7 +1819,7 @@ type RemoveResourceRequest struct {
 
 func (x *RemoveResourceRequest) Reset() {
 	*x = RemoveResourceRequest{}
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1831,7 @@ func (x *RemoveResourceRequest) String() string {
 func (*RemoveResourceRequest) ProtoMessage() {}
 
 func (x *RemoveResourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1844,7 @@ func (x *RemoveResourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResourceRequest.ProtoReflect.Descriptor instead.
 func (*RemoveResourceRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{22}
+	return file_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RemoveResourceRequest) GetProvider() string {
@@ -1786,7 +1871,7 @@ type BlobRequest struct {
 
 func (x *BlobRequest) Reset() {
 	*x = BlobRequest{}
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1883,7 @@ func (x *BlobRequest) String() string {
 func (*BlobRequest) ProtoMessage() {}
 
 func (x *BlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1896,7 @@ func (x *BlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlobRequest.ProtoReflect.Descriptor instead.
 func (*BlobRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{23}
+	return file_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BlobRequest) GetSha256() string {
@@ -1830,7 +1915,7 @@ type BlobPiece struct {
 
 func (x *BlobPiece) Reset() {
 	*x = BlobPiece{}
-	mi := &file_peer_proto_msgTypes[24]
+	mi := &file_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +1927,7 @@ func (x *BlobPiece) String() string {
 func (*BlobPiece) ProtoMessage() {}
 
 func (x *BlobPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[24]
+	mi := &file_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +1940,7 @@ func (x *BlobPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlobPiece.ProtoReflect.Descriptor instead.
 func (*BlobPiece) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{24}
+	return file_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BlobPiece) GetData() []byte {
@@ -1877,7 +1962,7 @@ type HoldRequest struct {
 
 func (x *HoldRequest) Reset() {
 	*x = HoldRequest{}
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +1974,7 @@ func (x *HoldRequest) String() string {
 func (*HoldRequest) ProtoMessage() {}
 
 func (x *HoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +1987,7 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
 func (*HoldRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{25}
+	return file_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HoldRequest) GetSha256() string {
@@ -1934,7 +2019,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_peer_proto_msgTypes[26]
+	mi := &file_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2031,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[26]
+	mi := &file_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2044,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{26}
+	return file_peer_proto_rawDescGZIP(), []int{27}
 }
 
 // ResourceSetRequest asks whoever holds the state which resources a plan works with.
@@ -1973,7 +2058,7 @@ type ResourceSetRequest struct {
 
 func (x *ResourceSetRequest) Reset() {
 	*x = ResourceSetRequest{}
-	mi := &file_peer_proto_msgTypes[27]
+	mi := &file_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2070,7 @@ func (x *ResourceSetRequest) String() string {
 func (*ResourceSetRequest) ProtoMessage() {}
 
 func (x *ResourceSetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[27]
+	mi := &file_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2083,7 @@ func (x *ResourceSetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSetRequest.ProtoReflect.Descriptor instead.
 func (*ResourceSetRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{27}
+	return file_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResourceSetRequest) GetTenant() string {
@@ -2024,7 +2109,7 @@ type ResourceSetResponse struct {
 
 func (x *ResourceSetResponse) Reset() {
 	*x = ResourceSetResponse{}
-	mi := &file_peer_proto_msgTypes[28]
+	mi := &file_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2121,7 @@ func (x *ResourceSetResponse) String() string {
 func (*ResourceSetResponse) ProtoMessage() {}
 
 func (x *ResourceSetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[28]
+	mi := &file_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2134,7 @@ func (x *ResourceSetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSetResponse.ProtoReflect.Descriptor instead.
 func (*ResourceSetResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{28}
+	return file_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResourceSetResponse) GetSet() *record.ResourceSet {
@@ -2069,7 +2154,7 @@ type SumsRequest struct {
 
 func (x *SumsRequest) Reset() {
 	*x = SumsRequest{}
-	mi := &file_peer_proto_msgTypes[29]
+	mi := &file_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2166,7 @@ func (x *SumsRequest) String() string {
 func (*SumsRequest) ProtoMessage() {}
 
 func (x *SumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[29]
+	mi := &file_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2179,7 @@ func (x *SumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumsRequest.ProtoReflect.Descriptor instead.
 func (*SumsRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{29}
+	return file_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SumsRequest) GetIndex() uint64 {
@@ -2116,7 +2201,7 @@ type SumsResponse struct {
 
 func (x *SumsResponse) Reset() {
 	*x = SumsResponse{}
-	mi := &file_peer_proto_msgTypes[30]
+	mi := &file_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2213,7 @@ func (x *SumsResponse) String() string {
 func (*SumsResponse) ProtoMessage() {}
 
 func (x *SumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[30]
+	mi := &file_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2226,7 @@ func (x *SumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumsResponse.ProtoReflect.Descriptor instead.
 func (*SumsResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{30}
+	return file_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SumsResponse) GetEncoder() string {
@@ -2187,7 +2272,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_peer_proto_msgTypes[31]
+	mi := &file_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2284,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[31]
+	mi := &file_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2297,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{31}
+	return file_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JoinRequest) GetToken() string {
@@ -2271,7 +2356,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_peer_proto_msgTypes[32]
+	mi := &file_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2368,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[32]
+	mi := &file_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2381,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{32}
+	return file_peer_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RenewRequest) GetCertificate() []byte {
@@ -2354,7 +2439,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_peer_proto_msgTypes[33]
+	mi := &file_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2451,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[33]
+	mi := &file_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2464,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{33}
+	return file_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Admission) GetMesh() string {
@@ -2467,7 +2552,7 @@ type RecordKeysResponse struct {
 
 func (x *RecordKeysResponse) Reset() {
 	*x = RecordKeysResponse{}
-	mi := &file_peer_proto_msgTypes[34]
+	mi := &file_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +2564,7 @@ func (x *RecordKeysResponse) String() string {
 func (*RecordKeysResponse) ProtoMessage() {}
 
 func (x *RecordKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[34]
+	mi := &file_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2577,7 @@ func (x *RecordKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordKeysResponse.ProtoReflect.Descriptor instead.
 func (*RecordKeysResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{34}
+	return file_peer_proto_rawDescGZIP(), []int{35}
 }
 
 // QuarantineRequest informs a member that its state differs from that of a majority.
@@ -2506,7 +2591,7 @@ type QuarantineRequest struct {
 
 func (x *QuarantineRequest) Reset() {
 	*x = QuarantineRequest{}
-	mi := &file_peer_proto_msgTypes[35]
+	mi := &file_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2603,7 @@ func (x *QuarantineRequest) String() string {
 func (*QuarantineRequest) ProtoMessage() {}
 
 func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[35]
+	mi := &file_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +2616,7 @@ func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineRequest.ProtoReflect.Descriptor instead.
 func (*QuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{35}
+	return file_peer_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *QuarantineRequest) GetIndex() uint64 {
@@ -2556,7 +2641,7 @@ type QuarantineResponse struct {
 
 func (x *QuarantineResponse) Reset() {
 	*x = QuarantineResponse{}
-	mi := &file_peer_proto_msgTypes[36]
+	mi := &file_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2653,7 @@ func (x *QuarantineResponse) String() string {
 func (*QuarantineResponse) ProtoMessage() {}
 
 func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[36]
+	mi := &file_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2666,7 @@ func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineResponse.ProtoReflect.Descriptor instead.
 func (*QuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{36}
+	return file_peer_proto_rawDescGZIP(), []int{37}
 }
 
 var File_peer_proto protoreflect.FileDescriptor
@@ -2675,7 +2760,7 @@ const file_peer_proto_rawDesc = "" +
 	"\fnode_version\x18\x02 \x01(\x04R\vnodeVersion\x12\x18\n" +
 	"\ahealthy\x18\x03 \x01(\bR\ahealthy\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\amachine\x18\x05 \x01(\rR\amachine\"\xa6\x04\n" +
+	"\amachine\x18\x05 \x01(\rR\amachine\"\xc1\x04\n" +
 	"\rWorkerMessage\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.coopr.peer.v1.HelloR\x05hello\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x121\n" +
@@ -2688,7 +2773,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x06health\x18\t \x03(\v2\x15.coopr.peer.v1.HealthR\x06health\x12\x1b\n" +
 	"\tlast_save\x18\n" +
 	" \x01(\x04R\blastSave\x12\x12\n" +
-	"\x04used\x18\v \x03(\tR\x04used\x128\n" +
+	"\x04used\x18\v \x03(\tR\x04used\x12\x19\n" +
+	"\bclock_ms\x18\f \x01(\x03R\aclockMs\x128\n" +
 	"\bruntimes\x18\x1e \x03(\v2\x1c.coopr.site.v1.RuntimeReportR\bruntimes\x124\n" +
 	"\tincidents\x18( \x03(\v2\x16.coopr.log.v1.IncidentR\tincidents\"G\n" +
 	"\aVerdict\x12\x12\n" +
@@ -2703,7 +2789,7 @@ const file_peer_proto_rawDesc = "" +
 	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"Y\n" +
 	"\rAgentRegistry\x12.\n" +
 	"\x06agents\x18\x01 \x03(\v2\x16.coopr.record.v1.AgentR\x06agents\x12\x18\n" +
-	"\aremoved\x18\x02 \x03(\tR\aremoved\"\x9d\x04\n" +
+	"\aremoved\x18\x02 \x03(\tR\aremoved\"\xf8\x04\n" +
 	"\rLeaderMessage\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.coopr.peer.v1.WelcomeR\awelcome\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x12+\n" +
@@ -2715,10 +2801,16 @@ const file_peer_proto_rawDesc = "" +
 	"\aunwatch\x18\b \x03(\tR\aunwatch\x12/\n" +
 	"\x05sites\x18  \x03(\v2\x19.coopr.site.v1.SiteOrdersR\x05sites\x12\x14\n" +
 	"\x05saved\x18\n" +
-	" \x01(\x04R\x05saved\x12\x1d\n" +
+	" \x01(\x04R\x05saved\x122\n" +
+	"\x06clocks\x18! \x03(\v2\x1a.coopr.peer.v1.ClockOffsetR\x06clocks\x12%\n" +
+	"\x0eclocks_changed\x18\" \x01(\bR\rclocksChanged\x12\x1d\n" +
 	"\n" +
 	"watch_anew\x18\t \x01(\bR\twatchAnew\x120\n" +
-	"\arefused\x18\v \x01(\v2\x16.coopr.peer.v1.RefusedR\arefusedJ\x04\b\x06\x10\aJ\x04\b\x1e\x10\x1f\"+\n" +
+	"\arefused\x18\v \x01(\v2\x16.coopr.peer.v1.RefusedR\arefusedJ\x04\b\x06\x10\aJ\x04\b\x1e\x10\x1f\"R\n" +
+	"\vClockOffset\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
+	"\bahead_ms\x18\x03 \x01(\x03R\aaheadMs\"+\n" +
 	"\aRefused\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\"R\n" +
 	"\x0eTaskLogRequest\x12\x12\n" +
@@ -2826,7 +2918,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
@@ -2845,112 +2937,114 @@ var file_peer_proto_goTypes = []any{
 	(*Welcome)(nil),               // 14: coopr.peer.v1.Welcome
 	(*AgentRegistry)(nil),         // 15: coopr.peer.v1.AgentRegistry
 	(*LeaderMessage)(nil),         // 16: coopr.peer.v1.LeaderMessage
-	(*Refused)(nil),               // 17: coopr.peer.v1.Refused
-	(*TaskLogRequest)(nil),        // 18: coopr.peer.v1.TaskLogRequest
-	(*TaskLogResponse)(nil),       // 19: coopr.peer.v1.TaskLogResponse
-	(*ListResourcesRequest)(nil),  // 20: coopr.peer.v1.ListResourcesRequest
-	(*ListResourcesResponse)(nil), // 21: coopr.peer.v1.ListResourcesResponse
-	(*RemoveResourceRequest)(nil), // 22: coopr.peer.v1.RemoveResourceRequest
-	(*BlobRequest)(nil),           // 23: coopr.peer.v1.BlobRequest
-	(*BlobPiece)(nil),             // 24: coopr.peer.v1.BlobPiece
-	(*HoldRequest)(nil),           // 25: coopr.peer.v1.HoldRequest
-	(*HoldResponse)(nil),          // 26: coopr.peer.v1.HoldResponse
-	(*ResourceSetRequest)(nil),    // 27: coopr.peer.v1.ResourceSetRequest
-	(*ResourceSetResponse)(nil),   // 28: coopr.peer.v1.ResourceSetResponse
-	(*SumsRequest)(nil),           // 29: coopr.peer.v1.SumsRequest
-	(*SumsResponse)(nil),          // 30: coopr.peer.v1.SumsResponse
-	(*JoinRequest)(nil),           // 31: coopr.peer.v1.JoinRequest
-	(*RenewRequest)(nil),          // 32: coopr.peer.v1.RenewRequest
-	(*Admission)(nil),             // 33: coopr.peer.v1.Admission
-	(*RecordKeysResponse)(nil),    // 34: coopr.peer.v1.RecordKeysResponse
-	(*QuarantineRequest)(nil),     // 35: coopr.peer.v1.QuarantineRequest
-	(*QuarantineResponse)(nil),    // 36: coopr.peer.v1.QuarantineResponse
-	nil,                           // 37: coopr.peer.v1.SumsResponse.TablesEntry
-	(*Result)(nil),                // 38: coopr.plugin.v1.Result
-	(*record.PluginType)(nil),     // 39: coopr.record.v1.PluginType
-	(*SaveState)(nil),             // 40: coopr.plugin.v1.SaveState
-	(*Task)(nil),                  // 41: coopr.plugin.v1.Task
-	(*RuntimeReport)(nil),         // 42: coopr.site.v1.RuntimeReport
-	(*Incident)(nil),              // 43: coopr.log.v1.Incident
-	(*record.Agent)(nil),          // 44: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 45: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 46: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 47: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 48: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 49: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 50: coopr.record.v1.ResourceSet
-	(*RecordKeys)(nil),            // 51: coopr.log.v1.RecordKeys
-	(*ChangePacket)(nil),          // 52: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 53: coopr.plugin.v1.RemoveResponse
+	(*ClockOffset)(nil),           // 17: coopr.peer.v1.ClockOffset
+	(*Refused)(nil),               // 18: coopr.peer.v1.Refused
+	(*TaskLogRequest)(nil),        // 19: coopr.peer.v1.TaskLogRequest
+	(*TaskLogResponse)(nil),       // 20: coopr.peer.v1.TaskLogResponse
+	(*ListResourcesRequest)(nil),  // 21: coopr.peer.v1.ListResourcesRequest
+	(*ListResourcesResponse)(nil), // 22: coopr.peer.v1.ListResourcesResponse
+	(*RemoveResourceRequest)(nil), // 23: coopr.peer.v1.RemoveResourceRequest
+	(*BlobRequest)(nil),           // 24: coopr.peer.v1.BlobRequest
+	(*BlobPiece)(nil),             // 25: coopr.peer.v1.BlobPiece
+	(*HoldRequest)(nil),           // 26: coopr.peer.v1.HoldRequest
+	(*HoldResponse)(nil),          // 27: coopr.peer.v1.HoldResponse
+	(*ResourceSetRequest)(nil),    // 28: coopr.peer.v1.ResourceSetRequest
+	(*ResourceSetResponse)(nil),   // 29: coopr.peer.v1.ResourceSetResponse
+	(*SumsRequest)(nil),           // 30: coopr.peer.v1.SumsRequest
+	(*SumsResponse)(nil),          // 31: coopr.peer.v1.SumsResponse
+	(*JoinRequest)(nil),           // 32: coopr.peer.v1.JoinRequest
+	(*RenewRequest)(nil),          // 33: coopr.peer.v1.RenewRequest
+	(*Admission)(nil),             // 34: coopr.peer.v1.Admission
+	(*RecordKeysResponse)(nil),    // 35: coopr.peer.v1.RecordKeysResponse
+	(*QuarantineRequest)(nil),     // 36: coopr.peer.v1.QuarantineRequest
+	(*QuarantineResponse)(nil),    // 37: coopr.peer.v1.QuarantineResponse
+	nil,                           // 38: coopr.peer.v1.SumsResponse.TablesEntry
+	(*Result)(nil),                // 39: coopr.plugin.v1.Result
+	(*record.PluginType)(nil),     // 40: coopr.record.v1.PluginType
+	(*SaveState)(nil),             // 41: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 42: coopr.plugin.v1.Task
+	(*RuntimeReport)(nil),         // 43: coopr.site.v1.RuntimeReport
+	(*Incident)(nil),              // 44: coopr.log.v1.Incident
+	(*record.Agent)(nil),          // 45: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 46: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 47: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 48: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 49: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 50: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 51: coopr.record.v1.ResourceSet
+	(*RecordKeys)(nil),            // 52: coopr.log.v1.RecordKeys
+	(*ChangePacket)(nil),          // 53: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 54: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
 	3,  // 1: coopr.peer.v1.StatusResponse.keys:type_name -> coopr.peer.v1.MeshKeyPrint
 	4,  // 2: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
-	38, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	39, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	39, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	40, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
 	7,  // 5: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	40, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	41, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	41, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	41, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	42, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	42, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
 	8,  // 9: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	38, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	39, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
 	9,  // 11: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
 	9,  // 12: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	40, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	41, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	11, // 14: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	42, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	43, // 16: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
+	43, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	44, // 16: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
 	13, // 17: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	44, // 18: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	45, // 18: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
 	14, // 19: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	41, // 20: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	45, // 21: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	42, // 20: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	46, // 21: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
 	13, // 22: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
 	15, // 23: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
 	10, // 24: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	46, // 25: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
-	17, // 26: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	47, // 27: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	48, // 28: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	49, // 29: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	50, // 30: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	37, // 31: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
-	0,  // 32: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	29, // 33: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	35, // 34: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
-	5,  // 35: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
-	12, // 36: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	18, // 37: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	20, // 38: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	22, // 39: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	23, // 40: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	25, // 41: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	27, // 42: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	51, // 43: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
-	52, // 44: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	31, // 45: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
-	32, // 46: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
-	2,  // 47: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	30, // 48: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	36, // 49: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	6,  // 50: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
-	16, // 51: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	19, // 52: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	21, // 53: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	53, // 54: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	24, // 55: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	26, // 56: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	28, // 57: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	34, // 58: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
-	52, // 59: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	33, // 60: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
-	33, // 61: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
-	47, // [47:62] is the sub-list for method output_type
-	32, // [32:47] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	47, // 25: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	17, // 26: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
+	18, // 27: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
+	48, // 28: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	49, // 29: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	50, // 30: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	51, // 31: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	38, // 32: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	0,  // 33: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	30, // 34: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
+	36, // 35: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	5,  // 36: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
+	12, // 37: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	19, // 38: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	21, // 39: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	23, // 40: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	24, // 41: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	26, // 42: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	28, // 43: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	52, // 44: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
+	53, // 45: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	32, // 46: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
+	33, // 47: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
+	2,  // 48: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	31, // 49: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	37, // 50: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 51: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 52: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	20, // 53: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	22, // 54: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	54, // 55: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	25, // 56: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	27, // 57: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	29, // 58: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	35, // 59: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
+	53, // 60: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	34, // 61: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
+	34, // 62: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
+	48, // [48:63] is the sub-list for method output_type
+	33, // [33:48] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -2967,7 +3061,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -39,6 +39,7 @@ type Agent struct {
 	keys      *memkeys.Store
 	dir       string // of its identity
 	recovered atomic.Int32
+	ahead     atomic.Int64 // of the clock that it reports, in nanoseconds
 
 	life   *life
 	agent  *agent.Agent
@@ -95,6 +96,7 @@ func (a *Agent) Start() {
 		},
 		KeyStore: a.keys, PutAside: a.putAside, Checkpoint: a.m.opts.Checkpoint,
 		NoHTTP: true, Timing: a.m.opts.Timing, TTL: a.m.opts.TTL, Machine: a.Name, Drain: 5 * time.Second,
+		Clock: func() time.Time { return time.Now().Add(time.Duration(a.ahead.Load())) },
 	}
 	if a.m.opts.Expect == 1 && a != a.m.agents[0] {
 		cfg.BootstrapExpect = 0 // one begins, the others join it
@@ -145,6 +147,9 @@ func (a *Agent) kill() {
 	_ = a.gossip.Shutdown()
 	a.cancel()
 }
+
+// SetClock sets the clock that the agent reports ahead of the others; before it starts or later.
+func (a *Agent) SetClock(ahead time.Duration) { a.ahead.Store(int64(ahead)) }
 
 // Stop ends the agent in order (SIGTERM) and waits for it.
 func (a *Agent) Stop() {

@@ -30,6 +30,7 @@ type Agent struct {
 	failures     []error // of the next writes, in order
 	joined, left []string
 	resources    *service.Resources
+	WrongClocks  []*pb.ClockOffset // that the leader has told the agent of
 }
 
 // NewAgent returns an agent that leads.
@@ -178,7 +179,7 @@ func (g gossip) Remove(_ context.Context, agent string) error {
 }
 
 // idle is a worker without tasks.
-type idle struct{}
+type idle struct{ agent *Agent }
 
 // Busy returns 0.
 func (idle) Busy() int { return 0 }
@@ -188,6 +189,9 @@ func (idle) Session() string { return worker }
 
 // InTouch reports false, so that the agent looks for a leader.
 func (idle) InTouch() bool { return false }
+
+// Clocks returns what the agent was given.
+func (i idle) Clocks() []*pb.ClockOffset { return i.agent.WrongClocks }
 
 // ReportIncident does nothing.
 func (idle) ReportIncident(*pb.Incident) {}

@@ -26,8 +26,8 @@ func (a *Agent) Services() rest.Services {
 		Resources:   faultyResources{a.resources, a},
 		Runs:        &service.Runs{Supervisor: s, Now: a.clock, Random: func() uint32 { return 0 }},
 		Mesh: &service.Mesh{
-			ID: id(a.name), Name: name, Build: "test", Slots: slots, Supervisor: s, Gossip: gossip{a}, Worker: idle{},
-			Registry: func() []model.Agent { return a.member.Machine.View().Agents() }, Retention: retention, Logs: idle{},
+			ID: id(a.name), Name: name, Build: "test", Slots: slots, Supervisor: s, Gossip: gossip{a}, Worker: idle{a},
+			Registry: func() []model.Agent { return a.member.Machine.View().Agents() }, Retention: retention, Logs: idle{a},
 			Departure: service.NewDeparture(s, func() error { return nil }), Router: router,
 		},
 		Raft: &service.Raft{ID: id(a.name), Name: name, Build: "test", Supervisor: s, Gossip: gossip{a}},

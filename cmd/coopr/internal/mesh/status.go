@@ -77,7 +77,7 @@ func fetchStatus(ctx context.Context, c *client.Client) (report, error) {
 // wrong reports whether something needs attention. What merely waits for a person is not wrong.
 func (r *report) wrong() bool {
 	q := &r.Quorum
-	return r.Leader == "" || !r.LeaderReady || q.Alive < q.Voters || q.Voters < q.Wanted || len(r.Missing) > 0 ||
+	return r.Leader == "" || !r.LeaderReady || q.Alive < q.Voters || q.Voters < q.Wanted || len(r.Missing) > 0 || len(r.Clocks) > 0 ||
 		r.Attention == nil || r.Attention.Ill > 0
 }
 
@@ -99,6 +99,7 @@ func showStatus(out *output.Printer, r report) {
 	out.Field("Voters", quorumText(out, r.Quorum))
 	missing(out, "Missing", "voter ", r.Quorum.Missing)
 	missing(out, "Missing", "agent ", r.Missing)
+	clocks(out, r.Clocks)
 	out.Field("Members", fmt.Sprintf("%d alive of %d", r.Alive, r.Members))
 	out.Field("Voter", output.YesNo(r.Voter))
 	attention(out, r)
@@ -136,6 +137,18 @@ func missing(out *output.Printer, field, noun string, list []api.MissingAgent) {
 			text += fmt.Sprintf(", since %s (%s)", output.Moment(x.Since), out.Ago(x.Since))
 		}
 		out.Field(field, out.Paint(output.Red, text))
+	}
+}
+
+// clocks prints the agents whose clocks differ from the others, one on a line.
+func clocks(out *output.Printer, list []api.ClockOffset) {
+	for _, x := range list {
+		by, way := time.Duration(x.Ahead)*time.Millisecond, "ahead of"
+		if by < 0 {
+			by, way = -by, "behind"
+		}
+		out.Field("Clock", out.Paint(output.Red, fmt.Sprintf("agent %s is %s %s the others: set the clock of its host", x.Name,
+			output.Span(by), way)))
 	}
 }
 

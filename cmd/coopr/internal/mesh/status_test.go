@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server"
 	"github.com/coopr/coopr/rpc/server/apitest"
 
@@ -23,6 +24,7 @@ func TestLostQuorumStory(t *testing.T) {
 	}
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
+	b.WrongClocks = []*pb.ClockOffset{{Name: "c", AheadMs: 3_600_000}, {Name: "d", AheadMs: -5_400_000}}
 	s.Env["COOPR_ADDR"] = srv.URL
 	s.As(apitest.Super)
 	s.Run(6, "status")

@@ -1,0 +1,51 @@
+package mesh_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/testing/mesh"
+)
+
+// Every agent's status names the agent whose clock is wrong, also if that one leads, and until it is right again.
+func TestClocksThatDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mesh.New(t, mesh.Options{Agents: 4, Seed: 3, Verbose: testing.Verbose()})
+		named := func(want *mesh.Agent) func() bool {
+			return func() bool {
+				for _, a := range m.Up() {
+					var s api.AgentStatus
+					if code, body := a.Call(http.MethodGet, "/v1/status", nil, ""); code != http.StatusOK || json.Unmarshal(body, &s) != nil {
+						return false
+					}
+					if want == nil && len(s.Clocks) > 0 {
+						return false
+					}
+					if want != nil && (len(s.Clocks) != 1 || s.Clocks[0].Name != want.Name || s.Clocks[0].ID != want.ID ||
+						(time.Duration(s.Clocks[0].Ahead)*time.Millisecond).Round(time.Minute) != -time.Hour) {
+						return false
+					}
+				}
+				return true
+			}
+		}
+		leader := m.AwaitLeader()
+		other := m.Agents()[0]
+		if other == leader {
+			other = m.Agents()[1]
+		}
+		other.SetClock(-time.Hour)
+		m.Until("all to name an agent", named(other))
+		leader.Crash()
+		m.Until("the others to name it in another term", func() bool { return m.Leader() != nil && m.Leader() != leader && named(other)() })
+		leader.Start()
+		other.SetClock(0)
+		m.Until("nobody to be named", named(nil))
+		m.AwaitLeader().SetClock(-time.Hour)
+		m.Until("all to name the leader", func() bool { return m.Leader() != nil && named(m.Leader())() })
+	})
+}
