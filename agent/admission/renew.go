@@ -52,6 +52,12 @@ func (r *Renewer) Run(ctx context.Context) error {
 			}
 		}
 		r.Door.flush(ctx, r.Record)
+		switch written, err := r.Store.Retry(); {
+		case err != nil:
+			r.Logger.Debug("this agent still cannot write its identity", "error", err)
+		case written:
+			r.Logger.Info("this agent has written its identity")
+		}
 		select {
 		case <-ctx.Done():
 			return nil

@@ -299,6 +299,38 @@ func encoded(t testing.TB, m *Membership) string {
 }
 
 // The first agent gets its certificates on its own machine, and a name of its API with them.
+// What could not be written is written later.
+func TestUnwrittenMembership(t *testing.T) {
+	f := found(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := f.admit(dir, twoID, Worker).Store()
+	if written, err := s.Retry(); written || err != nil {
+		t.Error("written again without a reason:", written, err)
+	}
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Change(func(m *Membership) { m.Removed = []string{threeID} }); err == nil {
+		t.Error("written without a folder")
+	}
+	if written, err := s.Retry(); written || err == nil {
+		t.Error("written without a folder:", written)
+	}
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	if written, err := s.Retry(); !written || err != nil {
+		t.Error("not written:", err)
+	}
+	m, err := LoadMembership(dir)
+	if err != nil || !slices.Equal(m.Removed, []string{threeID}) {
+		t.Error("the file lacks the change:", m.Removed, err)
+	}
+}
+
 func TestFirstAgent(t *testing.T) {
 	dir := t.TempDir()
 	m, root, err := Found()

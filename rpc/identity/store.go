@@ -20,6 +20,8 @@ type Store struct {
 	now     *Membership
 	agent   *tls.Certificate
 	api     *tls.Certificate
+	// unwritten is set while the present membership is not on the disk.
+	unwritten bool
 }
 
 // Open returns the identity of an agent whose membership is in a data directory, or only in memory if dir is "". The first agent
@@ -97,10 +99,33 @@ func (s *Store) put(m *Membership) error {
 	if err := s.use(m); err != nil {
 		return err
 	}
+	return s.write(m)
+}
+
+// write writes the present membership. The caller holds changes, or is the only one that has s.
+func (s *Store) write(m *Membership) error {
 	if s.dir == "" {
 		return nil
 	}
-	return m.Save(s.dir)
+	err := m.Save(s.dir)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unwritten = err != nil
+	return err
+}
+
+// Retry writes the membership if the last write has failed. It reports whether it has written.
+func (s *Store) Retry() (bool, error) {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	s.mu.Lock()
+	m, due := s.now, s.unwritten
+	s.mu.Unlock()
+	if !due {
+		return false, nil
+	}
+	err := s.write(m)
+	return err == nil, err
 }
 
 // Membership returns the present membership. The caller does not change it.
