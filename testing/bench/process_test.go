@@ -30,7 +30,12 @@ func startAgent(b *testing.B, args ...string) *agentProcess { return startAgentB
 
 // startAgentBy starts an agent by a command such as nice, which becomes the agent.
 func startAgentBy(b *testing.B, by []string, args ...string) *agentProcess {
-	p := &agentProcess{api: freePort(b), dir: b.TempDir()}
+	return startAgentIn(b, b.TempDir(), by, args...)
+}
+
+// startAgentIn starts an agent with a data directory.
+func startAgentIn(b *testing.B, dir string, by []string, args ...string) *agentProcess {
+	p := &agentProcess{api: freePort(b), dir: dir}
 	if err := os.WriteFile(filepath.Join(p.dir, "dev-token"), []byte(devToken+"\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
