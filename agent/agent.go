@@ -236,7 +236,10 @@ func (a *Agent) peerAddr(id string) (string, error) { return member.PeerAddr(a.m
 
 // openBlobs opens the blob cache.
 func (a *Agent) openBlobs() (err error) {
-	c := blobs.Config{ID: a.id, Supervisor: a.supervisor, Locator: a.locator, Mesh: a.mesh, Peers: a.net.peers, Logger: a.log}
+	c := blobs.Config{ID: a.id, Supervisor: a.supervisor, Locator: a.locator, Mesh: a.mesh, Peers: a.net.peers, Ring: a.ring, Logger: a.log}
+	if store := a.identity.Store(); store != nil {
+		c.Worker = func() bool { return store.Membership().Role == identity.Worker }
+	}
 	if a.cfg.DataDir != "" {
 		c.Dir, c.Folders = filepath.Join(a.cfg.DataDir, "resources"), executor.ResourcesDir(a.cfg.Work())
 		c.Lend = a.launcher.Lend

@@ -46,7 +46,10 @@ type Config struct {
 	Locator    *member.Locator
 	Mesh       member.Mesh
 	Peers      member.Peers
-	Logger     *slog.Logger
+	Ring       Ring // of the mesh's keys, for tickets
+	// Worker reports whether this agent's certificate has the role worker, so that it has to show tickets. Nil: never.
+	Worker func() bool
+	Logger *slog.Logger
 }
 
 // Cache is this agent's blob cache. A member of the Raft group keeps every blob that
@@ -220,7 +223,7 @@ func (c *Cache) Planned(ctx context.Context, tenant string, number uint64, kind 
 	if err != nil {
 		return "", nil, err
 	}
-	return c.layOut(ctx, set.Of(kind, plugin))
+	return c.layOut(forTenant(ctx, tenant), set.Of(kind, plugin))
 }
 
 // Current is like Planned, with the versions that are in force now.
@@ -229,7 +232,7 @@ func (c *Cache) Current(ctx context.Context, tenant string, kind model.Kind, plu
 	if err != nil {
 		return "", nil, err
 	}
-	return c.layOut(ctx, set.Of(kind, plugin))
+	return c.layOut(forTenant(ctx, tenant), set.Of(kind, plugin))
 }
 
 func (c *Cache) layOut(ctx context.Context, pins []model.ResourcePin) (dir string, release func(), err error) {

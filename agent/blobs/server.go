@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,6 +23,9 @@ type Server struct{ Cache *Cache }
 
 // Blob sends a blob that this agent has.
 func (s Server) Blob(r *pb.BlobRequest, out grpc.ServerStreamingServer[pb.BlobPiece]) error {
+	if err := s.admitBlob(out.Context(), r); err != nil {
+		return err
+	}
 	store, err := s.Cache.Store()
 	if err != nil {
 		return status.Error(codes.NotFound, err.Error())
@@ -70,10 +74,13 @@ func (s Server) Hold(ctx context.Context, r *pb.HoldRequest) (*pb.HoldResponse, 
 
 // ResourceSet returns a set of resource versions, or the set in force if the number
 // is 0.
-func (s Server) ResourceSet(_ context.Context, r *pb.ResourceSetRequest) (*pb.ResourceSetResponse, error) {
+func (s Server) ResourceSet(ctx context.Context, r *pb.ResourceSetRequest) (*pb.ResourceSetResponse, error) {
 	m := s.Cache.cfg.Supervisor.Member()
 	if m == nil {
 		return nil, status.Error(codes.Unavailable, "this agent holds no replicated state")
+	}
+	if err := admit(ctx, s.Cache.cfg.Ring, r.Tenant, r.Ticket, time.Now()); err != nil {
+		return nil, err
 	}
 	set, ok := m.Machine.View().ResourceSet(r.Tenant, r.Number)
 	if r.Number == 0 {

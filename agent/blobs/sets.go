@@ -23,6 +23,7 @@ type sets struct {
 	mu      sync.Mutex
 	planned map[string]*model.ResourceSet // by tenant and number; a set never changes
 	current map[string]currentSet         // by tenant
+	tickets map[string]held               // by tenant
 }
 
 // currentSet is a set that was in force at a time.
@@ -32,7 +33,7 @@ type currentSet struct {
 }
 
 func newSets() *sets {
-	return &sets{planned: map[string]*model.ResourceSet{}, current: map[string]currentSet{}}
+	return &sets{planned: map[string]*model.ResourceSet{}, current: map[string]currentSet{}, tickets: map[string]held{}}
 }
 
 // set returns a set of versions, from this member's state or from the leader.
@@ -96,6 +97,10 @@ func (c *Cache) currentSet(ctx context.Context, tenant string) (*model.ResourceS
 func (c *Cache) askLeader(ctx context.Context, tenant string, number uint64) (*model.ResourceSet, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderWithin)
 	defer cancel()
+	ticket, err := c.ticket(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
 	id, addr, err := c.cfg.Locator.AwaitLeader(ctx)
 	if err != nil {
 		return nil, err
@@ -104,8 +109,9 @@ func (c *Cache) askLeader(ctx context.Context, tenant string, number uint64) (*m
 	if err != nil {
 		return nil, err
 	}
-	r, err := client.ResourceSet(ctx, &pb.ResourceSetRequest{Tenant: tenant, Number: number})
+	r, err := client.ResourceSet(ctx, &pb.ResourceSetRequest{Tenant: tenant, Number: number, Ticket: ticket})
 	if err != nil {
+		c.dropTicket(tenant, err)
 		return nil, fmt.Errorf("ask the leader for the versions of plugin resources: %w", err)
 	}
 	set, err := logformat.DecodeResourceSet(r.Set)

@@ -28,14 +28,22 @@ const (
 // "", then from the leader, then from any. Concurrent fetches of one blob share a
 // single transfer.
 func (c *Cache) fetch(ctx context.Context, sum string, size int64, first string) error {
-	done := c.flight.DoChan(sum, func() (any, error) {
+	tenant, key := tenantOf(ctx), sum
+	if c.cfg.Worker != nil && c.cfg.Worker() {
+		key += "\x00" + tenant // the ticket of one tenant is of no use to another
+	}
+	done := c.flight.DoChan(key, func() (any, error) {
 		if err := c.start(); err != nil {
 			return nil, err
 		}
 		defer c.wg.Done()
 		ctx, cancel := context.WithTimeout(c.ctx, transferTimeout)
 		defer cancel()
-		return nil, c.fetchFrom(ctx, c.sources(ctx, first), sum, size)
+		ticket, err := c.ticket(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		return nil, c.fetchFrom(ctx, c.sources(ctx, first), &pb.BlobRequest{Sha256: sum, Tenant: tenant, Ticket: ticket}, size)
 	})
 	select {
 	case r := <-done:
@@ -68,15 +76,16 @@ func (c *Cache) sources(ctx context.Context, first string) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { was := seen[id]; seen[id] = true; return was })
 }
 
-func (c *Cache) fetchFrom(ctx context.Context, ids []string, sum string, size int64) error {
-	asked := 0
+func (c *Cache) fetchFrom(ctx context.Context, ids []string, r *pb.BlobRequest, size int64) error {
+	sum, asked := r.Sha256, 0
 	var errs error
 	for _, id := range ids {
-		err := c.copyFrom(ctx, id, sum, size)
+		err := c.copyFrom(ctx, id, r, size)
 		if err == nil {
 			return nil
 		}
 		asked++
+		c.dropTicket(r.Tenant, err)
 		if status.Code(err) != codes.NotFound {
 			errs = errors.Join(errs, fmt.Errorf("agent %s: %w", c.agentName(id), err))
 		}
@@ -89,7 +98,7 @@ func (c *Cache) fetchFrom(ctx context.Context, ids []string, sum string, size in
 }
 
 // copyFrom copies a blob from one agent.
-func (c *Cache) copyFrom(ctx context.Context, id, sum string, size int64) error {
+func (c *Cache) copyFrom(ctx context.Context, id string, r *pb.BlobRequest, size int64) error {
 	addr, err := member.PeerAddr(c.cfg.Mesh, id)
 	if err != nil {
 		return err
@@ -100,11 +109,11 @@ func (c *Cache) copyFrom(ctx context.Context, id, sum string, size int64) error 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := client.Blob(ctx, &pb.BlobRequest{Sha256: sum})
+	stream, err := client.Blob(ctx, r)
 	if err != nil {
 		return err
 	}
-	_, _, err = c.store.Put(&pieces{stream: stream}, size, sum)
+	_, _, err = c.store.Put(&pieces{stream: stream}, size, r.Sha256)
 	return err
 }
 

@@ -24,8 +24,9 @@ const (
 // inventory lists and removes the machines of providers through the plugins of
 // other agents. It implements janitor.Finder.
 type inventory struct {
-	machine *state.Machine
-	peers   Peers
+	machine  *state.Machine
+	peers    Peers
+	removals *removals
 }
 
 // agents returns the live agents that offer a provider type. all is false if a
@@ -171,6 +172,7 @@ func (i inventory) remove(ctx context.Context, a model.Agent, req *pb.RemoveReso
 	if err != nil {
 		return err
 	}
+	defer i.removals.begin(a.ID, req.Request.Tenant)()
 	_, err = c.RemoveResource(ctx, req)
 	return withoutCode(err)
 }

@@ -75,6 +75,7 @@ type Leadership struct {
 	Incidents    *incidents.Recorder
 	Clocks       *clocks.Clocks
 	broken       chan brokenSession
+	removals     *removals
 }
 
 // duties returns the duties of a new term, in the order in which they are restored.
@@ -85,7 +86,9 @@ func (m *Member) duties() []leader.Duty {
 		Jitter: rand.Float64,
 	})
 	k := m.keys()
+	under := &removals{}
 	l := &Leadership{
+		removals:   under,
 		Dispatcher: d,
 		Orchestrator: orchestrate.New(orchestrate.Config{
 			Machine: m.Machine, Propose: m.Propose, Logger: log, Rank: cfg.Rank, First: firstLeases(d), HostExec: cfg.HostExec,
@@ -96,7 +99,7 @@ func (m *Member) duties() []leader.Duty {
 		}),
 		Sites: sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: log, Node: sites.NodeAccess, Paused: sites.Resting}),
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{
-			Machine: m.Machine, Propose: m.Propose, Finder: inventory{m.Machine, m.cfg.Peers}, Opener: m.Box, Logger: log,
+			Machine: m.Machine, Propose: m.Propose, Finder: inventory{m.Machine, m.cfg.Peers, under}, Opener: m.Box, Logger: log,
 			Every: cfg.OrphanInterval, Delete: cfg.DeleteOrphans, Grace: cfg.OrphanGrace,
 		}),
 		Integrity: m.integrity(),

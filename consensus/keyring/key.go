@@ -17,6 +17,8 @@ var (
 	ErrNoKey = errors.New("the keyring does not have the key")
 	// ErrNotSealed means that data was not encrypted with this key for this place, or was altered since.
 	ErrNotSealed = errors.New("the data was not encrypted with this key for this place, or was altered")
+	// ErrForged means that an authentication code was not made with this key for this data.
+	ErrForged = errors.New("the authentication code was not made with this key for this data")
 )
 
 // Size is the length of a key in bytes.
@@ -51,6 +53,15 @@ func (k Key) Print() []byte {
 // Same reports whether both keys have the same number and secret.
 func (k Key) Same(other Key) bool {
 	return k.Number == other.Number && bytes.Equal(k.Print(), other.Print())
+}
+
+// mac returns the authentication code of data for a purpose, under a key that is derived for it.
+func (k Key) mac(purpose string, data []byte) []byte {
+	derive := hmac.New(sha256.New, k.Secret[:])
+	derive.Write(Bind("coopr mac", purpose))
+	h := hmac.New(sha256.New, derive.Sum(nil))
+	h.Write(data)
+	return h.Sum(nil)
 }
 
 // numberSize is the length of a key's number at the beginning of encrypted data, in bytes.

@@ -1,6 +1,8 @@
 package keyring
 
 import (
+	"crypto/hmac"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -150,6 +152,35 @@ func (r *Ring) Seal(aad, plaintext []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: it is empty", ErrNoKey)
 	}
 	return c.Seal(aad, plaintext), nil
+}
+
+// MAC returns an authentication code of data for a purpose, from the active key. The result begins with the
+// key's number. It fails with ErrNoKey if the keyring is empty.
+func (r *Ring) MAC(purpose string, data []byte) ([]byte, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	k, ok := r.set.find(r.set.Active)
+	if !ok {
+		return nil, fmt.Errorf("%w: it is empty", ErrNoKey)
+	}
+	return append(binary.BigEndian.AppendUint32(nil, k.Number), k.mac(purpose, data)...), nil
+}
+
+// Verify checks what MAC returned for the same purpose and data, on any keyring with the same key. It fails with
+// ErrNoKey for another key's number and with ErrForged for everything else.
+func (r *Ring) Verify(purpose string, data, mac []byte) error {
+	number, err := NumberOf(mac)
+	if err != nil {
+		return ErrForged
+	}
+	k, err := r.Key(number)
+	if err != nil {
+		return err
+	}
+	if !hmac.Equal(k.mac(purpose, data), mac[numberSize:]) {
+		return ErrForged
+	}
+	return nil
 }
 
 // Open decrypts with the key whose number the data has; see Cipher.Open.

@@ -97,6 +97,9 @@ func TestPlansKeepTheirResources(t *testing.T) {
 		}
 	}
 	must(orderResource("t", "a", "delete", 0))
+	if v := m.View(); !v.HasBlob("t", "a1") || !v.HasBlob("t", "b1") || v.HasBlob("t2", "a1") || v.HasBlob("", "a1") || v.HasBlob("t", "x") {
+		t.Error("contents are not those of the tenant")
+	}
 	if b := m.View().Blobs(); len(b) != 3 || b["a1"] != 10 {
 		t.Errorf("contents that plans need are gone: %v", b)
 	}

@@ -1865,6 +1865,8 @@ func (x *RemoveResourceRequest) GetRequest() *RemoveRequest {
 type BlobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sha256        string                 `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"` // in hexadecimal
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"` // whose resource it is; of a worker's request
+	Ticket        []byte                 `protobuf:"bytes,3,opt,name=ticket,proto3" json:"ticket,omitempty"` // of a worker
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1906,6 +1908,109 @@ func (x *BlobRequest) GetSha256() string {
 	return ""
 }
 
+func (x *BlobRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *BlobRequest) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+// TicketRequest asks the leader for a ticket, which a worker shows to read a tenant's plugin resources.
+type TicketRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TicketRequest) Reset() {
+	*x = TicketRequest{}
+	mi := &file_peer_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TicketRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TicketRequest) ProtoMessage() {}
+
+func (x *TicketRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TicketRequest.ProtoReflect.Descriptor instead.
+func (*TicketRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *TicketRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+type TicketResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ticket        []byte                 `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"` // good for the agent that has asked, for minutes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TicketResponse) Reset() {
+	*x = TicketResponse{}
+	mi := &file_peer_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TicketResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TicketResponse) ProtoMessage() {}
+
+func (x *TicketResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TicketResponse.ProtoReflect.Descriptor instead.
+func (*TicketResponse) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *TicketResponse) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
 type BlobPiece struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
@@ -1915,7 +2020,7 @@ type BlobPiece struct {
 
 func (x *BlobPiece) Reset() {
 	*x = BlobPiece{}
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2032,7 @@ func (x *BlobPiece) String() string {
 func (*BlobPiece) ProtoMessage() {}
 
 func (x *BlobPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2045,7 @@ func (x *BlobPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlobPiece.ProtoReflect.Descriptor instead.
 func (*BlobPiece) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{25}
+	return file_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BlobPiece) GetData() []byte {
@@ -1962,7 +2067,7 @@ type HoldRequest struct {
 
 func (x *HoldRequest) Reset() {
 	*x = HoldRequest{}
-	mi := &file_peer_proto_msgTypes[26]
+	mi := &file_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2079,7 @@ func (x *HoldRequest) String() string {
 func (*HoldRequest) ProtoMessage() {}
 
 func (x *HoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[26]
+	mi := &file_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2092,7 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
 func (*HoldRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{26}
+	return file_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HoldRequest) GetSha256() string {
@@ -2019,7 +2124,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_peer_proto_msgTypes[27]
+	mi := &file_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2136,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[27]
+	mi := &file_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2149,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{27}
+	return file_peer_proto_rawDescGZIP(), []int{29}
 }
 
 // ResourceSetRequest asks whoever holds the state which resources a plan works with.
@@ -2052,13 +2157,14 @@ type ResourceSetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Ticket        []byte                 `protobuf:"bytes,3,opt,name=ticket,proto3" json:"ticket,omitempty"` // of a worker
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResourceSetRequest) Reset() {
 	*x = ResourceSetRequest{}
-	mi := &file_peer_proto_msgTypes[28]
+	mi := &file_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2070,7 +2176,7 @@ func (x *ResourceSetRequest) String() string {
 func (*ResourceSetRequest) ProtoMessage() {}
 
 func (x *ResourceSetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[28]
+	mi := &file_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2083,7 +2189,7 @@ func (x *ResourceSetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSetRequest.ProtoReflect.Descriptor instead.
 func (*ResourceSetRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{28}
+	return file_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResourceSetRequest) GetTenant() string {
@@ -2100,6 +2206,13 @@ func (x *ResourceSetRequest) GetNumber() uint64 {
 	return 0
 }
 
+func (x *ResourceSetRequest) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
 type ResourceSetResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Set           *record.ResourceSet    `protobuf:"bytes,2,opt,name=set,proto3" json:"set,omitempty"`
@@ -2109,7 +2222,7 @@ type ResourceSetResponse struct {
 
 func (x *ResourceSetResponse) Reset() {
 	*x = ResourceSetResponse{}
-	mi := &file_peer_proto_msgTypes[29]
+	mi := &file_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2121,7 +2234,7 @@ func (x *ResourceSetResponse) String() string {
 func (*ResourceSetResponse) ProtoMessage() {}
 
 func (x *ResourceSetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[29]
+	mi := &file_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2134,7 +2247,7 @@ func (x *ResourceSetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSetResponse.ProtoReflect.Descriptor instead.
 func (*ResourceSetResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{29}
+	return file_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResourceSetResponse) GetSet() *record.ResourceSet {
@@ -2154,7 +2267,7 @@ type SumsRequest struct {
 
 func (x *SumsRequest) Reset() {
 	*x = SumsRequest{}
-	mi := &file_peer_proto_msgTypes[30]
+	mi := &file_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2279,7 @@ func (x *SumsRequest) String() string {
 func (*SumsRequest) ProtoMessage() {}
 
 func (x *SumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[30]
+	mi := &file_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2292,7 @@ func (x *SumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumsRequest.ProtoReflect.Descriptor instead.
 func (*SumsRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{30}
+	return file_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SumsRequest) GetIndex() uint64 {
@@ -2201,7 +2314,7 @@ type SumsResponse struct {
 
 func (x *SumsResponse) Reset() {
 	*x = SumsResponse{}
-	mi := &file_peer_proto_msgTypes[31]
+	mi := &file_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2213,7 +2326,7 @@ func (x *SumsResponse) String() string {
 func (*SumsResponse) ProtoMessage() {}
 
 func (x *SumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[31]
+	mi := &file_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2226,7 +2339,7 @@ func (x *SumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SumsResponse.ProtoReflect.Descriptor instead.
 func (*SumsResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{31}
+	return file_peer_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SumsResponse) GetEncoder() string {
@@ -2272,7 +2385,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_peer_proto_msgTypes[32]
+	mi := &file_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2397,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[32]
+	mi := &file_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2410,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{32}
+	return file_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JoinRequest) GetToken() string {
@@ -2356,7 +2469,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_peer_proto_msgTypes[33]
+	mi := &file_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2481,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[33]
+	mi := &file_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2494,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{33}
+	return file_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RenewRequest) GetCertificate() []byte {
@@ -2439,7 +2552,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_peer_proto_msgTypes[34]
+	mi := &file_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2564,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[34]
+	mi := &file_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2577,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{34}
+	return file_peer_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Admission) GetMesh() string {
@@ -2552,7 +2665,7 @@ type RecordKeysResponse struct {
 
 func (x *RecordKeysResponse) Reset() {
 	*x = RecordKeysResponse{}
-	mi := &file_peer_proto_msgTypes[35]
+	mi := &file_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2677,7 @@ func (x *RecordKeysResponse) String() string {
 func (*RecordKeysResponse) ProtoMessage() {}
 
 func (x *RecordKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[35]
+	mi := &file_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2690,7 @@ func (x *RecordKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordKeysResponse.ProtoReflect.Descriptor instead.
 func (*RecordKeysResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{35}
+	return file_peer_proto_rawDescGZIP(), []int{37}
 }
 
 // QuarantineRequest informs a member that its state differs from that of a majority.
@@ -2591,7 +2704,7 @@ type QuarantineRequest struct {
 
 func (x *QuarantineRequest) Reset() {
 	*x = QuarantineRequest{}
-	mi := &file_peer_proto_msgTypes[36]
+	mi := &file_peer_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2716,7 @@ func (x *QuarantineRequest) String() string {
 func (*QuarantineRequest) ProtoMessage() {}
 
 func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[36]
+	mi := &file_peer_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2729,7 @@ func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineRequest.ProtoReflect.Descriptor instead.
 func (*QuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{36}
+	return file_peer_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *QuarantineRequest) GetIndex() uint64 {
@@ -2641,7 +2754,7 @@ type QuarantineResponse struct {
 
 func (x *QuarantineResponse) Reset() {
 	*x = QuarantineResponse{}
-	mi := &file_peer_proto_msgTypes[37]
+	mi := &file_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2653,7 +2766,7 @@ func (x *QuarantineResponse) String() string {
 func (*QuarantineResponse) ProtoMessage() {}
 
 func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[37]
+	mi := &file_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2666,7 +2779,7 @@ func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineResponse.ProtoReflect.Descriptor instead.
 func (*QuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{37}
+	return file_peer_proto_rawDescGZIP(), []int{39}
 }
 
 var File_peer_proto protoreflect.FileDescriptor
@@ -2828,19 +2941,26 @@ const file_peer_proto_rawDesc = "" +
 	"\amachine\x18\x02 \x01(\tR\amachine\"m\n" +
 	"\x15RemoveResourceRequest\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x128\n" +
-	"\arequest\x18\x02 \x01(\v2\x1e.coopr.plugin.v1.RemoveRequestR\arequest\"%\n" +
+	"\arequest\x18\x02 \x01(\v2\x1e.coopr.plugin.v1.RemoveRequestR\arequest\"U\n" +
 	"\vBlobRequest\x12\x16\n" +
-	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\x1f\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x16\n" +
+	"\x06ticket\x18\x03 \x01(\fR\x06ticket\"'\n" +
+	"\rTicketRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"(\n" +
+	"\x0eTicketResponse\x12\x16\n" +
+	"\x06ticket\x18\x01 \x01(\fR\x06ticket\"\x1f\n" +
 	"\tBlobPiece\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"M\n" +
 	"\vHoldRequest\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\tR\x04from\"\x0e\n" +
-	"\fHoldResponse\"D\n" +
+	"\fHoldResponse\"\\\n" +
 	"\x12ResourceSetRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x04R\x06number\"K\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x16\n" +
+	"\x06ticket\x18\x03 \x01(\fR\x06ticket\"K\n" +
 	"\x13ResourceSetResponse\x12.\n" +
 	"\x03set\x18\x02 \x01(\v2\x1c.coopr.record.v1.ResourceSetR\x03setJ\x04\b\x01\x10\x02\"#\n" +
 	"\vSumsRequest\x12\x14\n" +
@@ -2884,7 +3004,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x11QuarantineRequest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06tables\x18\x02 \x03(\tR\x06tables\"\x14\n" +
-	"\x12QuarantineResponse2\xed\a\n" +
+	"\x12QuarantineResponse2\xb4\b\n" +
 	"\x04Peer\x12E\n" +
 	"\x06Status\x12\x1c.coopr.peer.v1.StatusRequest\x1a\x1d.coopr.peer.v1.StatusResponse\x12?\n" +
 	"\x04Sums\x12\x1a.coopr.peer.v1.SumsRequest\x1a\x1b.coopr.peer.v1.SumsResponse\x12Q\n" +
@@ -2898,7 +3018,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponse\x12>\n" +
 	"\x04Blob\x12\x1a.coopr.peer.v1.BlobRequest\x1a\x18.coopr.peer.v1.BlobPiece0\x01\x12?\n" +
 	"\x04Hold\x12\x1a.coopr.peer.v1.HoldRequest\x1a\x1b.coopr.peer.v1.HoldResponse\x12T\n" +
-	"\vResourceSet\x12!.coopr.peer.v1.ResourceSetRequest\x1a\".coopr.peer.v1.ResourceSetResponse\x12I\n" +
+	"\vResourceSet\x12!.coopr.peer.v1.ResourceSetRequest\x1a\".coopr.peer.v1.ResourceSetResponse\x12E\n" +
+	"\x06Ticket\x12\x1c.coopr.peer.v1.TicketRequest\x1a\x1d.coopr.peer.v1.TicketResponse\x12I\n" +
 	"\n" +
 	"RecordKeys\x12\x18.coopr.log.v1.RecordKeys\x1a!.coopr.peer.v1.RecordKeysResponse\x12G\n" +
 	"\aChanges\x12\x1b.coopr.site.v1.ChangePacket\x1a\x1b.coopr.site.v1.ChangePacket(\x010\x012\x84\x01\n" +
@@ -2918,7 +3039,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
@@ -2945,103 +3066,107 @@ var file_peer_proto_goTypes = []any{
 	(*ListResourcesResponse)(nil), // 22: coopr.peer.v1.ListResourcesResponse
 	(*RemoveResourceRequest)(nil), // 23: coopr.peer.v1.RemoveResourceRequest
 	(*BlobRequest)(nil),           // 24: coopr.peer.v1.BlobRequest
-	(*BlobPiece)(nil),             // 25: coopr.peer.v1.BlobPiece
-	(*HoldRequest)(nil),           // 26: coopr.peer.v1.HoldRequest
-	(*HoldResponse)(nil),          // 27: coopr.peer.v1.HoldResponse
-	(*ResourceSetRequest)(nil),    // 28: coopr.peer.v1.ResourceSetRequest
-	(*ResourceSetResponse)(nil),   // 29: coopr.peer.v1.ResourceSetResponse
-	(*SumsRequest)(nil),           // 30: coopr.peer.v1.SumsRequest
-	(*SumsResponse)(nil),          // 31: coopr.peer.v1.SumsResponse
-	(*JoinRequest)(nil),           // 32: coopr.peer.v1.JoinRequest
-	(*RenewRequest)(nil),          // 33: coopr.peer.v1.RenewRequest
-	(*Admission)(nil),             // 34: coopr.peer.v1.Admission
-	(*RecordKeysResponse)(nil),    // 35: coopr.peer.v1.RecordKeysResponse
-	(*QuarantineRequest)(nil),     // 36: coopr.peer.v1.QuarantineRequest
-	(*QuarantineResponse)(nil),    // 37: coopr.peer.v1.QuarantineResponse
-	nil,                           // 38: coopr.peer.v1.SumsResponse.TablesEntry
-	(*Result)(nil),                // 39: coopr.plugin.v1.Result
-	(*record.PluginType)(nil),     // 40: coopr.record.v1.PluginType
-	(*SaveState)(nil),             // 41: coopr.plugin.v1.SaveState
-	(*Task)(nil),                  // 42: coopr.plugin.v1.Task
-	(*RuntimeReport)(nil),         // 43: coopr.site.v1.RuntimeReport
-	(*Incident)(nil),              // 44: coopr.log.v1.Incident
-	(*record.Agent)(nil),          // 45: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 46: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 47: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 48: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 49: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 50: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 51: coopr.record.v1.ResourceSet
-	(*RecordKeys)(nil),            // 52: coopr.log.v1.RecordKeys
-	(*ChangePacket)(nil),          // 53: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 54: coopr.plugin.v1.RemoveResponse
+	(*TicketRequest)(nil),         // 25: coopr.peer.v1.TicketRequest
+	(*TicketResponse)(nil),        // 26: coopr.peer.v1.TicketResponse
+	(*BlobPiece)(nil),             // 27: coopr.peer.v1.BlobPiece
+	(*HoldRequest)(nil),           // 28: coopr.peer.v1.HoldRequest
+	(*HoldResponse)(nil),          // 29: coopr.peer.v1.HoldResponse
+	(*ResourceSetRequest)(nil),    // 30: coopr.peer.v1.ResourceSetRequest
+	(*ResourceSetResponse)(nil),   // 31: coopr.peer.v1.ResourceSetResponse
+	(*SumsRequest)(nil),           // 32: coopr.peer.v1.SumsRequest
+	(*SumsResponse)(nil),          // 33: coopr.peer.v1.SumsResponse
+	(*JoinRequest)(nil),           // 34: coopr.peer.v1.JoinRequest
+	(*RenewRequest)(nil),          // 35: coopr.peer.v1.RenewRequest
+	(*Admission)(nil),             // 36: coopr.peer.v1.Admission
+	(*RecordKeysResponse)(nil),    // 37: coopr.peer.v1.RecordKeysResponse
+	(*QuarantineRequest)(nil),     // 38: coopr.peer.v1.QuarantineRequest
+	(*QuarantineResponse)(nil),    // 39: coopr.peer.v1.QuarantineResponse
+	nil,                           // 40: coopr.peer.v1.SumsResponse.TablesEntry
+	(*Result)(nil),                // 41: coopr.plugin.v1.Result
+	(*record.PluginType)(nil),     // 42: coopr.record.v1.PluginType
+	(*SaveState)(nil),             // 43: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 44: coopr.plugin.v1.Task
+	(*RuntimeReport)(nil),         // 45: coopr.site.v1.RuntimeReport
+	(*Incident)(nil),              // 46: coopr.log.v1.Incident
+	(*record.Agent)(nil),          // 47: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 48: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 49: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 50: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 51: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 52: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 53: coopr.record.v1.ResourceSet
+	(*RecordKeys)(nil),            // 54: coopr.log.v1.RecordKeys
+	(*ChangePacket)(nil),          // 55: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 56: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
 	3,  // 1: coopr.peer.v1.StatusResponse.keys:type_name -> coopr.peer.v1.MeshKeyPrint
 	4,  // 2: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
-	39, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	40, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	41, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	42, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
 	7,  // 5: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	41, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	42, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	42, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	43, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	44, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	44, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
 	8,  // 9: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	39, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	41, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
 	9,  // 11: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
 	9,  // 12: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	41, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	43, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	11, // 14: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	43, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	44, // 16: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
+	45, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	46, // 16: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
 	13, // 17: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	45, // 18: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	47, // 18: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
 	14, // 19: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	42, // 20: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	46, // 21: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	44, // 20: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	48, // 21: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
 	13, // 22: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
 	15, // 23: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
 	10, // 24: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	47, // 25: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	49, // 25: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
 	17, // 26: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
 	18, // 27: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	48, // 28: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	49, // 29: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	50, // 30: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	51, // 31: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	38, // 32: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	50, // 28: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	51, // 29: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	52, // 30: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	53, // 31: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	40, // 32: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
 	0,  // 33: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	30, // 34: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	36, // 35: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	32, // 34: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
+	38, // 35: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
 	5,  // 36: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
 	12, // 37: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
 	19, // 38: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
 	21, // 39: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
 	23, // 40: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
 	24, // 41: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	26, // 42: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	28, // 43: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	52, // 44: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
-	53, // 45: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	32, // 46: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
-	33, // 47: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
-	2,  // 48: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	31, // 49: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	37, // 50: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	6,  // 51: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
-	16, // 52: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	20, // 53: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	22, // 54: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	54, // 55: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	25, // 56: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	27, // 57: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	29, // 58: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	35, // 59: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
-	53, // 60: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	34, // 61: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
-	34, // 62: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
-	48, // [48:63] is the sub-list for method output_type
-	33, // [33:48] is the sub-list for method input_type
+	28, // 42: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	30, // 43: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	25, // 44: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
+	54, // 45: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
+	55, // 46: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	34, // 47: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
+	35, // 48: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
+	2,  // 49: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	33, // 50: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	39, // 51: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 52: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 53: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	20, // 54: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	22, // 55: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	56, // 56: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	27, // 57: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	29, // 58: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	31, // 59: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	26, // 60: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
+	37, // 61: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
+	55, // 62: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	36, // 63: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
+	36, // 64: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
+	49, // [49:65] is the sub-list for method output_type
+	33, // [33:49] is the sub-list for method input_type
 	33, // [33:33] is the sub-list for extension type_name
 	33, // [33:33] is the sub-list for extension extendee
 	0,  // [0:33] is the sub-list for field type_name
@@ -3061,7 +3186,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

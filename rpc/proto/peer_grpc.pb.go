@@ -32,6 +32,7 @@ const (
 	Peer_Blob_FullMethodName           = "/coopr.peer.v1.Peer/Blob"
 	Peer_Hold_FullMethodName           = "/coopr.peer.v1.Peer/Hold"
 	Peer_ResourceSet_FullMethodName    = "/coopr.peer.v1.Peer/ResourceSet"
+	Peer_Ticket_FullMethodName         = "/coopr.peer.v1.Peer/Ticket"
 	Peer_RecordKeys_FullMethodName     = "/coopr.peer.v1.Peer/RecordKeys"
 	Peer_Changes_FullMethodName        = "/coopr.peer.v1.Peer/Changes"
 )
@@ -55,6 +56,8 @@ type PeerClient interface {
 	Blob(ctx context.Context, in *BlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BlobPiece], error)
 	Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (*HoldResponse, error)
 	ResourceSet(ctx context.Context, in *ResourceSetRequest, opts ...grpc.CallOption) (*ResourceSetResponse, error)
+	// Ticket is for workers, which need one for Blob and ResourceSet.
+	Ticket(ctx context.Context, in *TicketRequest, opts ...grpc.CallOption) (*TicketResponse, error)
 	// RecordKeys informs the leader of certificates that a voter has signed without one.
 	RecordKeys(ctx context.Context, in *RecordKeys, opts ...grpc.CallOption) (*RecordKeysResponse, error)
 	// Changes carries messages between the change objects of two runtimes, both ways.
@@ -209,6 +212,16 @@ func (c *peerClient) ResourceSet(ctx context.Context, in *ResourceSetRequest, op
 	return out, nil
 }
 
+func (c *peerClient) Ticket(ctx context.Context, in *TicketRequest, opts ...grpc.CallOption) (*TicketResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TicketResponse)
+	err := c.cc.Invoke(ctx, Peer_Ticket_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *peerClient) RecordKeys(ctx context.Context, in *RecordKeys, opts ...grpc.CallOption) (*RecordKeysResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RecordKeysResponse)
@@ -251,6 +264,8 @@ type PeerServer interface {
 	Blob(*BlobRequest, grpc.ServerStreamingServer[BlobPiece]) error
 	Hold(context.Context, *HoldRequest) (*HoldResponse, error)
 	ResourceSet(context.Context, *ResourceSetRequest) (*ResourceSetResponse, error)
+	// Ticket is for workers, which need one for Blob and ResourceSet.
+	Ticket(context.Context, *TicketRequest) (*TicketResponse, error)
 	// RecordKeys informs the leader of certificates that a voter has signed without one.
 	RecordKeys(context.Context, *RecordKeys) (*RecordKeysResponse, error)
 	// Changes carries messages between the change objects of two runtimes, both ways.
@@ -297,6 +312,9 @@ func (UnimplementedPeerServer) Hold(context.Context, *HoldRequest) (*HoldRespons
 }
 func (UnimplementedPeerServer) ResourceSet(context.Context, *ResourceSetRequest) (*ResourceSetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResourceSet not implemented")
+}
+func (UnimplementedPeerServer) Ticket(context.Context, *TicketRequest) (*TicketResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Ticket not implemented")
 }
 func (UnimplementedPeerServer) RecordKeys(context.Context, *RecordKeys) (*RecordKeysResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RecordKeys not implemented")
@@ -491,6 +509,24 @@ func _Peer_ResourceSet_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peer_Ticket_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TicketRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Ticket(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Ticket_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Ticket(ctx, req.(*TicketRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Peer_RecordKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RecordKeys)
 	if err := dec(in); err != nil {
@@ -550,6 +586,10 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResourceSet",
 			Handler:    _Peer_ResourceSet_Handler,
+		},
+		{
+			MethodName: "Ticket",
+			Handler:    _Peer_Ticket_Handler,
 		},
 		{
 			MethodName: "RecordKeys",

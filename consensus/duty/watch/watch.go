@@ -281,6 +281,28 @@ func (w *Controller) Wanted(session string, keys []string) {
 	})
 }
 
+// Watches reports whether an agent has a watch on a node of a tenant.
+func (w *Controller) Watches(ctx context.Context, agent, tenant string) bool {
+	answer := make(chan bool, 1)
+	w.post(func() {
+		for _, list := range w.clusters {
+			for _, t := range list {
+				if t.tenant == tenant && t.owner != nil && t.owner.Agent == agent {
+					answer <- true
+					return
+				}
+			}
+		}
+		answer <- false
+	})
+	select {
+	case yes := <-answer:
+		return yes
+	case <-ctx.Done():
+		return false
+	}
+}
+
 func (w *Controller) bySession(session string) *worker {
 	for _, x := range w.workers {
 		if x.session == session {

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"slices"
+
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/coopr/coopr/consensus/state/table"
@@ -79,4 +81,21 @@ func (v ResourceView) Blobs() map[string]int64 {
 		return true
 	})
 	return out
+}
+
+// HasBlob reports whether a content belongs to a version of a tenant's resources that is on record.
+func (v ResourceView) HasBlob(tenant, sum string) bool {
+	found := false
+	table.Each(v.txn, table.Resources, "id_prefix", func(r *model.PluginResource) bool {
+		found = r.Tenant == tenant && slices.ContainsFunc(r.Versions, func(x model.ResourceVersion) bool { return x.SHA256 == sum })
+		return !found
+	}, tenant)
+	if found {
+		return true
+	}
+	table.Each(v.txn, table.ResourceSets, "id_prefix", func(s *model.ResourceSet) bool {
+		found = s.Tenant == tenant && slices.ContainsFunc(s.Pins, func(p model.ResourcePin) bool { return p.SHA256 == sum })
+		return !found
+	}, tenant)
+	return found
 }

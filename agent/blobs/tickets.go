@@ -1,0 +1,218 @@
+package blobs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/rpc/identity"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/wire"
+)
+
+const (
+	ticketLife = 10 * time.Minute
+	// ticketUse is how long a worker shows a ticket before it asks for another one. The rest of the ticket's life is
+	// for transfers from several agents, and for clocks that differ.
+	ticketUse = 5 * time.Minute
+	// ticketLast is how long the worker shows it where no leader gives it another one.
+	ticketLast    = 9 * time.Minute
+	ticketTries   = 5
+	ticketPause   = time.Second
+	ticketPurpose = "ticket for plugin resources"
+	expirySize    = 8 // bytes at the beginning of a ticket
+)
+
+// Ring makes and checks authentication codes; *keyring.Ring implements it.
+type Ring interface {
+	MAC(purpose string, data []byte) ([]byte, error)
+	Verify(purpose string, data, mac []byte) error
+}
+
+// ticketData returns what the code of a ticket is made from.
+func ticketData(agent, tenant string, expiry []byte) []byte {
+	return keyring.Bind(agent, tenant, string(expiry))
+}
+
+// newTicket returns a ticket with which an agent may read a tenant's plugin resources.
+func newTicket(ring Ring, agent, tenant string, now time.Time) ([]byte, error) {
+	expiry := binary.BigEndian.AppendUint64(nil, uint64(now.Add(ticketLife).UnixMilli()))
+	mac, err := ring.MAC(ticketPurpose, ticketData(agent, tenant, expiry))
+	return append(expiry, mac...), err
+}
+
+// admit returns an error if the agent that makes a call may not read a tenant's plugin resources: it is a worker
+// without a valid ticket.
+func admit(ctx context.Context, ring Ring, tenant string, ticket []byte, now time.Time) error {
+	if !needsTicket(ctx) {
+		return nil
+	}
+	agent, _ := wire.CallerID(ctx)
+	refused := func(why string) error {
+		return status.Errorf(codes.PermissionDenied, "worker %s may not read plugin resources of tenant %q: %s", agent, tenant, why)
+	}
+	if len(ticket) < expirySize {
+		return refused("it shows no ticket of the leader")
+	}
+	expiry := ticket[:expirySize]
+	err := ring.Verify(ticketPurpose, ticketData(agent, tenant, expiry), ticket[expirySize:])
+	switch {
+	case errors.Is(err, keyring.ErrNoKey):
+		return status.Errorf(codes.NotFound, "this agent cannot check the ticket: %v", err)
+	case err != nil:
+		return refused("its ticket is not the leader's ticket for this agent and tenant")
+	case now.UnixMilli() >= int64(binary.BigEndian.Uint64(expiry)):
+		return refused("its ticket has expired")
+	}
+	return nil
+}
+
+// needsTicket reports whether the agent that makes a call is a worker. Agents of a mesh that share a secret, and those
+// of dev mode, have no role or that of a voter.
+func needsTicket(ctx context.Context) bool {
+	role, known := wire.CallerRole(ctx)
+	return known && role != identity.Voter
+}
+
+// Ticket gives a worker a ticket for a tenant of which it has work.
+func (s Server) Ticket(ctx context.Context, r *pb.TicketRequest) (*pb.TicketResponse, error) {
+	if !needsTicket(ctx) {
+		return &pb.TicketResponse{}, nil
+	}
+	m, l, err := s.Cache.cfg.Supervisor.AwaitReady(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	agent, _ := wire.CallerID(ctx)
+	if !l.Works(ctx, m.Machine.View(), agent, r.Tenant) {
+		return nil, status.Errorf(codes.PermissionDenied, "worker %s has no work of tenant %q", agent, r.Tenant)
+	}
+	t, err := newTicket(s.Cache.cfg.Ring, agent, r.Tenant, time.Now())
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return &pb.TicketResponse{Ticket: t}, nil
+}
+
+// view returns the state by which requests of workers are checked.
+func (s Server) view() (*state.View, error) {
+	m := s.Cache.groupMember()
+	if m == nil {
+		return nil, status.Error(codes.NotFound, "this agent has no state by which it could check a worker's request")
+	}
+	return m.Machine.View(), nil
+}
+
+// admitBlob returns an error if the agent that makes a call may not read a content.
+func (s Server) admitBlob(ctx context.Context, r *pb.BlobRequest) error {
+	if !needsTicket(ctx) {
+		return nil
+	}
+	v, err := s.view()
+	if err != nil {
+		return err
+	}
+	if err := admit(ctx, s.Cache.cfg.Ring, r.Tenant, r.Ticket, time.Now()); err != nil {
+		return err
+	}
+	if !v.HasBlob(r.Tenant, r.Sha256) {
+		return status.Errorf(codes.NotFound, "tenant %q has no such plugin resource here", r.Tenant)
+	}
+	return nil
+}
+
+// held is a ticket that this agent has.
+type held struct {
+	ticket []byte
+	at     time.Time
+}
+
+// ticket returns a ticket for a tenant's resources, from the leader or the one that it gave a few minutes ago. It is nil
+// for an agent that needs none, and if the leader's version knows no tickets.
+func (c *Cache) ticket(ctx context.Context, tenant string) ([]byte, error) {
+	if c.cfg.Worker == nil || !c.cfg.Worker() {
+		return nil, nil
+	}
+	c.sets.mu.Lock()
+	t, ok := c.sets.tickets[tenant]
+	c.sets.mu.Unlock()
+	if ok && time.Since(t.at) < ticketUse {
+		return t.ticket, nil
+	}
+	fresh, err := c.askTicket(ctx, tenant)
+	if err != nil {
+		if ok && time.Since(t.at) < ticketLast {
+			return t.ticket, nil
+		}
+		return nil, fmt.Errorf("ask the leader for a ticket for plugin resources: %w", err)
+	}
+	return fresh, nil
+}
+
+// askTicket asks the leader for a ticket. It asks a few times, as the leader may change, and a new one first learns of the
+// work that is under way.
+func (c *Cache) askTicket(ctx context.Context, tenant string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaderWithin)
+	defer cancel()
+	for try := 1; ; try++ {
+		asked := time.Now()
+		r, err := c.askOnce(ctx, tenant)
+		switch code := status.Code(err); {
+		case err == nil:
+			c.sets.mu.Lock()
+			c.sets.tickets[tenant] = held{r.Ticket, asked}
+			c.sets.mu.Unlock()
+			return r.Ticket, nil
+		case code == codes.Unimplemented:
+			return nil, nil
+		case try == ticketTries || code != codes.Unavailable && code != codes.PermissionDenied:
+			return nil, err
+		}
+		select {
+		case <-time.After(ticketPause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (c *Cache) askOnce(ctx context.Context, tenant string) (*pb.TicketResponse, error) {
+	id, addr, err := c.cfg.Locator.AwaitLeader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client, err := c.cfg.Peers.Client(wire.Leader(addr, id).String())
+	if err != nil {
+		return nil, err
+	}
+	return client.Ticket(ctx, &pb.TicketRequest{Tenant: tenant})
+}
+
+// dropTicket forgets a ticket that an agent has refused, so that the next attempt has a new one.
+func (c *Cache) dropTicket(tenant string, err error) {
+	if status.Code(err) == codes.PermissionDenied {
+		c.sets.mu.Lock()
+		defer c.sets.mu.Unlock()
+		delete(c.sets.tickets, tenant)
+	}
+}
+
+type tenantKey struct{}
+
+// forTenant returns a context for fetching contents of a tenant.
+func forTenant(ctx context.Context, tenant string) context.Context {
+	return context.WithValue(ctx, tenantKey{}, tenant)
+}
+
+// tenantOf returns the tenant of forTenant, or "".
+func tenantOf(ctx context.Context) string {
+	tenant, _ := ctx.Value(tenantKey{}).(string)
+	return tenant
+}
