@@ -62,6 +62,7 @@ type Cache struct {
 	flight  singleflight.Group
 	queue   *loop.Queue[chore]
 	sets    *sets
+	tickets *tickets // of a worker
 
 	// ctx ends with Close. It bounds transfers, which may outlive the request that
 	// started them; wg counts them.
@@ -73,7 +74,7 @@ type Cache struct {
 
 // Open opens the agent's blob cache.
 func Open(cfg Config) (*Cache, error) {
-	c := &Cache{cfg: cfg, sets: newSets()}
+	c := &Cache{cfg: cfg, sets: newSets(), tickets: newTickets()}
 	c.queue = loop.New(loop.Config[chore]{Reconcile: c.do})
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	if cfg.Dir == "" {

@@ -4,5 +4,5 @@
 //
 // A blob is on the disk complete or not at all. Every read first compares the blob
 // with its checksum: a blob that the disk has damaged is dropped and fetched again
-// from another agent.
+// from another agent. A worker shows a ticket for that, which the leader makes for a tenant of which it has work.
 package blobs

@@ -23,7 +23,6 @@ type sets struct {
 	mu      sync.Mutex
 	planned map[string]*model.ResourceSet // by tenant and number; a set never changes
 	current map[string]currentSet         // by tenant
-	tickets map[string]held               // by tenant
 }
 
 // currentSet is a set that was in force at a time.
@@ -33,7 +32,7 @@ type currentSet struct {
 }
 
 func newSets() *sets {
-	return &sets{planned: map[string]*model.ResourceSet{}, current: map[string]currentSet{}, tickets: map[string]held{}}
+	return &sets{planned: map[string]*model.ResourceSet{}, current: map[string]currentSet{}}
 }
 
 // set returns a set of versions, from this member's state or from the leader.
@@ -101,17 +100,13 @@ func (c *Cache) askLeader(ctx context.Context, tenant string, number uint64) (*m
 	if err != nil {
 		return nil, err
 	}
-	id, addr, err := c.cfg.Locator.AwaitLeader(ctx)
+	leader, err := c.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
-	client, err := c.cfg.Peers.Client(wire.Leader(addr, id).String())
+	r, err := leader.ResourceSet(ctx, &pb.ResourceSetRequest{Tenant: tenant, Number: number, Ticket: ticket})
 	if err != nil {
-		return nil, err
-	}
-	r, err := client.ResourceSet(ctx, &pb.ResourceSetRequest{Tenant: tenant, Number: number, Ticket: ticket})
-	if err != nil {
-		c.dropTicket(tenant, err)
+		c.tickets.refused(tenant, err)
 		return nil, fmt.Errorf("ask the leader for the versions of plugin resources: %w", err)
 	}
 	set, err := logformat.DecodeResourceSet(r.Set)
@@ -119,4 +114,13 @@ func (c *Cache) askLeader(ctx context.Context, tenant string, number uint64) (*m
 		return nil, fmt.Errorf("decode the leader's answer about plugin resources: %w", err)
 	}
 	return set, nil
+}
+
+// leader returns a client of the leader, as soon as there is one.
+func (c *Cache) leader(ctx context.Context) (pb.PeerClient, error) {
+	id, addr, err := c.cfg.Locator.AwaitLeader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.cfg.Peers.Client(wire.Leader(addr, id).String())
 }

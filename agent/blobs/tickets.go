@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -81,7 +82,7 @@ func needsTicket(ctx context.Context) bool {
 	return known && role != identity.Voter
 }
 
-// Ticket gives a worker a ticket for a tenant of which it has work.
+// Ticket returns a ticket for a tenant to a worker that has work of the tenant.
 func (s Server) Ticket(ctx context.Context, r *pb.TicketRequest) (*pb.TicketResponse, error) {
 	if !needsTicket(ctx) {
 		return &pb.TicketResponse{}, nil
@@ -128,10 +129,40 @@ func (s Server) admitBlob(ctx context.Context, r *pb.BlobRequest) error {
 	return nil
 }
 
-// held is a ticket that this agent has.
-type held struct {
-	ticket []byte
-	at     time.Time
+// tickets are those that this agent has, by tenant.
+type tickets struct {
+	mu   sync.Mutex
+	held map[string]ticket
+}
+
+// ticket is a ticket and the time at which the agent asked for it.
+type ticket struct {
+	text  []byte
+	asked time.Time
+}
+
+func newTickets() *tickets { return &tickets{held: map[string]ticket{}} }
+
+func (t *tickets) get(tenant string) (ticket, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x, ok := t.held[tenant]
+	return x, ok
+}
+
+func (t *tickets) put(tenant string, x ticket) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held[tenant] = x
+}
+
+// refused forgets a ticket if an agent has refused it with err, so that the next attempt has a new one.
+func (t *tickets) refused(tenant string, err error) {
+	if status.Code(err) == codes.PermissionDenied {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.held, tenant)
+	}
 }
 
 // ticket returns a ticket for a tenant's resources, from the leader or the one that it gave a few minutes ago. It is nil
@@ -140,16 +171,14 @@ func (c *Cache) ticket(ctx context.Context, tenant string) ([]byte, error) {
 	if c.cfg.Worker == nil || !c.cfg.Worker() {
 		return nil, nil
 	}
-	c.sets.mu.Lock()
-	t, ok := c.sets.tickets[tenant]
-	c.sets.mu.Unlock()
-	if ok && time.Since(t.at) < ticketUse {
-		return t.ticket, nil
+	known, ok := c.tickets.get(tenant)
+	if ok && time.Since(known.asked) < ticketUse {
+		return known.text, nil
 	}
 	fresh, err := c.askTicket(ctx, tenant)
 	if err != nil {
-		if ok && time.Since(t.at) < ticketLast {
-			return t.ticket, nil
+		if ok && time.Since(known.asked) < ticketLast {
+			return known.text, nil
 		}
 		return nil, fmt.Errorf("ask the leader for a ticket for plugin resources: %w", err)
 	}
@@ -166,9 +195,7 @@ func (c *Cache) askTicket(ctx context.Context, tenant string) ([]byte, error) {
 		r, err := c.askOnce(ctx, tenant)
 		switch code := status.Code(err); {
 		case err == nil:
-			c.sets.mu.Lock()
-			c.sets.tickets[tenant] = held{r.Ticket, asked}
-			c.sets.mu.Unlock()
+			c.tickets.put(tenant, ticket{r.Ticket, asked})
 			return r.Ticket, nil
 		case code == codes.Unimplemented:
 			return nil, nil
@@ -184,24 +211,11 @@ func (c *Cache) askTicket(ctx context.Context, tenant string) ([]byte, error) {
 }
 
 func (c *Cache) askOnce(ctx context.Context, tenant string) (*pb.TicketResponse, error) {
-	id, addr, err := c.cfg.Locator.AwaitLeader(ctx)
+	leader, err := c.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
-	client, err := c.cfg.Peers.Client(wire.Leader(addr, id).String())
-	if err != nil {
-		return nil, err
-	}
-	return client.Ticket(ctx, &pb.TicketRequest{Tenant: tenant})
-}
-
-// dropTicket forgets a ticket that an agent has refused, so that the next attempt has a new one.
-func (c *Cache) dropTicket(tenant string, err error) {
-	if status.Code(err) == codes.PermissionDenied {
-		c.sets.mu.Lock()
-		defer c.sets.mu.Unlock()
-		delete(c.sets.tickets, tenant)
-	}
+	return leader.Ticket(ctx, &pb.TicketRequest{Tenant: tenant})
 }
 
 type tenantKey struct{}

@@ -85,7 +85,7 @@ func (c *Cache) fetchFrom(ctx context.Context, ids []string, r *pb.BlobRequest, 
 			return nil
 		}
 		asked++
-		c.dropTicket(r.Tenant, err)
+		c.tickets.refused(r.Tenant, err)
 		if status.Code(err) != codes.NotFound {
 			errs = errors.Join(errs, fmt.Errorf("agent %s: %w", c.agentName(id), err))
 		}

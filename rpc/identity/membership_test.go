@@ -299,7 +299,7 @@ func encoded(t testing.TB, m *Membership) string {
 }
 
 // The first agent gets its certificates on its own machine, and a name of its API with them.
-// What could not be written is written later.
+// A membership that could not be written is written later.
 func TestUnwrittenMembership(t *testing.T) {
 	f := found(t)
 	dir := filepath.Join(t.TempDir(), "data")
