@@ -4,11 +4,15 @@ package logformat
 // the format of a log entry's envelope.
 //
 // An entry has the feature level of the mesh, which is raised when all members of the group understand the new
-// one. Level 2 has data keys and encrypted values, and what AuditLevel says.
+// one.
 const (
-	FeatureLevel = 2
+	FeatureLevel = 3
 	Format       = 1
+	// SealedLevel is the level from which on the state has data keys and encrypted values.
+	SealedLevel = 2
 	// AuditLevel is the level from which on entries have incidents, cursors of sinks, prunings of the audit log by tenant, and the
 	// source and agent of commands.
 	AuditLevel = 2
+	// RotationLevel is the level from which on keys are rotated, and audit heads and snapshots are signed.
+	RotationLevel = 3
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/consensus/state/view"
 	"github.com/coopr/coopr/engine/model"
@@ -182,12 +183,9 @@ func (a sealed) dropSealed(p *pb.DropSealed) Answer {
 	return Answer{}
 }
 
-// sealedLevel is the feature level of a mesh whose voters all know encrypted values.
-const sealedLevel = 2
-
-// exact reports whether entries may depend on what names encrypted values. Below sealedLevel there may be voters that do not check it,
-// and all of them have to apply an entry alike.
-func (a sealed) exact() bool { return table.Mesh(a.txn).FeatureLevel >= sealedLevel }
+// exact reports whether entries may depend on what names encrypted values. Below logformat.SealedLevel there may be voters that
+// do not check it, and all of them have to apply an entry alike.
+func (a sealed) exact() bool { return table.Mesh(a.txn).FeatureLevel >= logformat.SealedLevel }
 
 // thereIn is like there, for a provider's fields. The values that have names are not looked for: what a cluster lacks already must not
 // keep it from other operations.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -122,7 +123,7 @@ func (c *Controller) Seal(ctx context.Context, tenant, id string, version uint32
 // long as the mesh has members of an older build, the fields stay as they are.
 func (c *Controller) SealFields(ctx context.Context, tenant string, p *model.Provider, also ...string) error {
 	v := c.cfg.Machine.View()
-	if offered, defined := v.ProviderTypes(tenant, p.ProviderType); v.FeatureLevel() < state.FeatureLevel ||
+	if offered, defined := v.ProviderTypes(tenant, p.ProviderType); v.FeatureLevel() < logformat.SealedLevel ||
 		!sealed.Sensitive(offered, defined, p.Provisioner, also...) {
 		return nil
 	}
