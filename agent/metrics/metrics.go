@@ -130,8 +130,10 @@ func (s Sources) raft() collector {
 	voters := gauge("coopr_raft_voters", "Voters as this member sees them: wanted, present in the group, alive.", "which")
 	margin := gauge("coopr_raft_quorum_margin_voters", "How many more voters may be lost. Below 0 nothing can be changed.")
 	age := gauge("coopr_raft_snapshot_age_seconds", "Time since this member's newest snapshot, if it has one.")
+	patience := gauge("coopr_raft_heartbeat_timeout_seconds", "Silence of a leader after which this member stands for election. It is longer than "+
+		"usual while heartbeats are late, as on a busy machine.")
 	writes := counter("coopr_raft_log_writes_total", "Writes to the Raft log of this member, by outcome.", "outcome")
-	return collector{[]family{leads, known, term, committed, applied, voters, margin, age, writes}, func(send emit) {
+	return collector{[]family{leads, known, term, committed, applied, voters, margin, age, patience, writes}, func(send emit) {
 		m, _, ok := s.Supervisor.Leader()
 		send(leads, truth(ok))
 		if m == nil || !m.Group.Member() {
@@ -142,6 +144,7 @@ func (s Sources) raft() collector {
 		send(term, float64(st.Term))
 		send(committed, float64(st.CommitIndex))
 		send(applied, float64(st.AppliedIndex))
+		send(patience, st.HeartbeatTimeout.Seconds())
 		for outcome, n := range map[string]uint64{"succeeded": st.Store.Writes, "failed": st.Store.Failed, "timed-out": st.Store.TimedOut,
 			"refused": st.Store.Refused} {
 			send(writes, float64(n), outcome)

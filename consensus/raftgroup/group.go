@@ -44,6 +44,7 @@ type Config struct {
 type Group struct {
 	cfg     Config
 	timing  Timing
+	waits   *timeouts
 	raft    *raft.Raft
 	log     *slog.Logger
 	state   *tracker
@@ -85,7 +86,8 @@ func New(cfg Config) (*Group, error) {
 	snapshots := &watchedSnapshots{SnapshotStore: cfg.Stores.Snapshots}
 	snapshots.recall()
 	g.state = newTracker(cfg.FSM, snapshots, cfg.Stores.Guard())
-	g.trans = watchTransport(cfg.Transport, g.timing.HeartbeatTimeout/beats)
+	g.waits = newTimeouts(g.timing, g.log)
+	g.trans = watchTransport(cfg.Transport, g.waits)
 	g.trans.damaged = cfg.Stores.Guard().Damaged
 
 	conf := cfg.raft(g.timing, g.notify)
@@ -99,7 +101,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	if cfg.Stores.Guard().Abstains() {
 		// A member that may not vote may not stand for election either. It waits for a leader.
-		conf.HeartbeatTimeout, conf.ElectionTimeout = never, never
+		g.waits.abstain(conf)
 	}
 	r, err := start(conf, g.state.fsm(), cfg.Stores, snapshots, g.trans.forRaft())
 	if err != nil {
@@ -108,10 +110,11 @@ func New(cfg Config) (*Group, error) {
 	g.raft = r
 	cfg.Stores.Guard().Arm() // before the first message of another member
 	go g.trans.inbox.run(cfg.Transport.Consumer(), r, cfg.Stores.Guard())
+	go g.waits.follow(r, g.done)
 	cfg.Stores.Guard().OnSick(g.sick)
 	r.RegisterObserver(raft.NewObserver(nil, false, g.observe))
-	if mayVote := func() { g.timing.restore(r, g.log) }; conf.HeartbeatTimeout == never && !cfg.Stores.Guard().OnMayVote(mayVote) {
-		mayVote()
+	if conf.HeartbeatTimeout == never && !cfg.Stores.Guard().OnMayVote(g.waits.stand) {
+		g.waits.stand()
 	}
 	go g.events.follow(g.notify, g.done, g.log, g.probe)
 	return g, nil

@@ -20,13 +20,14 @@ import (
 //     member has applied it. The leader answers with a snapshot, which brings nothing new, and begins
 //     again. That happens when the answer to the first entries after a snapshot is lost.
 type inbox struct {
-	to   chan raft.RPC
-	done chan struct{}
-	over chan struct{} // closed when run has returned
+	to    chan raft.RPC
+	waits *timeouts
+	done  chan struct{}
+	over  chan struct{} // closed when run has returned
 }
 
-func newInbox() *inbox {
-	return &inbox{to: make(chan raft.RPC), done: make(chan struct{}), over: make(chan struct{})}
+func newInbox(waits *timeouts) *inbox {
+	return &inbox{waits: waits, to: make(chan raft.RPC), done: make(chan struct{}), over: make(chan struct{})}
 }
 
 // Consumer returns the channel of messages for the library.
@@ -44,6 +45,7 @@ func (in *inbox) run(from <-chan raft.RPC, r *raft.Raft, log *logstore.Guard) {
 					continue
 				}
 			case *raft.AppendEntriesRequest:
+				in.waits.hears(req.Term)
 				rpc.Command = withoutApplied(r, log, req)
 			case *raft.TimeoutNowRequest:
 				if log.Abstains() {

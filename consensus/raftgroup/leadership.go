@@ -78,6 +78,7 @@ func (g *Group) observe(o *raft.Observation) bool {
 		g.leaderMoved = make(chan struct{})
 		g.mu.Unlock()
 	case raft.RaftState:
+		g.waits.signal()
 		if v == raft.Leader {
 			// The call comes from the main loop, right after it has won: the term is the one that it
 			// won. follow reads it before the main loop can reach another term.

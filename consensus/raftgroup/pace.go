@@ -21,9 +21,14 @@ func (w *watchedTransport) pace(id raft.ServerID) {
 	w.mu.Lock()
 	last := w.heard[id].Asked
 	w.mu.Unlock()
-	if wait := w.beat - time.Since(last); wait > 0 {
-		time.Sleep(wait)
+	wait := w.waits.beat - time.Since(last)
+	if wait <= 0 {
+		return
 	}
+	due := time.Now().Add(wait)
+	time.Sleep(wait)
+	now := time.Now()
+	w.waits.note(now, now.Sub(due))
 }
 
 // repeated reports whether a message of a pipeline carries nothing but facts that the member has

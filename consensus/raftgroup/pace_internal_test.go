@@ -1,6 +1,7 @@
 package raftgroup
 
 import (
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,7 +81,7 @@ func (b *beating) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, m *raft.A
 func TestHeartbeatsKeepTheirBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &beating{}
-		w := watchTransport(b, 50*time.Millisecond)
+		w := watchTransport(b, newTimeouts(Timing{HeartbeatTimeout: beats * 50 * time.Millisecond}, slog.New(slog.DiscardHandler)))
 		begin := time.Now()
 		send := func(m raft.AppendEntriesRequest) {
 			m.Term = 3

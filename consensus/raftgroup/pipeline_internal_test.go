@@ -50,7 +50,7 @@ func (a answer) Response() *raft.AppendEntriesResponse { return &a.resp }
 // are read any more, because the library's reader ends at the refusal.
 func TestRefusalLetsAWaitingSenderGo(t *testing.T) {
 	inner := &fullPipeline{answers: make(chan raft.AppendFuture), closed: make(chan struct{})}
-	p, err := watchTransport(pipelineTransport{inner: inner}, time.Millisecond).AppendEntriesPipeline("b", "b")
+	p, err := watchTransport(pipelineTransport{inner: inner}, nil).AppendEntriesPipeline("b", "b")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package raftgroup
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -33,7 +34,7 @@ func (g *Group) Progress(id string) Progress {
 // always use AppendEntries, also while entries are pipelined.
 type watchedTransport struct {
 	raft.Transport
-	beat   time.Duration
+	waits  *timeouts
 	mu     sync.Mutex
 	heard  map[raft.ServerID]heard
 	round  uint64        // number of the last round that checks the leadership, see verify
@@ -63,10 +64,10 @@ type preVoting struct {
 	raft.WithPreVote
 }
 
-// watchTransport wraps t; beat is the pause between heartbeats to a member.
-func watchTransport(t raft.Transport, beat time.Duration) *watchedTransport {
-	return &watchedTransport{Transport: t, beat: beat, heard: make(map[raft.ServerID]heard), asked: make(map[raft.ServerID]*asking),
-		inbox: newInbox(), damaged: func() error { return nil }}
+// watchTransport wraps t. Late heartbeats are reported to waits.
+func watchTransport(t raft.Transport, waits *timeouts) *watchedTransport {
+	return &watchedTransport{Transport: t, waits: waits, heard: make(map[raft.ServerID]heard), asked: make(map[raft.ServerID]*asking),
+		inbox: newInbox(waits), damaged: func() error { return nil }}
 }
 
 // forRaft returns the transport for the library.
@@ -83,10 +84,46 @@ func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAdd
 	if err := w.damaged(); err != nil {
 		return err
 	}
-	if len(args.Entries) == 0 && args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 {
-		w.pace(id)
+	if len(args.Entries) > 0 || args.PrevLogEntry > 0 || args.LeaderCommitIndex > 0 {
+		return w.noted(id, target, args, resp)
 	}
-	return w.noted(id, target, args, resp)
+	w.pace(id)
+	if extra := w.waits.extra(); extra > 0 {
+		return w.patient(id, target, args, resp, extra)
+	}
+	asked := time.Now()
+	err := w.noted(id, target, args, resp)
+	if now := time.Now(); err == nil {
+		w.waits.note(now, now.Sub(asked))
+	}
+	return err
+}
+
+// errLate is the error of a heartbeat that a member has not answered in time.
+var errLate = errors.New("the member is late with its answer")
+
+// patient sends a heartbeat for a leader that is patient, and answers the library with the last answer of the member if that one
+// was to a heartbeat of at most extra ago. So a leader that hears late from a majority goes on for longer. The answers serve for
+// nothing else: this package has checks of its own of what a majority has confirmed.
+func (w *watchedTransport) patient(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse, extra time.Duration) error {
+	w.send(id, target, args)
+	timer := time.NewTimer(w.waits.timing.HeartbeatTimeout)
+	defer timer.Stop()
+	for {
+		w.mu.Lock()
+		last, news := w.heard[id], w.awaited()
+		w.mu.Unlock()
+		if last.Term > args.Term || last.Term == args.Term && time.Since(last.Asked) < extra {
+			*resp = raft.AppendEntriesResponse{RPCHeader: args.RPCHeader, Term: last.Term, LastLog: last.LastIndex, Success: last.Term == args.Term}
+			return nil
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			return errLate
+		}
+	}
 }
 
 // noted passes a message on and records the answer.
@@ -107,11 +144,11 @@ func (w *watchedTransport) noted(id raft.ServerID, target raft.ServerAddress, ar
 		// The member is in another term: its earlier answers to this leader no longer count.
 		last.Contact, last.LastIndex, last.Term = now, resp.LastLog, resp.Term
 		w.heard[id] = last
-		return nil
-	}
-	w.heard[id] = heard{
-		Progress: Progress{Contact: now, Asked: later(last.Asked, asked), LastIndex: resp.LastLog, Term: resp.Term},
-		round:    max(last.round, round),
+	} else {
+		w.heard[id] = heard{
+			Progress: Progress{Contact: now, Asked: later(last.Asked, asked), LastIndex: resp.LastLog, Term: resp.Term},
+			round:    max(last.round, round),
+		}
 	}
 	if w.news != nil {
 		close(w.news)
@@ -148,37 +185,44 @@ func (w *watchedTransport) ask(self string, term uint64, servers []Server) {
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: local},
 		Term:      term,
 	}
+	for _, s := range servers {
+		if s.ID != self {
+			w.send(raft.ServerID(s.ID), raft.ServerAddress(s.Addr), req)
+		}
+	}
+}
+
+// send sends a heartbeat to a member without waiting for the answer, which noted records.
+func (w *watchedTransport) send(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over {
 		return
 	}
-	for _, s := range servers {
-		id := raft.ServerID(s.ID)
-		if s.ID == self {
-			continue
-		}
-		if a, ok := w.asked[id]; ok {
-			a.again = req
-			continue
-		}
-		a := &asking{}
-		w.asked[id] = a
-		w.askers.Go(func() {
-			for req := req; ; {
-				// noted records the answer; an error leaves the member unconfirmed.
-				_ = w.noted(id, raft.ServerAddress(s.Addr), req, &raft.AppendEntriesResponse{})
-				w.mu.Lock()
-				if a.again == nil || w.over {
-					delete(w.asked, id)
-					w.mu.Unlock()
-					return
-				}
-				req, a.again = a.again, nil
-				w.mu.Unlock()
-			}
-		})
+	if a, ok := w.asked[id]; ok {
+		a.again = req
+		return
 	}
+	a := &asking{}
+	w.asked[id] = a
+	w.askers.Go(func() {
+		for {
+			asked := time.Now()
+			// An error leaves the member unconfirmed.
+			if w.noted(id, target, req, &raft.AppendEntriesResponse{}) == nil {
+				now := time.Now()
+				w.waits.note(now, now.Sub(asked))
+			}
+			w.mu.Lock()
+			if a.again == nil || w.over {
+				delete(w.asked, id)
+				w.mu.Unlock()
+				return
+			}
+			req, a.again = a.again, nil
+			w.mu.Unlock()
+		}
+	})
 }
 
 // stopAsking ends the heartbeats of ask and waits for those under way.
@@ -208,10 +252,25 @@ func (w *watchedTransport) confirmed(round, term uint64, self string, servers []
 	if yes > voters/2 {
 		return true, nil
 	}
+	return false, w.awaited()
+}
+
+// awaited returns a channel that is closed at the next answer of any member. The mutex is held.
+func (w *watchedTransport) awaited() <-chan struct{} {
 	if w.news == nil {
 		w.news = make(chan struct{})
 	}
-	return false, w.news
+	return w.news
+}
+
+// SetHeartbeatHandler notes the heartbeats that the transport gives to the library directly.
+func (w *watchedTransport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	w.Transport.SetHeartbeatHandler(func(rpc raft.RPC) {
+		if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
+			w.waits.hears(req.Term)
+		}
+		handle(rpc)
+	})
 }
 
 // promisedSince returns the time of the promise of a majority. By answering a heartbeat, a voter

@@ -23,8 +23,10 @@ type Stats struct {
 	CommitIndex  uint64    `json:"commitIndex"`
 	AppliedIndex uint64    `json:"appliedIndex"` // as Group.AppliedIndex
 	LastContact  time.Time `json:"lastContact"`  // with the leader; zero on the leader, or when there was no contact
-	Pending      int       `json:"pending"`      // entries submitted here and not answered yet
-	Servers      []Server  `json:"servers"`
+	// HeartbeatTimeout is the silence of a leader after which this member stands for election.
+	HeartbeatTimeout time.Duration `json:"heartbeatTimeout"`
+	Pending          int           `json:"pending"` // entries submitted here and not answered yet
+	Servers          []Server      `json:"servers"`
 	// Snapshot is when the newest snapshot was made here or arrived; zero: there is none, or its time is unknown.
 	Snapshot time.Time `json:"snapshot"`
 	Store    logstore.Stats
@@ -35,15 +37,16 @@ type Stats struct {
 // Stats returns the current state of the member.
 func (g *Group) Stats() Stats {
 	s := Stats{
-		ID:           g.cfg.ID,
-		Term:         g.raft.CurrentTerm(),
-		LastIndex:    g.raft.LastIndex(),
-		CommitIndex:  g.raft.CommitIndex(),
-		AppliedIndex: g.AppliedIndex(),
-		Pending:      g.pending.count(),
-		Servers:      g.Servers(),
-		Snapshot:     g.state.snapshots.time(),
-		Store:        g.cfg.Stores.Guard().Stats(),
+		ID:               g.cfg.ID,
+		Term:             g.raft.CurrentTerm(),
+		LastIndex:        g.raft.LastIndex(),
+		CommitIndex:      g.raft.CommitIndex(),
+		AppliedIndex:     g.AppliedIndex(),
+		HeartbeatTimeout: g.timing.HeartbeatTimeout + g.waits.extra(),
+		Pending:          g.pending.count(),
+		Servers:          g.Servers(),
+		Snapshot:         g.state.snapshots.time(),
+		Store:            g.cfg.Stores.Guard().Stats(),
 	}
 	s.LeaderID, s.LeaderAddr = g.Leader()
 	switch g.raft.State() {

@@ -3,7 +3,6 @@ package raftgroup
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -117,13 +116,3 @@ func (t Timing) apply(c *raft.Config) {
 
 // never is a time-out that does not come.
 const never = 10 * 365 * 24 * time.Hour
-
-// restore sets the usual time-outs of a member that was started with never. It then stands for election
-// again. The receiver is stretched already.
-func (t Timing) restore(r *raft.Raft, log *slog.Logger) {
-	rc := r.ReloadableConfig()
-	rc.HeartbeatTimeout, rc.ElectionTimeout = t.HeartbeatTimeout, t.ElectionTimeout
-	if err := r.ReloadConfig(rc); err != nil {
-		log.Error("this member cannot stand for election until it is started again", "error", err)
-	}
-}
