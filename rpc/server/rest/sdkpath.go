@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,20 +31,31 @@ func sdkPath(escaped string) string {
 	return "/v1/clusters/" + service + "/" + strings.Join(rest, "/")
 }
 
-// asSDK rewrites requests of the DC/OS SDK's client to the paths of this API.
-func asSDK(r *http.Request) *http.Request {
+// sdkKey is the key of the URL that a client of the DC/OS SDK sent.
+type sdkKey struct{}
+
+// sdkURI returns the URI of a request as the client sent it. Another agent that gets it answers as the
+// DC/OS SDK does, too.
+func sdkURI(r *http.Request) string {
+	if u, ok := r.Context().Value(sdkKey{}).(*url.URL); ok {
+		return u.RequestURI()
+	}
+	return r.URL.RequestURI()
+}
+
+// asSDK rewrites requests of the DC/OS SDK's client to the paths of this API. ok is false for other requests.
+func asSDK(r *http.Request) (out *http.Request, ok bool) {
 	to := sdkPath(r.URL.EscapedPath())
 	if to == "" {
-		return r
+		return r, false
 	}
 	path, err := url.PathUnescape(to)
 	if err != nil {
-		return r
+		return r, false
 	}
-	out := new(http.Request)
-	*out = *r
+	out = r.WithContext(context.WithValue(r.Context(), sdkKey{}, r.URL))
 	u := *r.URL
 	u.Path, u.RawPath = path, to
 	out.URL = &u
-	return out
+	return out, true
 }

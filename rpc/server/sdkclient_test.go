@@ -1,0 +1,91 @@
+package server_test
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/rpc/server/apitest"
+)
+
+// client sends a request as the SDK's command-line client does.
+func (w *world) client(method, path, body string, headers ...string) answer {
+	w.t.Helper()
+	return w.ask("", method, path, body, append([]string{"Authorization: token=" + apitest.User, "Accept-Encoding: gzip"}, headers...)...)
+}
+
+// TestSDKErrors checks that the SDK's client can show every error: it shows the text of a 404 only if the answer has a length, and
+// passes it through a format function.
+func TestSDKErrors(t *testing.T) {
+	w := newWorld(t)
+	c := w.plannedCluster("hello")
+	p := one(tree.Pending)
+	p.name = "deploy"
+	c.begin(model.OpCreate, p)
+	b := apitest.NewAgent(w.Store, "b")
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	b.Follow(w.url, true, transport)
+	follower := serve(t, b, nil)
+	w.must(200, apitest.User, "POST", "/v1/clusters/hello/plans/deploy/interrupt", "")
+	escaped := url.QueryEscape("y:[z]")
+	rows := []struct {
+		method, path, body string
+		status             int
+		text               string
+		length             bool
+	}{
+		{"GET", "/service/nope/v1/plans", "", 404, "Service nope not found", true},
+		{"GET", "/service/hello/v1/plans/x", "", 404, "Plan x not found", true},
+		{"POST", "/service/hello/v1/plans/deploy/forceComplete?phase=test-phase&step=y", "", 404, "Step y not found", true},
+		{"POST", "/service/hello/v1/plans/deploy/forceComplete?phase=test-phase&step=" + escaped, "", 404, "Element not found", true},
+		{"POST", "/service/hello/v1/pod/nope/restart", "", 404, "Pod nope not found", true},
+		{"POST", "/service/hello/v1/plans/deploy/start", `{"1A":"x"}`, 400, "Couldn't parse parameters: 1A is not a valid environment variable name", true},
+		{"POST", "/service/hello/v1/plans/deploy/start", `{"1%A":"x"}`, 400, "Couldn't parse parameters: 1 percentA is not a valid environment variable name", true},
+		{"POST", "/service/hello/v1/plans/deploy/interrupt?pha%73=x", "", 422, "query.phas: unknown parameter: did you mean \"phase\"?", false},
+		{"DELETE", "/service/hello/v1/plans", "", 405, "DELETE does not support /v1/clusters/hello/plans: use GET, HEAD", true},
+		{"POST", "/service/hello/v1/plans/deploy/interrupt", "", 208, "Command has already been reported or completed", true},
+	}
+	for _, at := range []*world{w, follower} {
+		for _, r := range rows {
+			a := at.client(r.method, r.path, r.body)
+			name := r.method + " " + r.path
+			if a.status != r.status || a.body != r.text {
+				t.Errorf("%s: %d %q", name, a.status, a.body)
+			}
+			if kind := a.header.Get("Content-Type"); !strings.HasPrefix(kind, "text/plain") {
+				t.Errorf("%s: Content-Type %q", name, kind)
+			}
+			want := ""
+			if r.length {
+				want = strconv.Itoa(len(r.text))
+			}
+			if got := a.header.Get("Content-Length"); got != want {
+				t.Errorf("%s: Content-Length %q, not %q", name, got, want)
+			}
+		}
+		if a := at.ask("nobody's", "GET", "/service/hello/v1/pod", ""); a.status != 401 || a.header.Get("Content-Length") == "" {
+			t.Errorf("a wrong token: %d %+v", a.status, a.header)
+		}
+	}
+}
+
+// TestPercentSignsInTrees checks that the names and the errors of a plan have no percent signs for the SDK's client.
+func TestPercentSignsInTrees(t *testing.T) {
+	w := newWorld(t)
+	c := w.plannedCluster("hello")
+	p := one(tree.Pending)
+	p.name, p.errors = "deploy", []string{"25% s of it"}
+	c.begin(model.OpCreate, p)
+	if a := w.client("GET", "/service/hello/v1/plans/deploy", ""); a.status != 417 || strings.Contains(a.body, "%") ||
+		!strings.Contains(a.body, `"25 percent s of it"`) || a.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := w.must(417, apitest.User, "GET", "/v1/clusters/hello/plans/deploy", ""); !strings.Contains(a.body, `"25% s of it"`) {
+		t.Errorf("%s", a.body)
+	}
+}
