@@ -89,3 +89,58 @@ func TestPercentSignsInTrees(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 }
+
+// TestSDKRequests sends the requests of the SDK's client that only read, and checks what the client reads of the answers.
+func TestSDKRequests(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	id, op := w.cluster("hello", "2")
+	const base = "/service/hello/v1/"
+	read := func(path string) answer {
+		t.Helper()
+		a := w.client("GET", base+path, "")
+		if a.status != 200 {
+			t.Fatalf("%s: %d %s", path, a.status, a.body)
+		}
+		return a
+	}
+	var target []string
+	read("configurations/targetId").into(t, &target)
+	if len(target) != 1 {
+		t.Fatalf("%q", target)
+	}
+	for path, want := range map[string]string{
+		"pod":               `["hello1-1000","hello1-1001"]`,
+		"endpoints":         `["shop"]`,
+		"endpoints/shop":    `{"address":["hello1-1000.local:80","hello1-1001.local:80"],"dns":["hello1-1000.local:80","hello1-1001.local:80"],"url":["http://hello1-1000.local/"]}`,
+		"configurations":    `["` + target[0] + `"]`,
+		"state/frameworkId": `["` + id + `"]`,
+		"state/properties": `["hello1-1000-nginx:task-status","hello1-1000-php:task-status","hello1-1001-nginx:task-status",` +
+			`"hello1-1001-php:task-status","operation","operation:` + op + `"]`,
+		"state/properties/hello1-1000-nginx:task-status": `{"node":"` + id + `-1000"}`,
+	} {
+		if a := read(path); compact(t, a.body) != want {
+			t.Errorf("%s: %s", path, compact(t, a.body))
+		}
+	}
+	if a, b := read("configurations/target"), read("configurations/"+target[0]); a.body != b.body || !strings.Contains(a.body, `"layout"`) {
+		t.Errorf("the target is\n%s\nand its id stands for\n%s", a.body, b.body)
+	}
+	if a := read("state/properties/operation"); !strings.Contains(a.body, `"type": "create"`) {
+		t.Errorf("%s", a.body)
+	}
+	if a := w.client("PUT", base+"state/refresh", ""); a.status != 200 || compact(t, a.body) != `{"message":"Received cmd: refresh"}` {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for path, want := range map[string]string{
+		"endpoints/nope":        "404 Endpoint nope not found",
+		"state/properties/nope": "404 Property nope not found",
+		"configurations/x":      "400 Invalid UUID string: x",
+		"configurations/7":      "404 Configuration 7 not found",
+		"configurations/00000000-0000-5000-8000-000000000000": "404 Configuration 00000000-0000-5000-8000-000000000000 not found",
+	} {
+		if a := w.client("GET", base+path, ""); strconv.Itoa(a.status)+" "+a.body != want || a.header.Get("Content-Length") == "" {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}

@@ -59,6 +59,11 @@ func sdk[I any](
 			case err != nil:
 				return err
 			}
+			if text, ok := body.(plainText); ok {
+				w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+				_, err := io.WriteString(w, string(text))
+				return err
+			}
 			text, err := json.MarshalIndent(body, "", "  ")
 			if err != nil {
 				return err
@@ -76,7 +81,7 @@ func sdk[I any](
 	)
 	doc := s.OpenAPI()
 	item := doc.Paths[r.Path]
-	for _, op := range []*huma.Operation{item.Get, item.Post} {
+	for _, op := range []*huma.Operation{item.Get, item.Post, item.Put} {
 		if op == nil || op.OperationID != r.ID {
 			continue
 		}
@@ -88,6 +93,37 @@ func sdk[I any](
 			op.Responses[strconv.Itoa(a.status)] = &huma.Response{Description: a.what, Content: map[string]*huma.MediaType{kind: {Schema: schema}}}
 		}
 	}
+}
+
+// plainText is a body that is no JSON.
+type plainText string
+
+// inspect registers a route that reads something of a cluster and answers like the scheduler of the DC/OS SDK.
+func inspect[I any](
+	s *rest.Server,
+	id, path, summary string,
+	body reflect.Type,
+	cluster func(*I) string,
+	h func(*rest.Call, rest.View, *model.Cluster, *I) (any, error),
+) {
+	sdk(
+		s,
+		rest.Route{ID: id, Method: http.MethodGet, Path: "/v1/clusters/{cluster}/" + path, Tag: "plans", Summary: summary, Description: alsoSDK},
+		[]sdkAnswer{{http.StatusOK, "As asked for", body}},
+		func(ctx context.Context, c *rest.Call, in *I) (int, any, uint64, error) {
+			v, cl, err := viewOf(ctx, s, c, cluster(in))
+			if err != nil {
+				return 0, nil, 0, err
+			}
+			out, err := h(c, v, cl, in)
+			return http.StatusOK, out, v.Index(), err
+		},
+	)
+}
+
+// notFound returns the refusal of a request for something that is not there.
+func notFound(what, name string) error {
+	return &tree.Refusal{Code: http.StatusNotFound, Message: what + " " + name + " not found"}
 }
 
 // serviceOf returns a cluster, or a refusal as the SDK has it.

@@ -62,6 +62,8 @@ delete ImageType       | deleteImageType deleteImageTypeVersion
 list Cluster           | listClusters listOperations watchEvents getAttention
 read Cluster           | getCluster getClusterConfig diffCluster getClusterHealth listClusterHistory getClusterSnapshot
 read Cluster           | listClusterServices debugPlans listPlans getPlan getOperation explainOperation listOperationTasks
+read Cluster           | listEndpoints getEndpoint listConfigurations getConfiguration getTargetConfiguration getTargetConfigurationID
+read Cluster           | getFrameworkID listProperties getProperty refreshState
 create Cluster         | createCluster
 update Cluster         | putClusterConfig growCluster shrinkCluster addServicesCluster removeServicesCluster upgradeCluster
 update Cluster         | syncTemplateCluster rollbackCluster

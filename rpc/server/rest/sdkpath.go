@@ -24,7 +24,7 @@ func sdkPath(escaped string) string {
 	switch rest[0] {
 	case "plan": // deprecated alias of the plan deploy
 		rest = append([]string{"plans", "deploy"}, rest[1:]...)
-	case "plans", "pod", "debug", "health":
+	case "plans", "pod", "debug", "health", "endpoints", "state", "configurations":
 	default:
 		return ""
 	}
