@@ -52,3 +52,38 @@ type TaskProperty struct {
 	Agent   string `json:"agent,omitempty" doc:"The agent that ran the latest task of the service"`
 	Time    int64  `json:"time,omitempty" doc:"When the latest task of the service began, in Unix milliseconds"`
 }
+
+// CosmosRequest is a request to the package service of DC/OS. Absent fields are not to change.
+type CosmosRequest struct {
+	AppID          string         `json:"appId"`
+	PackageVersion string         `json:"packageVersion,omitempty" doc:"A version of the cluster's template"`
+	Options        map[string]any `json:"options,omitempty" doc:"Configuration"`
+	Replace        bool           `json:"replace,omitempty" doc:"Start from the template's defaults"`
+}
+
+// CosmosPackage is a cluster's template as a package of DC/OS.
+type CosmosPackage struct {
+	Name             string         `json:"name"`
+	Version          string         `json:"version"`
+	Description      string         `json:"description"`
+	Maintainer       string         `json:"maintainer"`
+	PackagingVersion string         `json:"packagingVersion"`
+	ReleaseVersion   int            `json:"releaseVersion"`
+	Config           map[string]any `json:"config" doc:"A JSON schema of the defaults"`
+}
+
+// CosmosDescription describes a cluster as a service of DC/OS.
+type CosmosDescription struct {
+	Package             CosmosPackage  `json:"package"`
+	UpgradesTo          []string       `json:"upgradesTo"`
+	DowngradesTo        []string       `json:"downgradesTo"`
+	ResolvedOptions     map[string]any `json:"resolvedOptions"`
+	UserProvidedOptions map[string]any `json:"userProvidedOptions"`
+}
+
+// CosmosUpdate is the answer to a change of a service.
+type CosmosUpdate struct {
+	Package         CosmosPackage  `json:"package"`
+	ResolvedOptions map[string]any `json:"resolvedOptions"`
+	DeploymentID    *string        `json:"marathonDeploymentId" doc:"The operation, or null if nothing changes"`
+}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -141,6 +142,103 @@ func TestSDKRequests(t *testing.T) {
 	} {
 		if a := w.client("GET", base+path, ""); strconv.Itoa(a.status)+" "+a.body != want || a.header.Get("Content-Length") == "" {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+// TestCosmos sends the client's requests to the package service, and checks the fields that the client reads and the effects.
+func TestCosmos(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	w.must(200, apitest.Admin, "PUT", "/v1/clustertemplates/shop", strings.Replace(shop, `"defaults":{`, `"defaults":{"config":{"a":{"x":0}},`, 1))
+	w.must(200, apitest.Admin, "PUT", "/v1/clustertemplates/shop", strings.Replace(shop, `"defaults":{`, `"defaults":{"config":{"a":{"x":1}},`, 1))
+	type update struct {
+		MarathonDeploymentID *string
+		ResolvedOptions      map[string]any
+	}
+	type fault struct {
+		Type, Message string
+		Data          map[string]any
+	}
+	ask := func(what, body string, into any) answer {
+		t.Helper()
+		a := w.client("POST", "/cosmos/service/"+what, body, "Accept: application/vnd.dcos.service."+what+
+			"-response+json;charset=utf-8;version=v1", "Content-Type: application/vnd.dcos.service."+what+"-request+json;charset=utf-8;version=v1")
+		kind := "application/vnd.dcos.service." + what + "-response+json;charset=utf-8;version=v1"
+		if a.status != 200 {
+			kind = "application/vnd.dcos.package.error+json;charset=utf-8;version=v1"
+		}
+		if got := a.header.Get("Content-Type"); got != kind {
+			t.Errorf("%s %s: %d, Content-Type %q: %s", what, body, a.status, got, a.body)
+		}
+		a.into(t, into)
+		return a
+	}
+	// The cluster stands at version 3 of 4.
+	begin := func(name string) {
+		t.Helper()
+		a := w.must(202, apitest.User, "POST", "/v1/clusters", `{"name":"`+name+`","clusterTemplate":"shop","numMachines":1,"config":{"a":{"y":2}}}`)
+		var st struct{ Operation struct{ ID string } }
+		a.into(t, &st)
+		w.must(200, apitest.User, "POST", "/v1/clusters/"+name+"/plans/deploy/forceComplete", "")
+	}
+	for _, name := range []string{"web", "other"} {
+		begin(name)
+	}
+	w.must(200, apitest.Admin, "PUT", "/v1/clustertemplates/shop", strings.Replace(shop, `"defaults":{`, `"defaults":{"config":{"a":{"x":5}},`, 1))
+	var d struct {
+		ResolvedOptions, UserProvidedOptions map[string]any
+		UpgradesTo, DowngradesTo             []string
+		Package                              struct{ Version string }
+	}
+	a := ask("describe", `{"appId":"/web"}`, &d)
+	if got := compact(t, a.body); !strings.Contains(got, `"resolvedOptions":{"a":{"x":1,"y":2},"service":{"name":"web"}}`) ||
+		!strings.Contains(got, `"userProvidedOptions":{"a":{"y":2}}`) || d.Package.Version != "3" ||
+		strings.Join(d.UpgradesTo, " ") != "4" || strings.Join(d.DowngradesTo, " ") != "2 1" {
+		t.Errorf("%s", got)
+	}
+	index := w.Store.Index()
+	var u update
+	if ask("update", `{"appId":"web","options":{"a":{"x":1,"y":2},"service":{"name":"/web"}},"replace":true}`, &u); u.MarathonDeploymentID != nil {
+		t.Errorf("%+v", u)
+	}
+	for _, r := range []struct{ body, want, data string }{
+		{`{"appId":"nope"}`, "MarathonAppNotFound", "nope"},
+		{`{"appId":"web","packageVersion":"9"}`, "BadVersionUpdate", "[4 2 1]"},
+		{`{"appId":"web","options":{"service":{"name":"x"}}}`, "AppIdChanged", "/x"},
+		{`{"appId":"web","options":{"nginx":{"port":"%host.service.nginx[9]%"}}}`, "JsonSchemaMismatch", "/nginx/port"},
+		{`[]`, "JsonParsingError", ""},
+	} {
+		var f fault
+		what := "update"
+		if a := ask(what, r.body, &f); a.status != 400 || f.Type != r.want || f.Message == "" || !strings.Contains(fmt.Sprint(f.Data), r.data) {
+			t.Errorf("%s: %d %s", r.body, a.status, a.body)
+		}
+	}
+	if now := w.Store.Index(); now != index {
+		t.Errorf("refused requests changed the state from %d to %d", index, now)
+	}
+	config := func(name string) string {
+		return compact(t, w.must(200, apitest.User, "GET", "/v1/clusters/"+name+"/config", "").body)
+	}
+	if ask("update", `{"appId":"web","options":{"a":{"y":3}}}`, &u); u.MarathonDeploymentID == nil || config("web") != `{"a":{"x":1,"y":3}}` {
+		t.Errorf("%+v %s", u, config("web"))
+	}
+	var f fault
+	if a := ask("update", `{"appId":"web","packageVersion":"4"}`, &f); a.status != 400 || f.Type != "OperationInProgress" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for _, r := range []struct{ body, want string }{
+		{`"options":{"a":{"z":3}},"replace":true`, `{"a":{"x":1,"z":3}}`},
+		{`"replace":true`, `{"a":{"x":1}}`},
+		{`"packageVersion":"4","options":{"a":{"y":2}}`, `{"a":{"x":5,"y":2}}`},
+		{`"packageVersion":"2"`, `{"a":{"x":0,"y":2}}`},
+		{`"packageVersion":"3","options":{"a":{"w":1}},"replace":true`, `{"a":{"w":1,"x":1}}`},
+	} {
+		ask("update", `{"appId":"other",`+r.body+`}`, &u)
+		w.must(200, apitest.User, "POST", "/v1/clusters/other/plans/deploy/forceComplete", "")
+		if got := config("other"); u.MarathonDeploymentID == nil || got != r.want {
+			t.Errorf("%s: %s", r.body, got)
 		}
 	}
 }

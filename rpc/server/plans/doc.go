@@ -13,4 +13,5 @@ func Register(s *rest.Server) {
 	endpointRoutes(s)
 	configurationRoutes(s)
 	stateRoutes(s)
+	cosmosRoutes(s)
 }

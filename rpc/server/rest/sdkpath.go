@@ -10,6 +10,9 @@ import (
 // sdkPath returns the path of this API for a path of the DC/OS SDK's scheduler, or "" if the path
 // is not one.
 func sdkPath(escaped string) string {
+	if escaped == "/service/describe" || escaped == "/service/update" {
+		return "/cosmos" + escaped // the client has a URL of its own for the package service
+	}
 	part := strings.Split(strings.TrimPrefix(escaped, "/"), "/")
 	var rest []string
 	var service string
