@@ -242,3 +242,39 @@ func TestCosmos(t *testing.T) {
 		}
 	}
 }
+
+// TestStopOfFailedCustomPlan checks that a plan whose run has failed can be stopped: it is as if it was never started, and what the run
+// ended with does not count any more.
+func TestStopOfFailedCustomPlan(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	w.must(200, apitest.Admin, "PUT", "/v1/clustertemplates/shop", strings.Replace(shop, `"links":`,
+		`"plans":{"bounce":{"phases":{"all":{"service":"nginx","steps":[{"default":[["stop","start"]]}]}}}},"links":`, 1))
+	w.cluster("hello", "1")
+	const base = "/service/hello/v1/plans/"
+	w.must(200, apitest.User, "POST", base+"deploy/forceComplete", "")
+	w.must(200, apitest.User, "POST", base+"bounce/start", "{}")
+	op := ""
+	v, err := w.View(t.Context(), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range v.ActiveOperations() {
+		op = o.ID
+	}
+	w.Report(string(model.OperationID(op).Task(0)), model.TaskFailed, "broken")
+	if a := w.client("GET", base+"bounce", ""); a.status != 417 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for range 2 {
+		if a := w.client("POST", base+"bounce/stop", ""); a.status != 200 || !strings.Contains(a.body, "Received cmd: stop") {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if a := w.client("GET", base+"bounce", ""); a.status != 202 || !strings.Contains(compact(t, a.body), `"errors":[],"status":"WAITING"`) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if a := w.client("GET", "/service/hello/v1/health", ""); a.status != 200 {
+		t.Errorf("health: %d %s", a.status, a.body)
+	}
+}

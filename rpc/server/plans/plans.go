@@ -155,11 +155,13 @@ func planOf(c *rest.Call, v rest.View, cl *model.Cluster, name string) (api.Plan
 	return plans[i], nil
 }
 
-// treesOf returns all plans of a cluster as trees.
+// treesOf returns all plans of a cluster as trees, each under the plan's name: the plan of a rollback has two.
 func treesOf(c *rest.Call, v rest.View, cl *model.Cluster) []*tree.View {
 	var out []*tree.View
 	for _, p := range v.Plans(c.Who.Tenant, cl.ID) {
 		if t, ok := treeOf(c, v, cl, p); ok {
+			named := *t.Tree
+			named.Name, t.Tree = p.Name, &named
 			out = append(out, t)
 		}
 	}
@@ -405,6 +407,12 @@ func planRoutes(s *rest.Server) {
 	)
 }
 
+// startsRun reports whether an order about a custom plan whose run has ended makes another run. A stopped plan is as one that was never
+// started, so that what its last run ended with does not count any more.
+func startsRun(command string) bool {
+	return command == "start" || command == "restart" || command == "stop"
+}
+
 // orderPlan carries out an order about a plan.
 func orderPlan(ctx context.Context, s *rest.Server, c *rest.Call, cluster string, o tree.Order) (int, any, uint64, error) {
 	v, done, err := s.Before(ctx, c)
@@ -422,8 +430,8 @@ func orderPlan(ctx context.Context, s *rest.Server, c *rest.Call, cluster string
 	if err != nil {
 		return 0, nil, 0, err
 	}
-	if p.Custom && (p.Operation == "" || p.Over && o.Phase == "" && (o.Command == "start" || o.Command == "restart")) {
-		// The order starts a new run of the plan, unless it would change nothing.
+	if p.Custom && (p.Operation == "" || p.Over && o.Phase == "" && startsRun(o.Command)) {
+		// The order makes a new run of the plan, unless it would change nothing.
 		t, ok := treeOf(c, v, cl, p)
 		if !ok {
 			return 0, nil, 0, &tree.Refusal{Code: http.StatusNotFound, Message: "Plan " + o.Plan + " not found"}
