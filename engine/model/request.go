@@ -102,7 +102,7 @@ type ChangeCluster struct {
 	HardwareType string `json:"hardwaretype,omitempty"`
 	ImageType    string `json:"imagetype,omitempty"`
 	Comparator   string `json:"comparator,omitempty"`
-	// To is the number of the snapshot to roll back to.
+	// To is the number of the snapshot to roll back to, or the version of the template (sync-template).
 	To Int `json:"to,omitempty"`
 	// OnFailure is "rollback", "pause" or "leave".
 	OnFailure string `json:"onFailure,omitempty"`

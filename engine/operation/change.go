@@ -273,10 +273,10 @@ func (p *Prepared) renew(services []string, newest map[string]model.Service) {
 	}
 }
 
-// syncTemplate brings a cluster to the newest versions of its template and services: newer
+// syncTemplate brings a cluster to the versions of its template and services that are known: other
 // definitions, new defaults of the configuration where the cluster still has the old ones, and
 // services that are new defaults.
-func (p *Prepared) syncTemplate(ctx context.Context, at Input, known model.Lookup) (*Prepared, error) {
+func (p *Prepared) syncTemplate(ctx context.Context, req Request, at Input, known model.Lookup) (*Prepared, error) {
 	was := p.Cluster.Template
 	d, ok := known.Definition(model.KindClusterTemplate, was.Name)
 	if !ok {
@@ -288,6 +288,10 @@ func (p *Prepared) syncTemplate(ctx context.Context, at Input, known model.Looku
 	}
 	p.Cluster.Template = tpl
 	p.Cluster.Config = model.RebaseConfig(model.EffectiveDefaults(was.Defaults), model.EffectiveDefaults(tpl.Defaults), p.Cluster.Config)
+	if req.Config != nil {
+		p.Cluster.Config = model.CombineConfig(p.Cluster.Config, req.Config, req.ConfigMode)
+		p.Operation.Config = p.Cluster.Config
+	}
 	c := change{local: true}
 	services := lookupAll[model.Service](known, model.KindService)
 	p.renew(p.Cluster.Services, services)

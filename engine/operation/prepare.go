@@ -132,7 +132,7 @@ type Request struct {
 	Nodes int
 	// Victims are the nodes to remove or replace: ids, numbers or names.
 	Victims []string
-	// Config, ConfigMode and Restart are the parameters of configure.
+	// Config, ConfigMode and Restart are the parameters of configure. The first two also apply to sync-template.
 	Config     map[string]any
 	ConfigMode string
 	Restart    bool
@@ -143,7 +143,7 @@ type Request struct {
 	// ProviderFields are user fields that override the provider's for this and later
 	// operations.
 	ProviderFields map[string]any
-	// To is the number of the snapshot to roll back to.
+	// To is the number of the snapshot to roll back to, or the version of the template (sync-template), where 0 is the newest.
 	To        int
 	OnFailure string
 	Follows   string
@@ -190,6 +190,9 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Input, known
 	if req.Type == model.OpReplaceNode && req.Forced {
 		p.Operation.Plan = model.RecoveryPlan
 	}
+	if req.Type != model.OpRollback {
+		p.Operation.To = 0
+	}
 	if p.Operation.OnFailure == "" {
 		p.Operation.OnFailure = policy(req.Type)
 	}
@@ -217,7 +220,7 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Input, known
 	case model.OpUpgrade:
 		return p.upgrade(ctx, req, at, known)
 	case model.OpSyncTemplate:
-		return p.syncTemplate(ctx, at, known)
+		return p.syncTemplate(ctx, req, at, known)
 	case model.OpRollback:
 		return p.rollback(req, at, known)
 	case model.OpConfigure:

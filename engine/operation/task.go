@@ -282,34 +282,3 @@ func assemble(in model.TaskInput, config, service []byte) ([]byte, error) {
 	}
 	return append(out, '}', '}'), nil
 }
-
-// Links returns the expanded links of a cluster's template and services. It leaves out links
-// that cannot be expanded with the current nodes, and links to services that the cluster does
-// not have.
-func Links(cl *model.Cluster, nodes []*model.Node) []model.Link {
-	known := known(nodes, staying)
-	on := map[string]bool{}
-	for _, n := range nodes {
-		for _, svc := range n.Services {
-			on[svc] = true
-		}
-	}
-	ctx := macro.Context{Cluster: macro.NewCluster(cl.Owner, known), Self: macro.NoNode}
-	all := slices.Clone(cl.Template.Links)
-	for _, s := range cl.Services {
-		all = append(all, cl.Definitions[s].Links...)
-	}
-	var out []model.Link
-	for _, l := range all {
-		refs, err := macro.ReferencesOf(map[string]any{"url": l.URL})
-		if err != nil || slices.ContainsFunc(refs.Services, func(svc string) bool { return !on[svc] }) {
-			continue
-		}
-		url, err := macro.Expand(l.URL, ctx)
-		if err != nil {
-			continue
-		}
-		out = append(out, model.Link{Label: l.Label, URL: url})
-	}
-	return out
-}

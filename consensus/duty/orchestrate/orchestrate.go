@@ -408,7 +408,15 @@ func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster st
 	at := operation.Input{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Gone: gone(v, cl), Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)
 	}}
-	p, err := operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), cmp.Or(id, nextID(cl)))
+	known := o.lookup(v, cl.Tenant)
+	if req.Type == model.OpSyncTemplate && req.To > 0 {
+		pinned, err := versions(v, cl, req.To)
+		if err != nil {
+			return nil, err
+		}
+		known = model.Over(pinned, known)
+	}
+	p, err := operation.Prepare(ctx, who, req, at, known, cmp.Or(id, nextID(cl)))
 	if err == nil {
 		err = o.permit(who, p)
 	}

@@ -26,22 +26,32 @@ type Plan struct {
 	Operation *model.Operation
 }
 
-// Plans returns a cluster's plans in the order of their priority. The plan of its latest operation
-// that is neither a rollback nor a program comes first, then those of later rollbacks and programs.
-// Recovery follows with its latest plan and all that are under way. The latest decommission is
-// last, unless the first plan is newer.
+// Plans returns a cluster's plans in the order of their priority. First comes the plan deploy, which leads to the cluster's present
+// target: that of its latest operation that is neither a program nor undone. While a rollback is under way or has failed, its plan is
+// that one. The plans of later rollbacks and programs follow, under their own names. Recovery is next with its latest plan and all that are
+// under way. The latest decommission is last, unless the first plan is newer.
 func (v PlanView) Plans(tenant, cluster string) []Plan {
 	ops := table.List[model.Operation](v.txn, table.Operations, "cluster", tenant, cluster)
-	ops = slices.DeleteFunc(ops, func(op *model.Operation) bool { return op.Type == model.OpPlan })
+	ops = slices.DeleteFunc(ops, func(op *model.Operation) bool {
+		return op.Type == model.OpPlan || table.Get[table.PlanRow](v.txn, table.Plans, "id", op.ID) == nil
+	})
 	slices.SortFunc(ops, func(a, b *model.Operation) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.ID, a.ID))
 	})
+	return plansOf(ops)
+}
+
+// deployPlan is the name of the plan that leads to the cluster's target.
+const deployPlan = "deploy"
+
+// plansOf returns the plans of a cluster's operations, which are sorted, the newest first.
+func plansOf(ops []*model.Operation) []Plan {
 	var out, recovery, decommission []Plan
+	var back *model.Operation // the latest rollback that has succeeded
 	deploy := false
 	for _, op := range ops {
 		name := operation.PlanName(op)
 		switch {
-		case table.Get[table.PlanRow](v.txn, table.Plans, "id", op.ID) == nil:
 		case name == model.RecoveryPlan:
 			if !op.Status.Ended() || len(recovery) == 0 {
 				recovery = append(recovery, Plan{name, op})
@@ -50,10 +60,22 @@ func (v PlanView) Plans(tenant, cluster string) []Plan {
 			if !deploy && len(decommission) == 0 {
 				decommission = append(decommission, Plan{name, op})
 			}
-		case !deploy:
+		case deploy, back != nil && op.Before >= back.To:
+			// There is a newer one, or the rollback has undone it.
+		case op.Type == model.OpRollback && op.Status == model.OpSucceeded:
+			if out = append(out, Plan{name, op}); back == nil || op.To < back.To {
+				back = op
+			}
+		case op.Type == model.OpRollback:
+			out = append(out, Plan{name, op}, Plan{deployPlan, op})
+			deploy = true
+		default:
 			out = append(out, Plan{name, op})
-			deploy = op.Type != model.OpRollback && op.Type != model.OpRun
+			deploy = op.Type != model.OpRun
 		}
+	}
+	if !deploy && back != nil { // the plan that led to the same target is not kept any more
+		out = append(out, Plan{deployPlan, back})
 	}
 	slices.Reverse(out)
 	for i := range recovery {

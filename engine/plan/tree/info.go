@@ -112,15 +112,26 @@ func (v *View) PhaseID(phase int) string { return v.id(phase, -1) }
 // StepID returns the id of a phase's step, by its position in the phase.
 func (v *View) StepID(phase, step int) string { return v.id(phase, step) }
 
-// id returns a UUID of version 5.
 func (v *View) id(phase, step int) string {
-	b := make([]byte, 0, 128)
-	for _, s := range []string{v.Scope, v.Name, v.Phases[phase].Name} {
+	b := joined(make([]byte, 0, 128), v.Scope, v.Name, v.Phases[phase].Name)
+	b = append(strconv.AppendInt(b, int64(phase), 10), ':')
+	return uuid(strconv.AppendInt(b, int64(step), 10))
+}
+
+// UUID returns the id of something that has these names.
+func UUID(names ...string) string { return uuid(joined(nil, names...)) }
+
+// joined appends names so that different lists of names never give the same bytes.
+func joined(b []byte, names ...string) []byte {
+	for _, s := range names {
 		b = append(strconv.AppendInt(b, int64(len(s)), 10), ':')
 		b = append(b, s...)
 	}
-	b = append(strconv.AppendInt(b, int64(phase), 10), ':')
-	b = strconv.AppendInt(b, int64(step), 10)
+	return b
+}
+
+// uuid returns the UUID of version 5 of these bytes, which it overwrites.
+func uuid(b []byte) string {
 	h := sha1.Sum(b)
 	h[6], h[8] = h[6]&0x0f|0x50, h[8]&0x3f|0x80
 	b = b[:0]

@@ -34,7 +34,7 @@ var changings = []changing{
 	{model.OpPauseNode, "Stop services of nodes and exclude them from recovery", []string{"nodeNames", "services"}, "nodeNames"},
 	{model.OpResumeNode, "Start paused services of nodes again", []string{"nodeNames", "services"}, "nodeNames"},
 	{model.OpUpgrade, "Update services, or all services of a cluster, to their newest definitions", []string{"services"}, ""},
-	{model.OpSyncTemplate, "Update a cluster to the newest version of its template", nil, ""},
+	{model.OpSyncTemplate, "Update a cluster to a version of its template, the newest one if none is named", []string{"to"}, ""},
 	{model.OpRollback, "Return a cluster to an earlier snapshot", []string{"to"}, "to"},
 }
 

@@ -62,43 +62,6 @@ func solveRoutes(s *rest.Server) {
 		})
 }
 
-// tenantDefinitions returns a tenant's definitions, and the plugin types on offer, for the engine.
-func tenantDefinitions(v rest.View, tenant string) model.Lookup {
-	offered := model.Set{}
-	for _, t := range v.PluginTypes() {
-		kind := model.KindProviderType
-		if t.Class == "automator" {
-			kind = model.KindAutomatorType
-		}
-		offered.Add(model.Define(kind, &t))
-	}
-	return model.Over(stored{v, tenant}, offered)
-}
-
-type stored struct {
-	v      rest.View
-	tenant string
-}
-
-// Definition returns the latest version of a definition.
-func (s stored) Definition(kind model.Kind, name string) (model.Definition, bool) {
-	d, ok := s.v.Definition(s.tenant, kind, name, 0)
-	if !ok {
-		return model.Definition{}, false
-	}
-	def, err := restore(d)
-	return def, err == nil // it was decoded before it was stored
-}
-
-// Names returns the names of the definitions of a kind.
-func (s stored) Names(kind model.Kind) []string {
-	var out []string
-	for _, d := range s.v.Definitions(s.tenant, kind) {
-		out = append(out, d.Name)
-	}
-	return out
-}
-
 // The bounds on the search for a template's smallest cluster: the number of sizes and of steps.
 const (
 	lintSizes  = 100
@@ -107,7 +70,7 @@ const (
 
 // faultsOf checks definitions together with those of the tenant.
 func faultsOf(ctx context.Context, s *rest.Server, c *rest.Call, v rest.View, defs []model.Definition) api.Linted {
-	known := tenantDefinitions(v, c.Who.Tenant)
+	known := rest.Known(v, c.Who.Tenant)
 	var out api.Linted
 	out.Faults, out.Warnings = lint.Lint(defs, known, macro.Check)
 	all := model.Over(model.NewSet(defs...), known)
@@ -179,7 +142,7 @@ func smallest(ctx context.Context, s *rest.Server, t model.ClusterTemplate, all 
 
 // solve solves all sizes of a request.
 func solve(ctx context.Context, s *rest.Server, c *rest.Call, v rest.View, req api.SolveRequest) (api.Solved, error) {
-	known := tenantDefinitions(v, c.Who.Tenant)
+	known := rest.Known(v, c.Who.Tenant)
 	in := solver.Input{
 		Provider: req.Provider, HardwareType: req.HardwareType, ImageType: req.ImageType, Wanted: req.Services,
 		Comparator: req.Comparator, Exclude: req.Exclude, Budget: int(req.Budget),

@@ -59,6 +59,11 @@ func sdk[I any](
 			case err != nil:
 				return err
 			}
+			if text, ok := body.(plainText); ok {
+				w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+				_, err := io.WriteString(w, string(text))
+				return err
+			}
 			text, err := json.MarshalIndent(body, "", "  ")
 			if err != nil {
 				return err
@@ -76,7 +81,7 @@ func sdk[I any](
 	)
 	doc := s.OpenAPI()
 	item := doc.Paths[r.Path]
-	for _, op := range []*huma.Operation{item.Get, item.Post} {
+	for _, op := range []*huma.Operation{item.Get, item.Post, item.Put} {
 		if op == nil || op.OperationID != r.ID {
 			continue
 		}
@@ -88,6 +93,37 @@ func sdk[I any](
 			op.Responses[strconv.Itoa(a.status)] = &huma.Response{Description: a.what, Content: map[string]*huma.MediaType{kind: {Schema: schema}}}
 		}
 	}
+}
+
+// plainText is a body that is no JSON.
+type plainText string
+
+// inspect registers a route that reads something of a cluster and answers like the scheduler of the DC/OS SDK.
+func inspect[I any](
+	s *rest.Server,
+	id, path, summary string,
+	body reflect.Type,
+	cluster func(*I) string,
+	h func(*rest.Call, rest.View, *model.Cluster, *I) (any, error),
+) {
+	sdk(
+		s,
+		rest.Route{ID: id, Method: http.MethodGet, Path: "/v1/clusters/{cluster}/" + path, Tag: "plans", Summary: summary, Description: alsoSDK},
+		[]sdkAnswer{{http.StatusOK, "As asked for", body}},
+		func(ctx context.Context, c *rest.Call, in *I) (int, any, uint64, error) {
+			v, cl, err := viewOf(ctx, s, c, cluster(in))
+			if err != nil {
+				return 0, nil, 0, err
+			}
+			out, err := h(c, v, cl, in)
+			return http.StatusOK, out, v.Index(), err
+		},
+	)
+}
+
+// notFound returns the refusal of a request for something that is not there.
+func notFound(what, name string) error {
+	return &tree.Refusal{Code: http.StatusNotFound, Message: what + " " + name + " not found"}
 }
 
 // serviceOf returns a cluster, or a refusal as the SDK has it.
@@ -119,11 +155,13 @@ func planOf(c *rest.Call, v rest.View, cl *model.Cluster, name string) (api.Plan
 	return plans[i], nil
 }
 
-// treesOf returns all plans of a cluster as trees.
+// treesOf returns all plans of a cluster as trees, each under the plan's name: the plan of a rollback has two.
 func treesOf(c *rest.Call, v rest.View, cl *model.Cluster) []*tree.View {
 	var out []*tree.View
 	for _, p := range v.Plans(c.Who.Tenant, cl.ID) {
 		if t, ok := treeOf(c, v, cl, p); ok {
+			named := *t.Tree
+			named.Name, t.Tree = p.Name, &named
 			out = append(out, t)
 		}
 	}
@@ -369,6 +407,12 @@ func planRoutes(s *rest.Server) {
 	)
 }
 
+// startsRun reports whether an order about a custom plan whose run has ended makes another run. A stopped plan is as one that was never
+// started, so that what its last run ended with does not count any more.
+func startsRun(command string) bool {
+	return command == "start" || command == "restart" || command == "stop"
+}
+
 // orderPlan carries out an order about a plan.
 func orderPlan(ctx context.Context, s *rest.Server, c *rest.Call, cluster string, o tree.Order) (int, any, uint64, error) {
 	v, done, err := s.Before(ctx, c)
@@ -386,8 +430,8 @@ func orderPlan(ctx context.Context, s *rest.Server, c *rest.Call, cluster string
 	if err != nil {
 		return 0, nil, 0, err
 	}
-	if p.Custom && (p.Operation == "" || p.Over && o.Phase == "" && (o.Command == "start" || o.Command == "restart")) {
-		// The order starts a new run of the plan, unless it would change nothing.
+	if p.Custom && (p.Operation == "" || p.Over && o.Phase == "" && startsRun(o.Command)) {
+		// The order makes a new run of the plan, unless it would change nothing.
 		t, ok := treeOf(c, v, cl, p)
 		if !ok {
 			return 0, nil, 0, &tree.Refusal{Code: http.StatusNotFound, Message: "Plan " + o.Plan + " not found"}

@@ -243,6 +243,9 @@ func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Oper
 	if err == nil && slices.Contains([]string{"application/json", "application/yaml", "application/x-yaml", "text/yaml"}, kind) {
 		return nil
 	}
+	if strings.HasPrefix(kind, "application/vnd.dcos.") && strings.HasSuffix(kind, "+json") {
+		return nil
+	}
 	p := NewProblem(
 		problem.Malformed,
 		fmt.Sprintf("the body has Content-Type %q: send JSON or YAML, with Content-Type: application/json or application/yaml", given),

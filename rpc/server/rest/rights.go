@@ -62,9 +62,11 @@ delete ImageType       | deleteImageType deleteImageTypeVersion
 list Cluster           | listClusters listOperations watchEvents getAttention
 read Cluster           | getCluster getClusterConfig diffCluster getClusterHealth listClusterHistory getClusterSnapshot
 read Cluster           | listClusterServices debugPlans listPlans getPlan getOperation explainOperation listOperationTasks
+read Cluster           | listEndpoints getEndpoint listConfigurations getConfiguration getTargetConfiguration getTargetConfigurationID
+read Cluster           | getFrameworkID listProperties getProperty refreshState describeService
 create Cluster         | createCluster
 update Cluster         | putClusterConfig growCluster shrinkCluster addServicesCluster removeServicesCluster upgradeCluster
-update Cluster         | syncTemplateCluster rollbackCluster
+update Cluster         | syncTemplateCluster rollbackCluster updateService
 delete Cluster         | deleteCluster
 operate Cluster        | configureCluster startCluster stopCluster restartCluster startService stopService restartService pauseNodeCluster
 operate Cluster        | resumeNodeCluster replaceNodeCluster recoverCluster pauseRecovery resumeRecovery resolveCluster startPlan

@@ -99,7 +99,7 @@ func New(cfg Config) (*Server, error) {
 // Handler returns the handler of the registered routes and of their document.
 func (s *Server) Handler() http.Handler {
 	s.serveDocument()
-	return s.observe(s.again(s.routed()))
+	return s.observe(s.again(likeSDK(s.routed())))
 }
 
 // Millis returns the present time in Unix milliseconds.
@@ -112,7 +112,6 @@ func (s *Server) Beats() time.Duration { return s.heartbeat }
 // unsupported method, with a problem document.
 func (s *Server) routed() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = asSDK(r)
 		if _, pattern := s.mux.Handler(r); pattern == "" {
 			probe := &probe{header: http.Header{}}
 			s.mux.ServeHTTP(probe, r)
