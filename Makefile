@@ -1,11 +1,12 @@
 # Every target is listed by `make help`. Nothing here is needed for a plain
 # `go build ./...` or `go test ./...`; the targets only spare typing.
 
-# The version is set by the linker, so that a commit that changes no code relinks nothing. Given flags
-# replace these.
+# The version (the file VERSION) and the commit are set by the linker. Given flags replace these.
 export GOFLAGS := $(or $(GOFLAGS),-buildvcs=false)
 FUZZTIME ?= 3s
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION ?= $(shell cat VERSION)
+COMMIT ?= $(shell git describe --always --dirty --exclude "*" 2>/dev/null)
+RELEASE = github.com/coopr/coopr/internal/release
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -17,7 +18,7 @@ help: ## Show this list.
 
 .PHONY: build
 build: ## Build the two programs, the plugins and the examples into bin/.
-	go build -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/... ./plugins/... ./examples/...
+	go build -ldflags '-X $(RELEASE).version=$(VERSION) -X $(RELEASE).commit=$(COMMIT)' -o bin/ ./cmd/... ./plugins/... ./examples/...
 
 .PHONY: providers
 providers: ## Build the plugins that are modules of their own, for their large libraries, into bin/.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# release.sh VERSION: builds the archives of a release into dist/, with their checksums.
+# release.sh [VERSION]: builds the archives of a release into dist/, with their checksums.
 #
 #   coopr-VERSION-linux-{amd64,arm64}.tar.gz    agent, command line, plugins, examples
 #   coopr-VERSION-{darwin-amd64,darwin-arm64,windows-amd64}.tar.gz   command line, examples
@@ -10,15 +10,19 @@
 # that is set). PLATFORMS chooses among the platforms: PLATFORMS=linux/arm64.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=${1:?usage: release.sh VERSION}
+version=${1:-$(cat VERSION)}
 platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64}
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+commit=$(git describe --always --dirty --exclude "*")
+release=github.com/coopr/coopr/internal/release
 export CGO_ENABLED=0 GOFLAGS=-buildvcs=false TZ=UTC LC_ALL=C
 umask 022
 
 case $version in
   *[!A-Za-z0-9.+_-]*) echo "release.sh: $version is no name for a file" >&2; exit 2 ;;
-  *-dirty | dev) echo "release.sh: $version: the work tree has changes that no commit has, so nobody can build this again" >&2 ;;
+esac
+case $commit in
+  *-dirty) echo "release.sh: the work tree has changes that no commit has, so nobody can build this again" >&2 ;;
 esac
 tar --version 2>/dev/null | grep -q GNU || { echo "release.sh: needs GNU tar" >&2; exit 1; }
 
@@ -28,7 +32,7 @@ rm -rf dist
 mkdir dist
 
 build() { # DIR BIN PACKAGE...: builds the packages' programs, from the module in DIR
-  (cd "$1" && go build -trimpath -ldflags "-s -w -X main.version=$version" -o "$2/" "${@:3}")
+  (cd "$1" && go build -trimpath -ldflags "-s -w -X $release.version=$version -X $release.commit=$commit" -o "$2/" "${@:3}")
 }
 
 for platform in $platforms; do
