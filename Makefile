@@ -25,7 +25,7 @@ providers: ## Build the plugins that are modules of their own, for their large l
 	cd plugins/provider/aws && go build -o ../../../bin/ ./...
 
 .PHONY: release
-release: ## Build the archives of a release, with checksums, into dist/ (VERSION).
+release: ## Build the archives and packages of a release, with checksums, into dist/ (VERSION).
 	tools/release.sh '$(VERSION)'
 
 # The schemas, each behind those that it imports.
@@ -60,11 +60,13 @@ demo-run: build ## Watch a job run on three nodes of its own, which are torn dow
 test: ## Run the tests that need no root, the long ones shortened or left out (TESTFLAGS).
 	testing/ci/tests.sh quick $(TESTFLAGS)
 	cd tools && go test $(TESTFLAGS) ./...
+	cd tools/package && go test $(TESTFLAGS) ./...
 
 .PHONY: test-all
 test-all: ## Run every test in full, those of light machines where they are possible (make ci-deps; root).
 	testing/ci/tests.sh all $(TESTFLAGS)
 	cd tools && go test $(TESTFLAGS) ./...
+	cd tools/package && go test $(TESTFLAGS) ./...
 
 .PHONY: test-busy
 test-busy: ## Run `make test` three times in a fresh clone, beside eight busy loops (hours; BUSY_RUNS, BUSY_LOOPS, BUSY_PACKAGES).
@@ -88,6 +90,7 @@ files: ## Check the formatting, the modules and the generated files.
 	go mod tidy -diff
 	cd tools && go mod tidy -diff
 	cd tools/lint && go mod tidy -diff
+	cd tools/package && go mod tidy -diff
 	$(MAKE) generate
 	git diff --exit-code -- rpc/proto docs
 

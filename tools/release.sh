@@ -2,6 +2,8 @@
 # release.sh [VERSION]: builds the archives of a release into dist/, with their checksums.
 #
 #   coopr-VERSION-linux-{amd64,arm64}.tar.gz    agent, command line, plugins, examples
+#   coopr_VERSION_{amd64,arm64}.deb, coopr-VERSION-1.{x86_64,aarch64}.rpm
+#   coopr-VERSION-image-{amd64,arm64}.tar       container image, for "docker load" and as an OCI layout
 #   coopr-VERSION-{darwin-amd64,darwin-arm64,windows-amd64}.tar.gz   command line, examples
 #   SHA256SUMS
 #
@@ -35,6 +37,13 @@ build() { # DIR BIN PACKAGE...: builds the packages' programs, from the module i
   (cd "$1" && go build -trimpath -ldflags "-s -w -X $release.version=$version -X $release.commit=$commit" -o "$2/" "${@:3}")
 }
 
+# The programs of this machine write the manual, and make the packages.
+build . "$work/own" ./cmd/...
+build tools/package "$work/own" .
+for program in coopr coopr-agent; do "$work/own/$program" manual "$work/manual"; done
+mkdir "$work/source"
+git archive HEAD LICENSE CHANGELOG.md docs examples | tar -x -C "$work/source"
+
 for platform in $platforms; do
   export GOOS=${platform%/*} GOARCH=${platform#*/}
   name=coopr-$version-$GOOS-$GOARCH
@@ -49,8 +58,12 @@ for platform in $platforms; do
   fi
   cp LICENSE README.md CHANGELOG.md docs/agent.yaml "$root/"
   git archive HEAD examples | tar -x -C "$root"
+  if [ "$GOOS" = linux ]; then
+    "$work/own/package" --source "$work/source" --bin "$root/bin" --manual "$work/manual" --version "$version" \
+      --arch "$GOARCH" --time "$epoch" --out dist
+  fi
   tar --create --directory "$work" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner \
     --mode='u+rw,go+r-w,a+X' --mtime="@$epoch" "$name" | gzip -9 -n >"dist/$name.tar.gz"
   rm -rf "$root"
 done
-(cd dist && sha256sum -- *.tar.gz >SHA256SUMS && cat SHA256SUMS)
+(cd dist && sha256sum -- *.* >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" . && cat SHA256SUMS)
