@@ -1,11 +1,12 @@
 # Every target is listed by `make help`. Nothing here is needed for a plain
 # `go build ./...` or `go test ./...`; the targets only spare typing.
 
-# The version is set by the linker, so that a commit that changes no code relinks nothing. Given flags
-# replace these.
+# The version (the file VERSION) and the commit are set by the linker. Given flags replace these.
 export GOFLAGS := $(or $(GOFLAGS),-buildvcs=false)
 FUZZTIME ?= 3s
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION ?= $(shell cat VERSION)
+COMMIT ?= $(shell git describe --always --dirty --exclude "*" 2>/dev/null)
+RELEASE = github.com/coopr/coopr/internal/release
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -17,14 +18,14 @@ help: ## Show this list.
 
 .PHONY: build
 build: ## Build the two programs, the plugins and the examples into bin/.
-	go build -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/... ./plugins/... ./examples/...
+	go build -ldflags '-X $(RELEASE).version=$(VERSION) -X $(RELEASE).commit=$(COMMIT)' -o bin/ ./cmd/... ./plugins/... ./examples/...
 
 .PHONY: providers
 providers: ## Build the plugins that are modules of their own, for their large libraries, into bin/.
 	cd plugins/provider/aws && go build -o ../../../bin/ ./...
 
 .PHONY: release
-release: ## Build the archives of a release, with checksums, into dist/ (VERSION).
+release: ## Build the archives and packages of a release, with checksums, into dist/ (VERSION).
 	tools/release.sh '$(VERSION)'
 
 # The schemas, each behind those that it imports.
@@ -59,11 +60,13 @@ demo-run: build ## Watch a job run on three nodes of its own, which are torn dow
 test: ## Run the tests that need no root, the long ones shortened or left out (TESTFLAGS).
 	testing/ci/tests.sh quick $(TESTFLAGS)
 	cd tools && go test $(TESTFLAGS) ./...
+	cd tools/package && go test $(TESTFLAGS) ./...
 
 .PHONY: test-all
 test-all: ## Run every test in full, those of light machines where they are possible (make ci-deps; root).
 	testing/ci/tests.sh all $(TESTFLAGS)
 	cd tools && go test $(TESTFLAGS) ./...
+	cd tools/package && go test $(TESTFLAGS) ./...
 
 .PHONY: test-busy
 test-busy: ## Run `make test` three times in a fresh clone, beside eight busy loops (hours; BUSY_RUNS, BUSY_LOOPS, BUSY_PACKAGES).
@@ -87,6 +90,7 @@ files: ## Check the formatting, the modules and the generated files.
 	go mod tidy -diff
 	cd tools && go mod tidy -diff
 	cd tools/lint && go mod tidy -diff
+	cd tools/package && go mod tidy -diff
 	$(MAKE) generate
 	git diff --exit-code -- rpc/proto docs
 

@@ -42,7 +42,7 @@ func Register(to prometheus.Registerer, s Sources) error {
 	list := append([]prometheus.Collector{
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		s.agent(), s.raft(), s.state(), s.leader(), s.runs(), s.machine(),
+		s.agent(), s.raft(), s.state(), s.leader(), s.runs(), s.machine(), clock(),
 	}, s.Supervisor.Counters()...)
 	for _, c := range list {
 		if err := to.Register(c); err != nil {

@@ -85,6 +85,18 @@ func OpenFile(path string, log *slog.Logger) *File {
 	return j
 }
 
+// ReadJournal returns the number of tasks that the journal in a file holds. It changes nothing. The error describes damage, or why
+// the file cannot be read.
+func ReadJournal(path string) (held int, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	j := &File{live: map[Key]*pb.Held{}}
+	err = j.read(b)
+	return len(j.live), err
+}
+
 // read applies the records of a file. Its error reports damage other than an incomplete record at the end.
 func (j *File) read(b []byte) error {
 	var damage error

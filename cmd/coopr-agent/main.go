@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 	_ "time/tzdata" // schedules have time zones, and a host may have no files of them
 
@@ -18,8 +17,11 @@ import (
 
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/internal/loglimit"
+	"github.com/coopr/coopr/internal/manual"
 	"github.com/coopr/coopr/internal/priority"
+	"github.com/coopr/coopr/internal/release"
 	"github.com/coopr/coopr/plugins/confine"
 )
 
@@ -70,8 +72,10 @@ func command() *cobra.Command {
 		Long:          "coopr-agent is the daemon of Coopr. Every control host runs one; together they are the mesh.",
 		Example:       "  coopr-agent --dev\n  coopr-agent run --config /etc/coopr/agent.yaml",
 		SilenceErrors: true, SilenceUsage: true,
-		Args: cobra.NoArgs,
+		Version: fmt.Sprintf("%s, feature level %d", release.Text("coopr-agent"), state.FeatureLevel),
+		Args:    cobra.NoArgs,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	run := &cobra.Command{Use: "run", Short: "Run the agent (also the default)", Args: cobra.NoArgs, Example: root.Example}
 	for _, c := range []*cobra.Command{root, run} {
@@ -90,7 +94,7 @@ func command() *cobra.Command {
 		fmt.Fprintln(c.OutOrStdout(), "The configuration is valid.")
 		return nil
 	}
-	root.AddCommand(run, validate, initCommand(), tokenCommand(), caCommand(), recoverCommand(), snapshotCommand(), versionCommand())
+	root.AddCommand(run, validate, initCommand(), tokenCommand(), caCommand(), recoverCommand(), snapshotCommand(), versionCommand(), doctorCommand(), manual.Command())
 	return root
 }
 
@@ -127,22 +131,8 @@ func settings(c *cobra.Command) func() (config.Config, error) {
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "Show the version", Args: cobra.NoArgs, Run: func(c *cobra.Command, _ []string) {
-		fmt.Fprintln(c.OutOrStdout(), build())
+		fmt.Fprintln(c.OutOrStdout(), c.Root().Version)
 	}}
-}
-
-// version is set by the linker in a release.
-var version = ""
-
-// build returns the version of this binary.
-func build() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "dev"
 }
 
 // start runs an agent until ctx ends. A dev agent without a data directory gets a temporary one.
@@ -183,7 +173,7 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 		}
 	}
 	a, err := agent.New(agent.Config{
-		Config: cfg, Build: build(), Logger: logger, Credentials: known,
+		Config: cfg, Build: release.Build(), Logger: logger, Credentials: known,
 		Started: func() { report("READY=1") },
 	})
 	if err != nil {

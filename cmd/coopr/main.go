@@ -13,9 +13,6 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/root"
 )
 
-// version is set by the linker in releases.
-var version = ""
-
 func main() {
 	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -29,7 +26,7 @@ func main() {
 	os.Exit(root.Run(ctx, root.Config{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv,
 		StdinTerminal: term.IsTerminal(int(os.Stdin.Fd())), StdoutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
-		Width: width, Version: version, Secret: secret,
+		Width: width, Secret: secret,
 	}, os.Args[1:]))
 }
 

@@ -20,6 +20,7 @@ programs=(
   "docker docker.io plugins/automator/docker"
   "python3 python3 plugins/host"
   "slapd slapd agent/directory"
+  "prometheus prometheus testing/monitoring"
   "rsyslogd rsyslog-gnutls agent/sinks"
 )
 

@@ -62,14 +62,14 @@ func goCommand(args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Tool builds a program of the module tools into a folder, and returns its path.
+// Tool builds a program of a folder in tools, which may be a module of its own, into a folder, and returns its path.
 func Tool(dir, name string) (string, error) {
 	root, err := goCommand("list", "-m", "-f", "{{.Dir}}", module)
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	_, err = goCommand("build", "-C", filepath.Join(strings.TrimSpace(root), "tools"), "-buildvcs=false", "-ldflags=-w", "-o", path, "./"+name)
+	_, err = goCommand("build", "-C", filepath.Join(strings.TrimSpace(root), "tools", name), "-buildvcs=false", "-ldflags=-w", "-o", path, ".")
 	return path, err
 }
 

@@ -31,8 +31,6 @@ type Config struct {
 	Now func() time.Time
 	// Pace is the least time between two reads of something that is watched; 0: a quarter of a second.
 	Pace time.Duration
-	// Version is the version of the command; "" in builds that are no release.
-	Version string
 	// Secret reads a line from the terminal without showing it; nil: from Stdin.
 	Secret func() (string, error)
 	// Patience is how long the client tries to reach an agent; 0: the client's default.

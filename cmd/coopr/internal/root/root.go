@@ -18,6 +18,8 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/plan"
 	"github.com/coopr/coopr/cmd/coopr/internal/resource"
 	"github.com/coopr/coopr/cmd/coopr/internal/run"
+	"github.com/coopr/coopr/internal/manual"
+	"github.com/coopr/coopr/internal/release"
 )
 
 // Run runs the command line and returns its exit code.
@@ -45,8 +47,10 @@ func (a *app) command() *cobra.Command {
   coopr cluster create shop --template shop --nodes 3
   coopr cluster list --watch`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args: cli.NoSuchCommand, RunE: cli.Help, DisableFlagsInUseLine: true,
+		Version: release.Text("coopr"),
+		Args:    cli.NoSuchCommand, RunE: cli.Help, DisableFlagsInUseLine: true,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = false
 	f := root.PersistentFlags()
 	f.StringSliceVar(&a.addr, "addr", nil, "address of an agent: host, host:port or URL; several are separated by commas (env COOPR_ADDR)")
@@ -90,7 +94,7 @@ func (a *app) command() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(versionCmd(&a.printer, a.cfg.Version))
+	root.AddCommand(versionCmd(&a.printer), manual.Command())
 	return root
 }
 

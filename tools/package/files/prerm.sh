@@ -1,0 +1,8 @@
+#!/bin/sh
+# Stops the agent when the package is removed, and not when it is upgraded.
+set -e
+case ${1:-} in
+remove | 0)
+	if [ -d /run/systemd/system ]; then systemctl stop coopr-agent.service; fi
+	;;
+esac
