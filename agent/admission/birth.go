@@ -76,7 +76,7 @@ func (b *Birth) command(m *identity.Membership) (*pb.Command_FoundMesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	sealedGossip, err := b.Ring.Seal(gossipPurpose(m.Mesh), m.Gossip)
+	sealedGossip, err := b.Ring.Seal(keyring.PurposeGossip(m.Mesh), m.Gossip)
 	if err != nil {
 		return nil, err
 	}

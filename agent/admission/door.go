@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/identity"
@@ -110,7 +111,7 @@ func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, erro
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	if out.Gossip, err = d.Ring.Open(gossipPurpose(mesh.Mesh), mesh.SealedGossip); err != nil {
+	if out.Gossip, err = d.Ring.Open(keyring.PurposeGossip(mesh.Mesh), mesh.SealedGossip); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	d.Logger.Info("an agent was admitted to the mesh", "id", r.Agent, "kind", who.Role, "token", r.Token)

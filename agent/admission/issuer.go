@@ -20,9 +20,6 @@ type Ring interface {
 	Open(aad, sealed []byte) ([]byte, error)
 }
 
-// The purposes of sealed keys: what is sealed for one cannot be opened for another.
-func gossipPurpose(mesh string) []byte { return keyring.Bind("gossip", mesh) }
-
 // ErrSealed is the error of a voter that cannot open the CA's key.
 var ErrSealed = errors.New("this agent cannot sign certificates: it has not got the keys of the mesh")
 

@@ -13,8 +13,8 @@ import (
 // compactDelay is the pause between the last entry that encrypts values and the compaction, as there may be more.
 const compactDelay = 5 * time.Second
 
-// compact removes values in the clear from this member's log and snapshots after they were replaced by encrypted
-// ones in the state. It serves until ctx ends. Pages of the log's file that are free now may have the values still
+// compact removes values in the clear, or under an old key, from this member's log and snapshots after others took their places
+// in the state. It serves until ctx ends. Pages of the log's file that are free now may have the values still
 // (docs/security.md).
 func (m *Member) compact(ctx context.Context) error {
 	timer := time.NewTimer(0)
@@ -28,7 +28,7 @@ func (m *Member) compact(ctx context.Context) error {
 			timer.Reset(compactDelay)
 		case <-timer.C:
 			if err := m.forgetLog(); err != nil && ctx.Err() == nil {
-				m.cfg.Logger.Warn("values that are encrypted now are still in the clear in old entries of this agent's log", "error", err)
+				m.cfg.Logger.Warn("old entries of this agent's log still have values in the clear or under an old key", "error", err)
 				timer.Reset(compactDelay)
 			}
 		}
@@ -50,6 +50,24 @@ func (m *Member) forgetLog() (err error) {
 			return err
 		}
 	}
-	m.cfg.Logger.Info("the log was replaced by a snapshot, as values were in it that are encrypted now")
+	m.cfg.Logger.Info("the log was replaced by a snapshot, as it had values in the clear or under an old key")
 	return nil
+}
+
+// oldest returns the index of the oldest entry that this member's log has, or of its oldest snapshot if that is older.
+func (m *Member) oldest() (uint64, error) {
+	oldest, err := m.stores.Guard().FirstIndex()
+	if err != nil {
+		return 0, err
+	}
+	list, err := m.stores.Snapshots.List()
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range list {
+		if oldest == 0 || s.Index < oldest {
+			oldest = s.Index
+		}
+	}
+	return oldest, nil
 }

@@ -37,7 +37,7 @@ func (m *Member) keys() *keys.Controller {
 			st, err := askStatus(ctx, m.cfg.Peers, addr, "")
 			return keyStatus(st), err
 		},
-		Put: m.putKeys, HandOver: m.Group.Transfer,
+		Put: m.putKeys, Retire: m.retireKeys, HandOver: m.Group.Transfer,
 	})
 }
 
@@ -82,6 +82,13 @@ func (s Server) KeyringPut(ctx context.Context, r *pb.KeyringPutRequest) (*pb.Ke
 	if caller, ok := wire.CallerID(ctx); ok && leader != "" && caller != leader {
 		return nil, status.Error(codes.PermissionDenied, "only the leader may write into the keyring")
 	}
+	if len(r.Retired) > 0 {
+		done, err := m.eraseKeys(r.Active, r.Retired, r.Index)
+		if err != nil {
+			return nil, status.Error(codes.FailedPrecondition, err.Error())
+		}
+		return &pb.KeyringPutResponse{Pending: !done}, nil
+	}
 	set := keyring.Set{Active: r.Active}
 	v := m.Machine.View()
 	named := v.MeshKeys()
@@ -116,4 +123,49 @@ func opensCA(mesh *table.MeshIdentity, k keyring.Key) bool {
 	}
 	_, err := keyring.NewCipher(k).Open(keyring.PurposeCA(mesh.Mesh), mesh.SealedCA)
 	return err == nil
+}
+
+// retireKeys erases keys from the keyring of an agent, which may be this one.
+func (m *Member) retireKeys(ctx context.Context, id string, active uint32, numbers []uint32, index uint64) (done bool, err error) {
+	if id == m.cfg.ID {
+		return m.eraseKeys(active, numbers, index)
+	}
+	c, err := m.peer(id)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, putTimeout)
+	defer cancel()
+	answer, err := c.KeyringPut(ctx, &pb.KeyringPutRequest{Active: active, Retired: numbers, Index: index})
+	return err == nil && !answer.Pending, err
+}
+
+// eraseKeys erases keys from this agent's keyring, once neither its log nor its snapshots have anything from before an index. Until
+// then it has them replaced, and returns false. It fails if this agent's state needs one of the keys.
+func (m *Member) eraseKeys(active uint32, numbers []uint32, index uint64) (done bool, err error) {
+	v := m.Machine.View()
+	if v.Index() < index {
+		return false, nil
+	}
+	for _, n := range numbers {
+		if keys.Needs(v, n) {
+			return false, fmt.Errorf("key %d encrypts something in this agent's state", n)
+		}
+	}
+	oldest, err := m.oldest()
+	if err != nil {
+		return false, err
+	}
+	if oldest < index {
+		select {
+		case m.resealed <- struct{}{}:
+		default:
+		}
+		return false, nil
+	}
+	if err := m.cfg.Keyring.Drop(active, numbers...); err != nil {
+		return false, err
+	}
+	m.cfg.Logger.Info("old keys of the mesh were erased", "keys", numbers, "active", active)
+	return true, nil
 }

@@ -62,7 +62,7 @@ func voterOf(t *testing.T, eligible bool) (Server, *sealed.Box) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.member.Store(&Member{Replica: r, cfg: &s.cfg, terms: terms})
+	s.member.Store(&Member{Replica: r, cfg: &s.cfg, terms: terms, stores: stores, resealed: make(chan struct{}, 1)})
 	return Server{Supervisor: s}, sealed.NewBox(r.Machine, r.Propose, ring)
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/coopr/coopr/consensus/leader"
+	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
 	"github.com/coopr/coopr/consensus/replica"
 	"github.com/coopr/coopr/consensus/sealed"
@@ -31,7 +32,8 @@ type Member struct {
 	// distrusted is set when the state was found to be wrong, faults has the fault for the supervisor.
 	distrusted atomic.Bool
 	faults     chan error
-	resealed   chan struct{} // has a value when values in the clear were encrypted
+	resealed   chan struct{} // has a value when the log must be replaced, because it has values in the clear or under an old key
+	stores     *logstore.Stores
 }
 
 // Leadership returns the duties of the current term. ok is false while this

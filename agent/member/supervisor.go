@@ -186,7 +186,7 @@ func (s *Supervisor) runMember(ctx context.Context) (err error) {
 		return errors.Join(err, transport.Close())
 	}
 	m := &Member{Replica: r, Box: sealed.NewBox(r.Machine, r.Propose, s.cfg.Keyring), cfg: &s.cfg, faults: make(chan error, 1),
-		resealed: make(chan struct{}, 1)}
+		resealed: make(chan struct{}, 1), stores: stores}
 	if m.voters, err = m.newVoters(); err != nil {
 		return err
 	}

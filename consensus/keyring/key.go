@@ -122,6 +122,9 @@ func NumberOf(sealed []byte) (uint32, error) {
 // PurposeCA returns the additional data of the encrypted key of a mesh's CA.
 func PurposeCA(mesh string) []byte { return Bind("ca", mesh) }
 
+// PurposeGossip returns the additional data of the encrypted key of a mesh's gossip.
+func PurposeGossip(mesh string) []byte { return Bind("gossip", mesh) }
+
 // Bind returns additional data that consists of parts. Other parts never have the same.
 func Bind(parts ...string) []byte {
 	var out []byte

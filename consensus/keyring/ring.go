@@ -154,6 +154,40 @@ func (r *Ring) Seal(aad, plaintext []byte) ([]byte, error) {
 	return c.Seal(aad, plaintext), nil
 }
 
+// SealWith encrypts with the key with a number; see Cipher.Seal. It fails with ErrNoKey.
+func (r *Ring) SealWith(number uint32, aad, plaintext []byte) ([]byte, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	c := r.ciphers[number]
+	if c == nil {
+		return nil, r.missing(number)
+	}
+	return c.Seal(aad, plaintext), nil
+}
+
+// Drop erases keys, and makes another key the active one, which must be there and stays.
+func (r *Ring) Drop(active uint32, numbers ...uint32) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := Set{Active: active}
+	for _, k := range r.set.Keys {
+		if !slices.Contains(numbers, k.Number) {
+			next.Keys = append(next.Keys, k)
+		}
+	}
+	if err := next.check(); err != nil {
+		return fmt.Errorf("keyring: %w", err)
+	}
+	if len(next.Keys) == len(r.set.Keys) && next.Active == r.set.Active {
+		return nil
+	}
+	if err := r.store.Save(next); err != nil {
+		return fmt.Errorf("keyring: %w", err)
+	}
+	r.use(next)
+	return nil
+}
+
 // MAC returns an authentication code of data for a purpose, from the active key. The result begins with the
 // key's number. It fails with ErrNoKey if the keyring is empty.
 func (r *Ring) MAC(purpose string, data []byte) ([]byte, error) {

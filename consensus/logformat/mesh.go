@@ -175,6 +175,33 @@ func (d *decoder) joinToken(m *record.JoinToken) roster.JoinToken {
 	}
 }
 
+// EncodeRotation returns the message of a rotation.
+func EncodeRotation(x *roster.Rotation) (*record.Rotation, error) {
+	return encode(x, (*encoder).rotation)
+}
+
+// DecodeRotation is the inverse of EncodeRotation. It fails if the message is missing.
+func DecodeRotation(m *record.Rotation) (*roster.Rotation, error) {
+	return decode(m, (*decoder).rotation)
+}
+
+func (e *encoder) rotation(x roster.Rotation) *record.Rotation {
+	return &record.Rotation{
+		Kind: number(e, RotationKinds, x.Kind), Number: x.Number, Phase: number(e, RotationPhases, x.Phase), Full: x.Full, Actor: x.Actor,
+		Begun: x.Begun, Since: x.Since, Index: x.Index, Key: x.MeshKey, Print: x.Print, Behind: x.Behind,
+	}
+}
+
+func (d *decoder) rotation(m *record.Rotation) roster.Rotation {
+	if m == nil {
+		return roster.Rotation{}
+	}
+	return roster.Rotation{
+		Kind: RotationKinds.Word(m.Kind), Number: m.Number, Phase: RotationPhases.Word(m.Phase), Full: m.Full, Actor: m.Actor,
+		Begun: m.Begun, Since: m.Since, Index: m.Index, MeshKey: m.Key, Print: m.Print, Behind: m.Behind,
+	}
+}
+
 // EncodeAgentIdentity returns the message of an agent's identity.
 func EncodeAgentIdentity(x *roster.Identity) (*record.AgentIdentity, error) {
 	return encode(x, (*encoder).agentIdentity)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
 )
@@ -61,6 +62,21 @@ var PlanOrders = Words[pb.PlanOrder, string]{
 	pb.PlanOrder_PLAN_ORDER_CONTINUE:       "continue",
 	pb.PlanOrder_PLAN_ORDER_FORCE_COMPLETE: "forceComplete",
 	pb.PlanOrder_PLAN_ORDER_RESTART:        "restart",
+}
+
+// RotationKinds are the kinds of keys that are rotated.
+var RotationKinds = Words[record.RotationKind, string]{
+	record.RotationKind_ROTATION_KIND_KEYRING: roster.KindKeyring,
+	record.RotationKind_ROTATION_KIND_ROOT:    roster.KindRoot,
+}
+
+// RotationPhases are the phases of a rotation.
+var RotationPhases = Words[record.RotationPhase, string]{
+	record.RotationPhase_ROTATION_PHASE_BEGUN:  roster.RotationBegun,
+	record.RotationPhase_ROTATION_PHASE_SPREAD: roster.RotationSpread,
+	record.RotationPhase_ROTATION_PHASE_ACTIVE: roster.RotationActive,
+	record.RotationPhase_ROTATION_PHASE_RETIRE: roster.RotationRetire,
+	record.RotationPhase_ROTATION_PHASE_DONE:   roster.RotationDone,
 }
 
 // SettingKinds are the kinds of settings of runs.

@@ -96,7 +96,7 @@ func (b *Box) dataKey(ctx context.Context, tenant string) (*keyring.Cipher, erro
 		}
 	}
 	if !ok {
-		if err := b.make(ctx, v, tenant); err != nil {
+		if err := b.make(ctx, tenant); err != nil {
 			return nil, err
 		}
 		if k, ok = b.machine.View().DataKey(tenant); !ok {
@@ -106,28 +106,42 @@ func (b *Box) dataKey(ctx context.Context, tenant string) (*keyring.Cipher, erro
 	return b.cipher(v.Mesh(), k)
 }
 
-// make adds the first data key of a tenant.
-func (b *Box) make(ctx context.Context, v *state.View, tenant string) error {
-	secret := keyring.NewKey(1)
-	wrapped, err := b.ring.Seal(keyPlace(v.Mesh(), tenant, secret.Number), secret.Secret[:])
-	if err != nil {
-		return err
+// makeTries is how often the box makes a data key again, because the mesh key in use was replaced meanwhile.
+const makeTries = 3
+
+// make adds a data key of a tenant, which follows the latest one.
+func (b *Box) make(ctx context.Context, tenant string) (err error) {
+	for range makeTries {
+		v := b.machine.View()
+		active, ok := v.ActiveMeshKey()
+		if !ok {
+			active = b.ring.Set().Active
+		}
+		latest, _ := v.DataKey(tenant)
+		var put *pb.PutDataKey
+		if put, err = b.wrap(v, tenant, keyring.NewKey(latest.Number+1), active); err != nil {
+			return err
+		}
+		var answers []state.Answer
+		answers, err = b.propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_PutDataKey{PutDataKey: put}})
+		if err != nil {
+			return fmt.Errorf("add a data key: %w", err)
+		}
+		if err = answers[0].Err; !errors.Is(err, problem.Stale) {
+			return err
+		}
 	}
-	number, err := keyring.NumberOf(wrapped)
+	return err
+}
+
+// wrap encrypts a data key of a tenant with a mesh key.
+func (b *Box) wrap(v *state.View, tenant string, k keyring.Key, meshKey uint32) (*pb.PutDataKey, error) {
+	key, err := b.ring.Key(meshKey)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	key, err := b.ring.Key(number)
-	if err != nil {
-		return err
-	}
-	answers, err := b.propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_PutDataKey{PutDataKey: &pb.PutDataKey{
-		Tenant: tenant, Number: secret.Number, MeshKey: number, MeshPrint: key.Print(), Wrapped: wrapped,
-	}}})
-	if err != nil {
-		return fmt.Errorf("add a data key: %w", err)
-	}
-	return answers[0].Err
+	wrapped, err := b.ring.SealWith(meshKey, keyPlace(v.Mesh(), tenant, k.Number), k.Secret[:])
+	return &pb.PutDataKey{Tenant: tenant, Number: k.Number, MeshKey: meshKey, MeshPrint: key.Print(), Wrapped: wrapped}, err
 }
 
 // MakeMeshKey adds the first data key of the mesh, unless there is one. From then on the state names the active
@@ -149,22 +163,31 @@ func (b *Box) cipher(mesh string, k table.DataKeyRow) (*keyring.Cipher, error) {
 	if c := b.ciphers[string(k.Wrapped)]; c != nil {
 		return c, nil
 	}
-	if err := Has(b.ring, k.MeshKey, k.MeshPrint); err != nil {
+	key, err := b.unwrap(mesh, k)
+	if err != nil {
 		return nil, err
+	}
+	if len(b.ciphers) >= maxCiphers {
+		clear(b.ciphers)
+	}
+	c := keyring.NewCipher(key)
+	b.ciphers[string(k.Wrapped)] = c
+	return c, nil
+}
+
+// unwrap decrypts a data key.
+func (b *Box) unwrap(mesh string, k table.DataKeyRow) (keyring.Key, error) {
+	if err := Has(b.ring, k.MeshKey, k.MeshPrint); err != nil {
+		return keyring.Key{}, err
 	}
 	secret, err := b.ring.Open(keyPlace(mesh, k.Tenant, k.Number), k.Wrapped)
 	if err == nil && len(secret) != keyring.Size {
 		err = fmt.Errorf("a data key of %d bytes", len(secret))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("data key %d: %w", k.Number, err)
+		return keyring.Key{}, fmt.Errorf("data key %d: %w", k.Number, err)
 	}
-	if len(b.ciphers) >= maxCiphers {
-		clear(b.ciphers)
-	}
-	c := keyring.NewCipher(keyring.Key{Number: k.Number, Secret: [keyring.Size]byte(secret)})
-	b.ciphers[string(k.Wrapped)] = c
-	return c, nil
+	return keyring.Key{Number: k.Number, Secret: [keyring.Size]byte(secret)}, nil
 }
 
 // Has returns keyring.ErrNoKey unless a keyring has the mesh key with a number and a fingerprint.

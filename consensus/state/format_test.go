@@ -28,6 +28,7 @@ import (
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
@@ -400,6 +401,7 @@ func everything(t *testing.T) *clinic {
 		Values: []*pb.SealedName{{Tenant: "t", Id: "u", Version: 1}},
 	}}})
 
+	rotated(must)
 	c.sites(must, as)
 	c.resources(must, as)
 	c.programs(must, as)
@@ -420,6 +422,32 @@ func everything(t *testing.T) *clinic {
 	c.now += 2 * oneHour
 	must(&pb.Command{Change: &pb.Command_TouchTokens{TouchTokens: &pb.TouchTokens{Ids: []string{"t1", "t4", "gone"}, HourMs: c.now}}})
 	return c
+}
+
+// rotated rotates the root token, and the mesh key until it is in use.
+func rotated(must func(*pb.Command) state.Answer) {
+	hash := sha256.Sum256([]byte("root"))
+	must(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: logformat.RotationLevel}}})
+	must(&pb.Command{Actor: "root", Change: &pb.Command_Rotate{Rotate: &pb.Rotate{
+		Kind: record.RotationKind_ROTATION_KIND_ROOT, Number: 1, Next: ended, RootHash: hash[:], RootActor: "root"}}})
+	for phase := begins; phase < active; phase++ {
+		must(rotate(1, phase, phase+1))
+	}
+	behind := rotate(1, active, active)
+	behind.GetRotate().Behind = []string{"a"}
+	must(behind)
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_Reseal{Reseal: &pb.Reseal{
+		Keys: []*pb.RewrappedKey{{Was: []byte("data key"), Key: &pb.PutDataKey{
+			Number: 1, MeshKey: 2, MeshPrint: []byte("new print"), Wrapped: []byte("data key anew")}}},
+		Mesh: &pb.ResealedMesh{WasCa: []byte("sealed key"), Ca: []byte("key anew"), WasGossip: []byte("sealed gossip"), Gossip: []byte("gossip anew")},
+	}}})
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_PutDataKey{PutDataKey: &pb.PutDataKey{
+		Tenant: "t", Number: 2, MeshKey: 2, MeshPrint: []byte("new print"), Wrapped: []byte("second data key of t"),
+	}}})
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_Reseal{Reseal: &pb.Reseal{
+		Values: []*pb.ResealedValue{{Tenant: "t", Value: &pb.SealedValue{Id: "v", Version: 1, Sealed: []byte("sealed anew")}}},
+		Drop:   []*pb.DataKeyName{{Tenant: "t", Number: 1}},
+	}}})
 }
 
 func (c *clinic) sites(must func(*pb.Command) state.Answer, as func(string, *pb.Command) *pb.Command) {

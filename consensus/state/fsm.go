@@ -138,6 +138,8 @@ type Batch struct {
 	Agents bool
 	// Resealed reports that values in the clear were replaced by encrypted ones.
 	Resealed bool
+	// Rotations reports that the rotation of a key began or came to its next phase.
+	Rotations bool
 	// Restored reports that a snapshot replaced the state, so that everything may have changed.
 	Restored bool
 	Tally    Tally
@@ -451,6 +453,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.sealed().putDataKey(ch.PutDataKey)
 	case *pb.Command_PutSealed:
 		return a.sealed().putSealed(ch.PutSealed)
+	case *pb.Command_Rotate:
+		return rotations{a.writer}.rotate(c, ch.Rotate)
 	case *pb.Command_Reseal:
 		return a.sealed().reseal(ch.Reseal)
 	case *pb.Command_DropSealed:

@@ -37,6 +37,7 @@ func Restored(in io.Reader, present func(agent string) bool, now time.Time, own 
 	a.restored(present)
 	if own != nil {
 		a.identities().replace(own)
+		rotations{a.writer}.restored(own)
 	}
 	a.audit.End(c, true, at) // it is no order about a record
 	a.audit.EndEntry()

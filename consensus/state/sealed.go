@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,10 @@ func (a sealed) putDataKey(p *pb.PutDataKey) Answer {
 	latest := uint32(0)
 	if k, ok := a.view().DataKey(p.Tenant); ok {
 		latest = k.Number
+	}
+	if active, ok := a.view().ActiveMeshKey(); ok && active != p.MeshKey {
+		return refuse(problem.Stale, "data key %d of tenant %q is encrypted with mesh key %d, and key %d is in use", p.Number, p.Tenant,
+			p.MeshKey, active)
 	}
 	if p.Number != latest+1 {
 		return refuse(problem.Stale, "data key %d of tenant %q cannot follow data key %d", p.Number, p.Tenant, latest)
@@ -73,6 +78,9 @@ func (a sealed) follows(tenant string, v *pb.SealedValue) error {
 	latest := uint32(0)
 	if row, ok := a.view().LatestSealed(tenant, v.GetId()); ok {
 		latest = row.Version
+	}
+	if k, ok := a.view().OldestDataKey(tenant); ok && table.KeyNumber(v.GetSealed()) < k.Number {
+		return problem.New(problem.Stale, "the value is encrypted with a key that was replaced meanwhile: write it again")
 	}
 	if v.GetId() == "" || v.GetVersion() != latest+1 {
 		return problem.New(problem.Stale, "version %d of a value cannot follow version %d: it was changed meanwhile", v.GetVersion(), latest)
@@ -118,7 +126,66 @@ func (a sealed) reseal(p *pb.Reseal) Answer {
 			return Answer{Err: err}
 		}
 	}
+	for _, k := range p.Keys {
+		a.rewrap(k.Key, k.Was)
+	}
+	for _, v := range p.Values {
+		row := table.Get[table.SealedRow](a.txn, table.Sealed, "id", v.Tenant, v.Value.GetId(), v.Value.GetVersion())
+		_, known := a.view().DataKeyOf(v.Tenant, table.KeyNumber(v.Value.GetSealed()))
+		if row != nil && known && row.DataKeyNumber() < table.KeyNumber(v.Value.Sealed) {
+			next := *row
+			next.Sealed = v.Value.Sealed
+			a.rewrite(table.Sealed, &next)
+		}
+	}
+	if m := p.Mesh; m != nil {
+		a.rewrapMesh(m)
+	}
+	for _, k := range p.Drop {
+		a.dropKey(k.Tenant, k.Number)
+	}
 	return Answer{}
+}
+
+// rewrap replaces a data key by the same one that another mesh key encrypts, if it is still as it was.
+func (a sealed) rewrap(k *pb.PutDataKey, was []byte) {
+	row := table.Get[table.DataKeyRow](a.txn, table.DataKeys, "id", k.GetTenant(), k.GetNumber())
+	if row == nil || !bytes.Equal(row.Wrapped, was) {
+		return
+	}
+	next := *row
+	next.MeshKey, next.MeshPrint, next.Wrapped = k.MeshKey, k.MeshPrint, k.Wrapped
+	a.rewrite(table.DataKeys, &next)
+}
+
+// rewrapMesh does the same with the keys of the CA and of gossip.
+func (a sealed) rewrapMesh(p *pb.ResealedMesh) {
+	m := table.Mesh(a.txn)
+	if m.Identity == nil || !bytes.Equal(m.Identity.SealedCA, p.WasCa) || !bytes.Equal(m.Identity.SealedGossip, p.WasGossip) {
+		return
+	}
+	next := *m.Identity
+	next.SealedCA, next.SealedGossip = p.Ca, p.Gossip
+	m.Identity = &next
+	a.put(table.Meta, &m)
+	a.batch.Agents = true // voters have the key of the CA on their disks, too
+}
+
+// dropKey removes a data key that a newer one follows, unless it has encrypted a value that is there.
+func (a sealed) dropKey(tenant string, number uint32) {
+	latest, ok := a.view().DataKey(tenant)
+	row := table.Get[table.DataKeyRow](a.txn, table.DataKeys, "id", tenant, number)
+	if !ok || row == nil || latest.Number <= number {
+		return
+	}
+	used := false
+	table.Each(a.txn, table.Sealed, "id_prefix", func(r *table.SealedRow) bool {
+		used = r.DataKeyNumber() == number
+		return !used
+	}, tenant)
+	if !used {
+		a.remove(table.DataKeys, row)
+	}
 }
 
 // resealProvider replaces the fields of a provider, which stays the same in all other respects: nobody has changed it.
@@ -156,13 +223,18 @@ func (a sealed) resealProvider(r *pb.ResealedProvider) error {
 	return nil
 }
 
-// replace is put without a record in the audit log, for a row that is the same but for its form.
+// replace is rewrite for a row that had values in the clear.
 func (a sealed) replace(table string, row any) {
+	a.rewrite(table, row)
+	a.batch.Resealed = true
+}
+
+// rewrite is put without a record in the audit log, for a row that is the same but for its form.
+func (a sealed) rewrite(table string, row any) {
 	a.counts.Put(a.txn, table, row)
 	if err := a.txn.Insert(table, row); err != nil {
 		panic(fmt.Sprintf("state: insert into %s: %v", table, err))
 	}
-	a.batch.Resealed = true
 }
 
 // dropSealed removes values. The leader has found that nothing names them. One that is named again since then stays: an operation may

@@ -1,4 +1,4 @@
-// Package roster has the agents that a mesh has admitted, and the tokens with which they join.
+// Package roster has the agents that a mesh has admitted, the tokens with which they join, and rotations of the keys of the mesh.
 package roster
 
 // The roles of agents in certificates. A voter may hold the replicated state and the mesh's keys; a worker never does.

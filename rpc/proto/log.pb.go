@@ -574,6 +574,7 @@ type Command struct {
 	//	*Command_DeleteJoinToken
 	//	*Command_AdmitAgent
 	//	*Command_RecordKeys
+	//	*Command_Rotate
 	//	*Command_PutDataKey
 	//	*Command_PutSealed
 	//	*Command_Reseal
@@ -1007,6 +1008,15 @@ func (x *Command) GetRecordKeys() *RecordKeys {
 	return nil
 }
 
+func (x *Command) GetRotate() *Rotate {
+	if x != nil {
+		if x, ok := x.Change.(*Command_Rotate); ok {
+			return x.Rotate
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetPutDataKey() *PutDataKey {
 	if x != nil {
 		if x, ok := x.Change.(*Command_PutDataKey); ok {
@@ -1226,6 +1236,10 @@ type Command_RecordKeys struct {
 	RecordKeys *RecordKeys `protobuf:"bytes,104,opt,name=record_keys,json=recordKeys,proto3,oneof"`
 }
 
+type Command_Rotate struct {
+	Rotate *Rotate `protobuf:"bytes,105,opt,name=rotate,proto3,oneof"`
+}
+
 type Command_PutDataKey struct {
 	PutDataKey *PutDataKey `protobuf:"bytes,110,opt,name=put_data_key,json=putDataKey,proto3,oneof"`
 }
@@ -1329,6 +1343,8 @@ func (*Command_DeleteJoinToken) isCommand_Change() {}
 func (*Command_AdmitAgent) isCommand_Change() {}
 
 func (*Command_RecordKeys) isCommand_Change() {}
+
+func (*Command_Rotate) isCommand_Change() {}
 
 func (*Command_PutDataKey) isCommand_Change() {}
 
@@ -5345,11 +5361,16 @@ func (x *PutSealed) GetValues() []*SealedValue {
 	return nil
 }
 
-// Reseal encrypts secrets and fields of providers that are still in the clear. What was changed meanwhile stays as it is.
+// Reseal encrypts secrets and fields of providers that are still in the clear, and encrypts with a newer key what an older one has
+// encrypted. What was changed meanwhile stays as it is.
 type Reseal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Secrets       []*ResealedSecret      `protobuf:"bytes,1,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	Providers     []*ResealedProvider    `protobuf:"bytes,2,rep,name=providers,proto3" json:"providers,omitempty"`
+	Keys          []*RewrappedKey        `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
+	Values        []*ResealedValue       `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty"`
+	Drop          []*DataKeyName         `protobuf:"bytes,5,rep,name=drop,proto3" json:"drop,omitempty"` // data keys with which no value is encrypted any more, and which a newer one follows
+	Mesh          *ResealedMesh          `protobuf:"bytes,6,opt,name=mesh,proto3" json:"mesh,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5398,6 +5419,370 @@ func (x *Reseal) GetProviders() []*ResealedProvider {
 	return nil
 }
 
+func (x *Reseal) GetKeys() []*RewrappedKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *Reseal) GetValues() []*ResealedValue {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *Reseal) GetDrop() []*DataKeyName {
+	if x != nil {
+		return x.Drop
+	}
+	return nil
+}
+
+func (x *Reseal) GetMesh() *ResealedMesh {
+	if x != nil {
+		return x.Mesh
+	}
+	return nil
+}
+
+// RewrappedKey is a data key that is encrypted with another mesh key than before.
+type RewrappedKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           *PutDataKey            `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Was           []byte                 `protobuf:"bytes,2,opt,name=was,proto3" json:"was,omitempty"` // as it was encrypted before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RewrappedKey) Reset() {
+	*x = RewrappedKey{}
+	mi := &file_log_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RewrappedKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RewrappedKey) ProtoMessage() {}
+
+func (x *RewrappedKey) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RewrappedKey.ProtoReflect.Descriptor instead.
+func (*RewrappedKey) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *RewrappedKey) GetKey() *PutDataKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *RewrappedKey) GetWas() []byte {
+	if x != nil {
+		return x.Was
+	}
+	return nil
+}
+
+// ResealedValue is a version of a value that is encrypted with a newer data key than before.
+type ResealedValue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Value         *SealedValue           `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResealedValue) Reset() {
+	*x = ResealedValue{}
+	mi := &file_log_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResealedValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResealedValue) ProtoMessage() {}
+
+func (x *ResealedValue) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResealedValue.ProtoReflect.Descriptor instead.
+func (*ResealedValue) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ResealedValue) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ResealedValue) GetValue() *SealedValue {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+type DataKeyName struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataKeyName) Reset() {
+	*x = DataKeyName{}
+	mi := &file_log_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataKeyName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataKeyName) ProtoMessage() {}
+
+func (x *DataKeyName) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataKeyName.ProtoReflect.Descriptor instead.
+func (*DataKeyName) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *DataKeyName) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *DataKeyName) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// ResealedMesh has the keys of the CA and of gossip, encrypted with another mesh key than before.
+type ResealedMesh struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WasCa         []byte                 `protobuf:"bytes,1,opt,name=was_ca,json=wasCa,proto3" json:"was_ca,omitempty"`
+	Ca            []byte                 `protobuf:"bytes,2,opt,name=ca,proto3" json:"ca,omitempty"`
+	WasGossip     []byte                 `protobuf:"bytes,3,opt,name=was_gossip,json=wasGossip,proto3" json:"was_gossip,omitempty"`
+	Gossip        []byte                 `protobuf:"bytes,4,opt,name=gossip,proto3" json:"gossip,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResealedMesh) Reset() {
+	*x = ResealedMesh{}
+	mi := &file_log_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResealedMesh) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResealedMesh) ProtoMessage() {}
+
+func (x *ResealedMesh) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResealedMesh.ProtoReflect.Descriptor instead.
+func (*ResealedMesh) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ResealedMesh) GetWasCa() []byte {
+	if x != nil {
+		return x.WasCa
+	}
+	return nil
+}
+
+func (x *ResealedMesh) GetCa() []byte {
+	if x != nil {
+		return x.Ca
+	}
+	return nil
+}
+
+func (x *ResealedMesh) GetWasGossip() []byte {
+	if x != nil {
+		return x.WasGossip
+	}
+	return nil
+}
+
+func (x *ResealedMesh) GetGossip() []byte {
+	if x != nil {
+		return x.Gossip
+	}
+	return nil
+}
+
+// Rotate moves the rotation of a kind of key to its next phase. It is refused unless the rotation has this number and phase.
+type Rotate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          record.RotationKind    `protobuf:"varint,1,opt,name=kind,proto3,enum=coopr.record.v1.RotationKind" json:"kind,omitempty"`
+	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`                                  // a rotation that begins has the number after the last one of its kind
+	Phase         record.RotationPhase   `protobuf:"varint,3,opt,name=phase,proto3,enum=coopr.record.v1.RotationPhase" json:"phase,omitempty"` // unset: it begins
+	Next          record.RotationPhase   `protobuf:"varint,4,opt,name=next,proto3,enum=coopr.record.v1.RotationPhase" json:"next,omitempty"`   // the same as phase: only the members behind change
+	Full          bool                   `protobuf:"varint,5,opt,name=full,proto3" json:"full,omitempty"`                                      // of a rotation that begins
+	Print         []byte                 `protobuf:"bytes,6,opt,name=print,proto3" json:"print,omitempty"`                                     // in the phase "spread": the fingerprint of the new mesh key
+	Behind        []string               `protobuf:"bytes,7,rep,name=behind,proto3" json:"behind,omitempty"`                                   // the members that have not followed
+	RootHash      []byte                 `protobuf:"bytes,8,opt,name=root_hash,json=rootHash,proto3" json:"root_hash,omitempty"`               // SHA-256 of the new root token
+	RootActor     string                 `protobuf:"bytes,9,opt,name=root_actor,json=rootActor,proto3" json:"root_actor,omitempty"`            // the name in records of whoever has the root token
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rotate) Reset() {
+	*x = Rotate{}
+	mi := &file_log_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rotate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rotate) ProtoMessage() {}
+
+func (x *Rotate) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rotate.ProtoReflect.Descriptor instead.
+func (*Rotate) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *Rotate) GetKind() record.RotationKind {
+	if x != nil {
+		return x.Kind
+	}
+	return record.RotationKind(0)
+}
+
+func (x *Rotate) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Rotate) GetPhase() record.RotationPhase {
+	if x != nil {
+		return x.Phase
+	}
+	return record.RotationPhase(0)
+}
+
+func (x *Rotate) GetNext() record.RotationPhase {
+	if x != nil {
+		return x.Next
+	}
+	return record.RotationPhase(0)
+}
+
+func (x *Rotate) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+func (x *Rotate) GetPrint() []byte {
+	if x != nil {
+		return x.Print
+	}
+	return nil
+}
+
+func (x *Rotate) GetBehind() []string {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
+}
+
+func (x *Rotate) GetRootHash() []byte {
+	if x != nil {
+		return x.RootHash
+	}
+	return nil
+}
+
+func (x *Rotate) GetRootActor() string {
+	if x != nil {
+		return x.RootActor
+	}
+	return ""
+}
+
 // ResealedProvider is a provider whose sensitive fields name encrypted values, in the state already: a version of a definition, the
 // provider of a cluster, or that of a cluster at an earlier time.
 type ResealedProvider struct {
@@ -5416,7 +5801,7 @@ type ResealedProvider struct {
 
 func (x *ResealedProvider) Reset() {
 	*x = ResealedProvider{}
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5428,7 +5813,7 @@ func (x *ResealedProvider) String() string {
 func (*ResealedProvider) ProtoMessage() {}
 
 func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5441,7 +5826,7 @@ func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedProvider.ProtoReflect.Descriptor instead.
 func (*ResealedProvider) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{61}
+	return file_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ResealedProvider) GetTenant() string {
@@ -5510,7 +5895,7 @@ type DropSealed struct {
 
 func (x *DropSealed) Reset() {
 	*x = DropSealed{}
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5522,7 +5907,7 @@ func (x *DropSealed) String() string {
 func (*DropSealed) ProtoMessage() {}
 
 func (x *DropSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5535,7 +5920,7 @@ func (x *DropSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSealed.ProtoReflect.Descriptor instead.
 func (*DropSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{62}
+	return file_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DropSealed) GetValues() []*SealedName {
@@ -5556,7 +5941,7 @@ type SealedName struct {
 
 func (x *SealedName) Reset() {
 	*x = SealedName{}
-	mi := &file_log_proto_msgTypes[63]
+	mi := &file_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5568,7 +5953,7 @@ func (x *SealedName) String() string {
 func (*SealedName) ProtoMessage() {}
 
 func (x *SealedName) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[63]
+	mi := &file_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5581,7 +5966,7 @@ func (x *SealedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedName.ProtoReflect.Descriptor instead.
 func (*SealedName) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{63}
+	return file_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SealedName) GetTenant() string {
@@ -5616,7 +6001,7 @@ type ResealedSecret struct {
 
 func (x *ResealedSecret) Reset() {
 	*x = ResealedSecret{}
-	mi := &file_log_proto_msgTypes[64]
+	mi := &file_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5628,7 +6013,7 @@ func (x *ResealedSecret) String() string {
 func (*ResealedSecret) ProtoMessage() {}
 
 func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[64]
+	mi := &file_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5641,7 +6026,7 @@ func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
 func (*ResealedSecret) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{64}
+	return file_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ResealedSecret) GetTenant() string {
@@ -5678,7 +6063,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[65]
+	mi := &file_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5690,7 +6075,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[65]
+	mi := &file_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5703,7 +6088,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{65}
+	return file_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -5747,7 +6132,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xb5\x17\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xe5\x17\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -5808,7 +6193,8 @@ const file_log_proto_rawDesc = "" +
 	"\vadmit_agent\x18g \x01(\v2\x18.coopr.log.v1.AdmitAgentH\x00R\n" +
 	"admitAgent\x12;\n" +
 	"\vrecord_keys\x18h \x01(\v2\x18.coopr.log.v1.RecordKeysH\x00R\n" +
-	"recordKeys\x12<\n" +
+	"recordKeys\x12.\n" +
+	"\x06rotate\x18i \x01(\v2\x14.coopr.log.v1.RotateH\x00R\x06rotate\x12<\n" +
 	"\fput_data_key\x18n \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\n" +
 	"putDataKey\x128\n" +
 	"\n" +
@@ -6140,10 +6526,40 @@ const file_log_proto_rawDesc = "" +
 	"\x06sealed\x18\x03 \x01(\fR\x06sealed\"V\n" +
 	"\tPutSealed\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x121\n" +
-	"\x06values\x18\x02 \x03(\v2\x19.coopr.log.v1.SealedValueR\x06values\"~\n" +
+	"\x06values\x18\x02 \x03(\v2\x19.coopr.log.v1.SealedValueR\x06values\"\xc2\x02\n" +
 	"\x06Reseal\x126\n" +
 	"\asecrets\x18\x01 \x03(\v2\x1c.coopr.log.v1.ResealedSecretR\asecrets\x12<\n" +
-	"\tproviders\x18\x02 \x03(\v2\x1e.coopr.log.v1.ResealedProviderR\tproviders\"\xed\x01\n" +
+	"\tproviders\x18\x02 \x03(\v2\x1e.coopr.log.v1.ResealedProviderR\tproviders\x12.\n" +
+	"\x04keys\x18\x03 \x03(\v2\x1a.coopr.log.v1.RewrappedKeyR\x04keys\x123\n" +
+	"\x06values\x18\x04 \x03(\v2\x1b.coopr.log.v1.ResealedValueR\x06values\x12-\n" +
+	"\x04drop\x18\x05 \x03(\v2\x19.coopr.log.v1.DataKeyNameR\x04drop\x12.\n" +
+	"\x04mesh\x18\x06 \x01(\v2\x1a.coopr.log.v1.ResealedMeshR\x04mesh\"L\n" +
+	"\fRewrappedKey\x12*\n" +
+	"\x03key\x18\x01 \x01(\v2\x18.coopr.log.v1.PutDataKeyR\x03key\x12\x10\n" +
+	"\x03was\x18\x02 \x01(\fR\x03was\"X\n" +
+	"\rResealedValue\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.coopr.log.v1.SealedValueR\x05value\"=\n" +
+	"\vDataKeyName\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\"l\n" +
+	"\fResealedMesh\x12\x15\n" +
+	"\x06was_ca\x18\x01 \x01(\fR\x05wasCa\x12\x0e\n" +
+	"\x02ca\x18\x02 \x01(\fR\x02ca\x12\x1d\n" +
+	"\n" +
+	"was_gossip\x18\x03 \x01(\fR\twasGossip\x12\x16\n" +
+	"\x06gossip\x18\x04 \x01(\fR\x06gossip\"\xbb\x02\n" +
+	"\x06Rotate\x121\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1d.coopr.record.v1.RotationKindR\x04kind\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\x124\n" +
+	"\x05phase\x18\x03 \x01(\x0e2\x1e.coopr.record.v1.RotationPhaseR\x05phase\x122\n" +
+	"\x04next\x18\x04 \x01(\x0e2\x1e.coopr.record.v1.RotationPhaseR\x04next\x12\x12\n" +
+	"\x04full\x18\x05 \x01(\bR\x04full\x12\x14\n" +
+	"\x05print\x18\x06 \x01(\fR\x05print\x12\x16\n" +
+	"\x06behind\x18\a \x03(\tR\x06behind\x12\x1b\n" +
+	"\troot_hash\x18\b \x01(\fR\brootHash\x12\x1d\n" +
+	"\n" +
+	"root_actor\x18\t \x01(\tR\trootActor\"\xed\x01\n" +
 	"\x10ResealedProvider\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1e\n" +
 	"\n" +
@@ -6234,7 +6650,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -6304,38 +6720,45 @@ var file_log_proto_goTypes = []any{
 	(*SealedValue)(nil),             // 65: coopr.log.v1.SealedValue
 	(*PutSealed)(nil),               // 66: coopr.log.v1.PutSealed
 	(*Reseal)(nil),                  // 67: coopr.log.v1.Reseal
-	(*ResealedProvider)(nil),        // 68: coopr.log.v1.ResealedProvider
-	(*DropSealed)(nil),              // 69: coopr.log.v1.DropSealed
-	(*SealedName)(nil),              // 70: coopr.log.v1.SealedName
-	(*ResealedSecret)(nil),          // 71: coopr.log.v1.ResealedSecret
-	(*ReportDivergence)(nil),        // 72: coopr.log.v1.ReportDivergence
-	nil,                             // 73: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 74: coopr.log.v1.RecordKeys.IssuedEntry
-	nil,                             // 75: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 76: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 77: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 78: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 79: coopr.record.v1.User
-	(*record.Grant)(nil),            // 80: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 81: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 82: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 83: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 84: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 85: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 86: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 87: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 88: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 89: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 90: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 91: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 92: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 93: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 94: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 95: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 96: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 97: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 98: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 99: coopr.record.v1.ResourceKey
+	(*RewrappedKey)(nil),            // 68: coopr.log.v1.RewrappedKey
+	(*ResealedValue)(nil),           // 69: coopr.log.v1.ResealedValue
+	(*DataKeyName)(nil),             // 70: coopr.log.v1.DataKeyName
+	(*ResealedMesh)(nil),            // 71: coopr.log.v1.ResealedMesh
+	(*Rotate)(nil),                  // 72: coopr.log.v1.Rotate
+	(*ResealedProvider)(nil),        // 73: coopr.log.v1.ResealedProvider
+	(*DropSealed)(nil),              // 74: coopr.log.v1.DropSealed
+	(*SealedName)(nil),              // 75: coopr.log.v1.SealedName
+	(*ResealedSecret)(nil),          // 76: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 77: coopr.log.v1.ReportDivergence
+	nil,                             // 78: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 79: coopr.log.v1.RecordKeys.IssuedEntry
+	nil,                             // 80: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 81: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 82: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 83: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 84: coopr.record.v1.User
+	(*record.Grant)(nil),            // 85: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 86: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 87: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 88: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 89: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 90: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 91: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 92: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 93: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 94: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 95: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 96: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 97: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 98: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 99: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 100: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 101: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 102: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 103: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 104: coopr.record.v1.ResourceKey
+	(record.RotationKind)(0),        // 105: coopr.record.v1.RotationKind
+	(record.RotationPhase)(0),       // 106: coopr.record.v1.RotationPhase
 }
 var file_log_proto_depIdxs = []int32{
 	8,   // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -6358,14 +6781,14 @@ var file_log_proto_depIdxs = []int32{
 	35,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	38,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	36,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	77,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	82,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	51,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	34,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	54,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
 	59,  // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	52,  // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
 	63,  // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	72,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	77,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17,  // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18,  // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19,  // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
@@ -6377,79 +6800,89 @@ var file_log_proto_depIdxs = []int32{
 	24,  // 36: coopr.log.v1.Command.delete_join_token:type_name -> coopr.log.v1.DeleteJoinToken
 	25,  // 37: coopr.log.v1.Command.admit_agent:type_name -> coopr.log.v1.AdmitAgent
 	26,  // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
-	64,  // 39: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
-	66,  // 40: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
-	67,  // 41: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
-	69,  // 42: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
-	43,  // 43: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
-	45,  // 44: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
-	47,  // 45: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
-	9,   // 46: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10,  // 47: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	78,  // 48: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	79,  // 49: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	80,  // 50: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	81,  // 51: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	82,  // 52: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	82,  // 53: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
-	73,  // 54: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	74,  // 55: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
-	83,  // 56: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	84,  // 57: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	85,  // 58: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	86,  // 59: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	87,  // 60: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30,  // 61: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	88,  // 62: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10,  // 63: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	89,  // 64: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31,  // 65: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,   // 66: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,   // 67: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	75,  // 68: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,   // 69: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	76,  // 70: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	85,  // 71: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	90,  // 72: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,   // 73: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37,  // 74: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	49,  // 75: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	44,  // 76: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
-	46,  // 77: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
-	48,  // 78: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
-	53,  // 79: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	55,  // 80: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	56,  // 81: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	57,  // 82: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	58,  // 83: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,   // 84: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,   // 85: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	91,  // 86: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	92,  // 87: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	93,  // 88: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	94,  // 89: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	65,  // 90: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	95,  // 91: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	93,  // 92: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	96,  // 93: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	97,  // 94: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	60,  // 95: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	61,  // 96: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	62,  // 97: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	98,  // 98: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,   // 99: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	99,  // 100: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,   // 101: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	65,  // 102: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	71,  // 103: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	68,  // 104: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
-	70,  // 105: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
-	65,  // 106: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	107, // [107:107] is the sub-list for method output_type
-	107, // [107:107] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	72,  // 39: coopr.log.v1.Command.rotate:type_name -> coopr.log.v1.Rotate
+	64,  // 40: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
+	66,  // 41: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
+	67,  // 42: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
+	74,  // 43: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
+	43,  // 44: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
+	45,  // 45: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
+	47,  // 46: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
+	9,   // 47: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10,  // 48: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	83,  // 49: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	84,  // 50: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	85,  // 51: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	86,  // 52: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	87,  // 53: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	87,  // 54: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	78,  // 55: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	79,  // 56: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
+	88,  // 57: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	89,  // 58: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	90,  // 59: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	91,  // 60: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	92,  // 61: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30,  // 62: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	93,  // 63: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10,  // 64: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	94,  // 65: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31,  // 66: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,   // 67: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,   // 68: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	80,  // 69: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,   // 70: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	81,  // 71: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	90,  // 72: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	95,  // 73: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,   // 74: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37,  // 75: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	49,  // 76: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	44,  // 77: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	46,  // 78: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	48,  // 79: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	53,  // 80: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	55,  // 81: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	56,  // 82: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	57,  // 83: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	58,  // 84: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,   // 85: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,   // 86: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	96,  // 87: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	97,  // 88: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	98,  // 89: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	99,  // 90: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	65,  // 91: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	100, // 92: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	98,  // 93: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	101, // 94: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	102, // 95: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	60,  // 96: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	61,  // 97: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	62,  // 98: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	103, // 99: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,   // 100: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	104, // 101: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,   // 102: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	65,  // 103: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	76,  // 104: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	73,  // 105: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
+	68,  // 106: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
+	69,  // 107: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
+	70,  // 108: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
+	71,  // 109: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
+	64,  // 110: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
+	65,  // 111: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
+	105, // 112: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
+	106, // 113: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
+	106, // 114: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
+	75,  // 115: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
+	65,  // 116: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	117, // [117:117] is the sub-list for method output_type
+	117, // [117:117] is the sub-list for method input_type
+	117, // [117:117] is the sub-list for extension type_name
+	117, // [117:117] is the sub-list for extension extendee
+	0,   // [0:117] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -6498,6 +6931,7 @@ func file_log_proto_init() {
 		(*Command_DeleteJoinToken)(nil),
 		(*Command_AdmitAgent)(nil),
 		(*Command_RecordKeys)(nil),
+		(*Command_Rotate)(nil),
 		(*Command_PutDataKey)(nil),
 		(*Command_PutSealed)(nil),
 		(*Command_Reseal)(nil),
@@ -6531,7 +6965,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   70,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

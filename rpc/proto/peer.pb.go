@@ -388,6 +388,8 @@ type KeyringPutRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Active        uint32                 `protobuf:"varint,1,opt,name=active,proto3" json:"active,omitempty"` // the number of the key that new data keys are encrypted with
 	Keys          []*MeshKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	Retired       []uint32               `protobuf:"varint,3,rep,packed,name=retired,proto3" json:"retired,omitempty"` // numbers of keys that are erased
+	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`            // of the entry from which on nothing needs these keys
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,8 +438,23 @@ func (x *KeyringPutRequest) GetKeys() []*MeshKey {
 	return nil
 }
 
+func (x *KeyringPutRequest) GetRetired() []uint32 {
+	if x != nil {
+		return x.Retired
+	}
+	return nil
+}
+
+func (x *KeyringPutRequest) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 type KeyringPutResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pending       bool                   `protobuf:"varint,1,opt,name=pending,proto3" json:"pending,omitempty"` // the keys are not erased yet: the log is replaced by a snapshot first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -470,6 +487,13 @@ func (x *KeyringPutResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use KeyringPutResponse.ProtoReflect.Descriptor instead.
 func (*KeyringPutResponse) Descriptor() ([]byte, []int) {
 	return file_peer_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *KeyringPutResponse) GetPending() bool {
+	if x != nil {
+		return x.Pending
+	}
+	return false
 }
 
 // Held is a lease that a worker still knows when a session opens.
@@ -2817,11 +2841,14 @@ const file_peer_proto_rawDesc = "" +
 	"\x05print\x18\x02 \x01(\fR\x05print\"9\n" +
 	"\aMeshKey\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\fR\x06secret\"W\n" +
+	"\x06secret\x18\x02 \x01(\fR\x06secret\"\x87\x01\n" +
 	"\x11KeyringPutRequest\x12\x16\n" +
 	"\x06active\x18\x01 \x01(\rR\x06active\x12*\n" +
-	"\x04keys\x18\x02 \x03(\v2\x16.coopr.peer.v1.MeshKeyR\x04keys\"\x14\n" +
-	"\x12KeyringPutResponse\"\x8f\x01\n" +
+	"\x04keys\x18\x02 \x03(\v2\x16.coopr.peer.v1.MeshKeyR\x04keys\x12\x18\n" +
+	"\aretired\x18\x03 \x03(\rR\aretired\x12\x14\n" +
+	"\x05index\x18\x04 \x01(\x04R\x05index\".\n" +
+	"\x12KeyringPutResponse\x12\x18\n" +
+	"\apending\x18\x01 \x01(\bR\apending\"\x8f\x01\n" +
 	"\x04Held\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +

@@ -126,6 +126,7 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Grant
 	//	*SnapshotRecord_JoinToken
 	//	*SnapshotRecord_Identity
+	//	*SnapshotRecord_Rotation
 	//	*SnapshotRecord_DataKey
 	//	*SnapshotRecord_Sealed
 	//	*SnapshotRecord_Sink
@@ -486,6 +487,15 @@ func (x *SnapshotRecord) GetIdentity() *record.AgentIdentity {
 	return nil
 }
 
+func (x *SnapshotRecord) GetRotation() *record.Rotation {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRecord_Rotation); ok {
+			return x.Rotation
+		}
+	}
+	return nil
+}
+
 func (x *SnapshotRecord) GetDataKey() *PutDataKey {
 	if x != nil {
 		if x, ok := x.Row.(*SnapshotRecord_DataKey); ok {
@@ -657,6 +667,10 @@ type SnapshotRecord_Identity struct {
 	Identity *record.AgentIdentity `protobuf:"bytes,35,opt,name=identity,proto3,oneof"`
 }
 
+type SnapshotRecord_Rotation struct {
+	Rotation *record.Rotation `protobuf:"bytes,36,opt,name=rotation,proto3,oneof"`
+}
+
 type SnapshotRecord_DataKey struct {
 	DataKey *PutDataKey `protobuf:"bytes,53,opt,name=data_key,json=dataKey,proto3,oneof"`
 }
@@ -738,6 +752,8 @@ func (*SnapshotRecord_Grant) isSnapshotRecord_Row() {}
 func (*SnapshotRecord_JoinToken) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_Identity) isSnapshotRecord_Row() {}
+
+func (*SnapshotRecord_Rotation) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_DataKey) isSnapshotRecord_Row() {}
 
@@ -2240,7 +2256,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
-	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xdd\x0f\n" +
+	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\x96\x10\n" +
 	"\x0eSnapshotRecord\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x17.coopr.record.v1.TenantH\x00R\x06tenant\x12.\n" +
 	"\x05token\x18\x02 \x01(\v2\x16.coopr.log.v1.TokenRowH\x00R\x05token\x12=\n" +
@@ -2283,7 +2299,8 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x05grant\x18! \x01(\v2\x16.coopr.record.v1.GrantH\x00R\x05grant\x12;\n" +
 	"\n" +
 	"join_token\x18\" \x01(\v2\x1a.coopr.record.v1.JoinTokenH\x00R\tjoinToken\x12<\n" +
-	"\bidentity\x18# \x01(\v2\x1e.coopr.record.v1.AgentIdentityH\x00R\bidentity\x125\n" +
+	"\bidentity\x18# \x01(\v2\x1e.coopr.record.v1.AgentIdentityH\x00R\bidentity\x127\n" +
+	"\brotation\x18$ \x01(\v2\x19.coopr.record.v1.RotationH\x00R\brotation\x125\n" +
 	"\bdata_key\x185 \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\adataKey\x121\n" +
 	"\x06sealed\x186 \x01(\v2\x17.coopr.log.v1.SealedRowH\x00R\x06sealed\x12+\n" +
 	"\x04sink\x18I \x01(\v2\x15.coopr.log.v1.SinkRowH\x00R\x04sinkB\x05\n" +
@@ -2474,18 +2491,19 @@ var file_snapshot_proto_goTypes = []any{
 	(*record.Grant)(nil),            // 37: coopr.record.v1.Grant
 	(*record.JoinToken)(nil),        // 38: coopr.record.v1.JoinToken
 	(*record.AgentIdentity)(nil),    // 39: coopr.record.v1.AgentIdentity
-	(*PutDataKey)(nil),              // 40: coopr.log.v1.PutDataKey
-	(*record.Token)(nil),            // 41: coopr.record.v1.Token
-	(*record.User)(nil),             // 42: coopr.record.v1.User
-	(*record.PlanTree)(nil),         // 43: coopr.record.v1.PlanTree
-	(*record.Profile)(nil),          // 44: coopr.record.v1.Profile
-	(*record.ResourceVersion)(nil),  // 45: coopr.record.v1.ResourceVersion
-	(*SealedValue)(nil),             // 46: coopr.log.v1.SealedValue
-	(*FoundOrphan)(nil),             // 47: coopr.log.v1.FoundOrphan
-	(*record.OperationRequest)(nil), // 48: coopr.record.v1.OperationRequest
-	(*record.Program)(nil),          // 49: coopr.record.v1.Program
-	(SettingKind)(0),                // 50: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 51: coopr.record.v1.Usage
+	(*record.Rotation)(nil),         // 40: coopr.record.v1.Rotation
+	(*PutDataKey)(nil),              // 41: coopr.log.v1.PutDataKey
+	(*record.Token)(nil),            // 42: coopr.record.v1.Token
+	(*record.User)(nil),             // 43: coopr.record.v1.User
+	(*record.PlanTree)(nil),         // 44: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 45: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 46: coopr.record.v1.ResourceVersion
+	(*SealedValue)(nil),             // 47: coopr.log.v1.SealedValue
+	(*FoundOrphan)(nil),             // 48: coopr.log.v1.FoundOrphan
+	(*record.OperationRequest)(nil), // 49: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 50: coopr.record.v1.Program
+	(SettingKind)(0),                // 51: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 52: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
 	23, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
@@ -2522,40 +2540,41 @@ var file_snapshot_proto_depIdxs = []int32{
 	37, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
 	38, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
 	39, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
-	40, // 34: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
-	10, // 35: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
-	13, // 36: coopr.log.v1.SnapshotRecord.sink:type_name -> coopr.log.v1.SinkRow
-	41, // 37: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	42, // 38: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
-	43, // 39: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
-	9,  // 40: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
-	4,  // 41: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
-	23, // 42: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
-	41, // 43: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
-	44, // 44: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
-	34, // 45: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
-	36, // 46: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
-	28, // 47: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
-	45, // 48: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
-	22, // 49: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
-	26, // 50: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
-	42, // 51: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
-	37, // 52: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
-	38, // 53: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
-	46, // 54: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
-	47, // 55: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
-	15, // 56: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
-	26, // 57: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	48, // 58: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	44, // 59: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	49, // 60: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	50, // 61: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	51, // 62: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	63, // [63:63] is the sub-list for method output_type
-	63, // [63:63] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	40, // 34: coopr.log.v1.SnapshotRecord.rotation:type_name -> coopr.record.v1.Rotation
+	41, // 35: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
+	10, // 36: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
+	13, // 37: coopr.log.v1.SnapshotRecord.sink:type_name -> coopr.log.v1.SinkRow
+	42, // 38: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	43, // 39: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
+	44, // 40: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	9,  // 41: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
+	4,  // 42: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
+	23, // 43: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	42, // 44: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	45, // 45: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	34, // 46: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	36, // 47: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	28, // 48: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	46, // 49: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	22, // 50: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	26, // 51: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	43, // 52: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
+	37, // 53: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
+	38, // 54: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
+	47, // 55: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
+	48, // 56: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
+	15, // 57: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
+	26, // 58: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	49, // 59: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	45, // 60: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	50, // 61: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	51, // 62: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	52, // 63: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -2600,6 +2619,7 @@ func file_snapshot_proto_init() {
 		(*SnapshotRecord_Grant)(nil),
 		(*SnapshotRecord_JoinToken)(nil),
 		(*SnapshotRecord_Identity)(nil),
+		(*SnapshotRecord_Rotation)(nil),
 		(*SnapshotRecord_DataKey)(nil),
 		(*SnapshotRecord_Sealed)(nil),
 		(*SnapshotRecord_Sink)(nil),

@@ -24,6 +24,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -52,6 +53,9 @@ type Config struct {
 	// Ask asks another member for its status. Put writes keys into its keyring.
 	Ask func(ctx context.Context, member string) (Status, error)
 	Put func(ctx context.Context, member string, keys keyring.Set) error
+	// Retire has a member erase keys, this one too, and use another. index is that of the entry from which on nothing needs them. done
+	// is false as long as older entries are in the member's log and snapshots.
+	Retire func(ctx context.Context, member string, active uint32, keys []uint32, index uint64) (done bool, err error)
 	// HandOver transfers the leadership to a voter.
 	HandOver func(ctx context.Context, member string) error
 	Logger   *slog.Logger
@@ -70,6 +74,7 @@ type Controller struct {
 	cfg   Config
 	queue *loop.Queue[struct{}]
 	mu    sync.Mutex // of one round
+	fresh fresh      // the new key of a rotation that has begun
 	swept time.Time  // when unused values were last removed in this term
 	whole bool       // no provider is in the clear any more, as the types of providers were described then
 	types [sha256.Size]byte
@@ -82,7 +87,8 @@ func New(cfg Config) *Controller {
 	c := &Controller{cfg: cfg}
 	c.queue = loop.New(loop.Config[struct{}]{
 		Reconcile: func(ctx context.Context, _ struct{}) (time.Time, error) {
-			return time.Now().Add(every), c.round(ctx)
+			err := c.round(ctx)
+			return c.next(), err
 		},
 		MaxBackoff: every,
 		Failed: func(_ struct{}, err error, pause time.Duration) {
@@ -103,6 +109,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.cfg.Machine.Watch(func(b state.Batch) {
 		if b.Restored {
 			c.restored.Store(true)
+		}
+		if b.Restored || b.Rotations {
 			c.queue.Add(struct{}{})
 		}
 	})()
@@ -163,7 +171,7 @@ func (c *Controller) Admit(ctx context.Context, agent string, st Status) error {
 	if _, ok := c.cfg.Machine.View().DataKey(""); !ok {
 		return nil
 	}
-	return c.put(ctx, agent, st, c.cfg.Ring.Set())
+	return c.put(ctx, agent, st, c.live())
 }
 
 // put writes keys into the keyring of an agent that does not have them.
@@ -196,10 +204,16 @@ func (c *Controller) round(ctx context.Context) error {
 	if err := c.activate(v); err != nil {
 		return err
 	}
-	had, err := c.distribute(ctx, members, answers)
-	if _, ok := v.DataKey(""); ok {
-		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.sweep(ctx))
+	if r, ok := c.rotation(); ok && r.Phase == roster.RotationBegun {
+		if err := c.newKey(r); err != nil {
+			return err
+		}
 	}
+	holders, err := c.distribute(ctx, members, answers)
+	if _, ok := v.DataKey(""); ok {
+		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.sweep(ctx), c.rotate(ctx, members, answers, holders))
+	}
+	had := voting(members, holders)
 	// Values must not depend on keys that the next leader may not have.
 	if voters := count(members); had <= voters/2 {
 		return errors.Join(err, fmt.Errorf("%d of %d voters have the keys, and a majority is needed to begin", had, voters))
@@ -213,8 +227,8 @@ func (c *Controller) round(ctx context.Context) error {
 // activate makes the key active that the state names. A mesh whose state names none gets its first key.
 func (c *Controller) activate(v *state.View) error {
 	set := c.cfg.Ring.Set()
-	if k, ok := v.DataKey(""); ok {
-		return c.cfg.Ring.Put(keyring.Set{Active: k.MeshKey, Keys: set.Keys})
+	if active, ok := v.ActiveMeshKey(); ok {
+		return c.cfg.Ring.Put(keyring.Set{Active: active, Keys: set.Keys})
 	}
 	if set.Active != 0 {
 		return nil
@@ -250,26 +264,23 @@ func (c *Controller) ask(ctx context.Context, members []Member) map[string]Statu
 	return out
 }
 
-// distribute writes the keys into the keyrings of members that lack one. It returns the number of voters that have
-// all keys then, with this one.
-func (c *Controller) distribute(ctx context.Context, members []Member, answers map[string]Status) (voters int, err error) {
-	set := c.cfg.Ring.Set()
+// distribute writes the live keys into the keyrings of members that lack one. It returns the members that have all of them then,
+// this one included.
+func (c *Controller) distribute(ctx context.Context, members []Member, answers map[string]Status) (holders map[string]bool, err error) {
+	set := c.live()
+	holders = map[string]bool{c.cfg.ID: true}
 	for _, m := range members {
 		st, answered := answers[m.ID]
-		if m.ID != c.cfg.ID {
-			if !answered {
-				continue // it is asked again, and cannot lead without being asked for its state
-			}
-			if e := c.put(ctx, m.ID, st, set); e != nil {
-				err = errors.Join(err, e)
-				continue
-			}
+		if !answered || m.ID == c.cfg.ID {
+			continue // it is asked again, and cannot lead without being asked for its state
 		}
-		if m.Voter {
-			voters++
+		if e := c.put(ctx, m.ID, st, set); e != nil {
+			err = errors.Join(err, e)
+			continue
 		}
+		holders[m.ID] = true
 	}
-	return voters, err
+	return holders, err
 }
 
 // raise raises the feature level of the mesh once all members understand the new one.
@@ -323,6 +334,16 @@ func prints(s keyring.Set) map[uint32][]byte {
 		out[k.Number] = k.Print()
 	}
 	return out
+}
+
+// voting counts the voters among the members with some ids.
+func voting(members []Member, ids map[string]bool) (voters int) {
+	for _, m := range members {
+		if m.Voter && ids[m.ID] {
+			voters++
+		}
+	}
+	return voters
 }
 
 func count(members []Member) (voters int) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
@@ -29,6 +30,16 @@ type group struct {
 	level map[string]uint32
 	led   string // the voter that was handed the leadership
 	c     *Controller
+
+	keeps   map[string]bool // the voters whose logs reach back too far, so that they erase no keys
+	written []string        // values
+}
+
+// copied returns a store with the keys of a ring.
+func copied(r *keyring.Ring) keyring.Store {
+	s := &memkeys.Store{}
+	_ = s.Save(r.Set()) // it never fails
+	return s
 }
 
 func newGroup(t *testing.T, level uint32) *group {
@@ -36,7 +47,7 @@ func newGroup(t *testing.T, level uint32) *group {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &group{Machine: m, t: t, rings: map[string]*keyring.Ring{}, level: map[string]uint32{}}
+	g := &group{Machine: m, t: t, rings: map[string]*keyring.Ring{}, level: map[string]uint32{}, keeps: map[string]bool{}}
 	for _, id := range []string{"a", "b", "c"} {
 		g.rings[id], g.level[id] = newRing(t), state.FeatureLevel
 	}
@@ -85,13 +96,27 @@ func (g *group) term(leader string) {
 			}
 			return r.Put(s)
 		},
+		Retire: func(_ context.Context, id string, active uint32, numbers []uint32, _ uint64) (bool, error) {
+			r, err := answer(id)
+			if err != nil || g.keeps[id] {
+				return false, err
+			}
+			for _, n := range numbers {
+				if Needs(g.View(), n) {
+					return false, errors.New("the key is needed")
+				}
+			}
+			return true, r.Drop(active, numbers...)
+		},
 		HandOver: func(_ context.Context, id string) error { g.led = id; return nil },
 		Logger:   slog.New(slog.DiscardHandler),
 	})
 }
 
 func (g *group) propose(_ context.Context, commands ...*pb.Command) ([]state.Answer, error) {
-	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, Commands: commands})
+	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, Commands: commands,
+		NowMs: time.Now().UnixMilli()}) // the leader removes old values that nothing names
+
 	if err != nil {
 		return nil, err
 	}

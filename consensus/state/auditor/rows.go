@@ -32,6 +32,8 @@ func (u *Auditor) Put(row any) {
 		u.row(joinTokenChange(r), docOf(u, table.Get[roster.JoinToken](txn, table.JoinTokens, "id", r.ID)), u.document(r))
 	case *roster.Identity:
 		u.row(identityChange(r), docOf(u, table.Get[roster.Identity](txn, table.Identities, "id", r.Agent)), u.document(r))
+	case *roster.Rotation:
+		u.row(rotationChange(r), docOf(u, table.Get[roster.Rotation](txn, table.Rotations, "id", r.Kind)), u.document(r))
 	case *model.Grant:
 		u.row(grantChange(r), docOf(u, table.Get[model.Grant](txn, table.Grants, "id", r.Tenant, r.ID)), u.document(r))
 	case *table.UserRow:
@@ -131,6 +133,10 @@ func joinTokenChange(t *roster.JoinToken) *audit.Change {
 
 func identityChange(a *roster.Identity) *audit.Change {
 	return &audit.Change{Type: "identity", Subject: a.Agent}
+}
+
+func rotationChange(r *roster.Rotation) *audit.Change {
+	return &audit.Change{Type: "rotation", Subject: r.Kind, Message: fmt.Sprintf("rotation %d: %s", r.Number, r.Phase)}
 }
 
 func grantChange(g *model.Grant) *audit.Change {
@@ -258,7 +264,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune, *pb.Command_Checkpoint,
 		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken,
 		*pb.Command_RenewToken, *pb.Command_PutUser, *pb.Command_DeleteUser, *pb.Command_PutGrant, *pb.Command_DeleteGrant,
-		*pb.Command_TouchTokens, *pb.Command_PutDataKey, *pb.Command_PutSealed, *pb.Command_Reseal,
+		*pb.Command_TouchTokens, *pb.Command_PutDataKey, *pb.Command_PutSealed, *pb.Command_Reseal, *pb.Command_Rotate,
 		*pb.Command_PutJoinToken, *pb.Command_DeleteJoinToken, *pb.Command_AdmitAgent, *pb.Command_RecordKeys,
 		*pb.Command_PruneAudit, *pb.Command_MoveCursors, *pb.Command_NoteIncidents,
 		*pb.Command_DropSealed,

@@ -104,6 +104,10 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		x := &pb.SnapshotRecord_Identity{}
 		x.Identity, err = logformat.EncodeAgentIdentity(r)
 		rec.Row = x
+	case *roster.Rotation:
+		x := &pb.SnapshotRecord_Rotation{}
+		x.Rotation, err = logformat.EncodeRotation(r)
+		rec.Row = x
 	case *model.Snapshot:
 		x := &pb.SnapshotRecord_History{}
 		x.History, err = history.encode(r)
@@ -210,6 +214,9 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 	case *pb.SnapshotRecord_Identity:
 		table = Identities
 		row, err = logformat.DecodeAgentIdentity(x.Identity)
+	case *pb.SnapshotRecord_Rotation:
+		table = Rotations
+		row, err = logformat.DecodeRotation(x.Rotation)
 	case *pb.SnapshotRecord_Definition:
 		d := x.Definition
 		if d.Deleted {

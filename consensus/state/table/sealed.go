@@ -1,11 +1,18 @@
 package table
 
-import "github.com/hashicorp/go-memdb"
+import (
+	"encoding/binary"
 
-// The tables of data keys and encrypted values. Tenant "" is the mesh itself.
+	"github.com/hashicorp/go-memdb"
+
+	"github.com/coopr/coopr/engine/roster"
+)
+
+// The tables of data keys and encrypted values, of which tenant "" is the mesh itself, and of rotations of keys.
 const (
-	DataKeys = "datakeys"
-	Sealed   = "sealed"
+	DataKeys  = "datakeys"
+	Sealed    = "sealed"
+	Rotations = "rotations"
 )
 
 // DataKeyRow is a data key, encrypted with a mesh key. The mesh key is named by its number and its fingerprint.
@@ -25,7 +32,18 @@ type SealedRow struct {
 	Created    int64  // in Unix milliseconds
 }
 
-// sealedTables returns the tables of data keys and encrypted values.
+// DataKeyNumber returns the number of the data key with which the value is encrypted.
+func (r *SealedRow) DataKeyNumber() uint32 { return KeyNumber(r.Sealed) }
+
+// KeyNumber returns the number of the key with which consensus/keyring has encrypted data, or 0.
+func KeyNumber(sealed []byte) uint32 {
+	if len(sealed) < 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(sealed)
+}
+
+// sealedTables returns the tables of data keys, of encrypted values and of rotations.
 func sealedTables() []*memdb.TableSchema {
 	keys := index[DataKeyRow]("id", true, nil)
 	keys.Indexer = key[DataKeyRow]{
@@ -37,5 +55,6 @@ func sealedTables() []*memdb.TableSchema {
 		parts: func(r *SealedRow) []string { return []string{r.Tenant, r.ID} },
 		last:  func(r *SealedRow) (uint32, bool) { return r.Version, true },
 	}
-	return []*memdb.TableSchema{table(DataKeys, keys), table(Sealed, values)}
+	return []*memdb.TableSchema{table(DataKeys, keys), table(Sealed, values),
+		table(Rotations, index("id", true, func(r *roster.Rotation) []string { return []string{r.Kind} }))}
 }

@@ -29,9 +29,6 @@ func (v AgentView) Agent(id string) (model.Agent, bool) {
 	return table.Found[model.Agent](v.txn, table.Agents, id)
 }
 
-// MeshIdentity returns how agents and the root token are known, or nil if the agents share a secret.
-func (v AgentView) MeshIdentity() *table.MeshIdentity { return table.Mesh(v.txn).Identity }
-
 // JoinTokens returns the join tokens, by id.
 func (v AgentView) JoinTokens() []roster.JoinToken {
 	return values(table.List[roster.JoinToken](v.txn, table.JoinTokens, "id"))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 )
 
 // SealedView reads data keys and encrypted values.
@@ -33,14 +34,66 @@ func (v SealedView) DataKey(tenant string) (out table.DataKeyRow, ok bool) {
 	return out, ok
 }
 
+// OldestDataKey returns the oldest data key of a tenant.
+func (v SealedView) OldestDataKey(tenant string) (out table.DataKeyRow, ok bool) {
+	table.Each(v.txn, table.DataKeys, "id_prefix", func(r *table.DataKeyRow) bool {
+		out, ok = *r, true
+		return false
+	}, tenant)
+	return out, ok
+}
+
 // DataKeyOf finds a data key by its number.
 func (v SealedView) DataKeyOf(tenant string, number uint32) (table.DataKeyRow, bool) {
 	return table.Found[table.DataKeyRow](v.txn, table.DataKeys, tenant, number)
 }
 
-// MeshKeys returns the fingerprints of the mesh keys that encrypt data keys, by number.
+// DataKeys returns all data keys, by tenant and number.
+func (v SealedView) DataKeys() (out []table.DataKeyRow) {
+	table.Each(v.txn, table.DataKeys, "id", func(r *table.DataKeyRow) bool {
+		out = append(out, *r)
+		return true
+	})
+	return out
+}
+
+// EachSealed calls fn for the encrypted values of all tenants until it returns false.
+func (v SealedView) EachSealed(fn func(table.SealedRow) bool) {
+	table.Each(v.txn, table.Sealed, "id", func(r *table.SealedRow) bool { return fn(*r) })
+}
+
+// MeshIdentity returns how agents and the root token are known, or nil if the agents share a secret.
+func (v SealedView) MeshIdentity() *table.MeshIdentity { return table.Mesh(v.txn).Identity }
+
+// Rotation returns the latest rotation of a kind of key.
+func (v SealedView) Rotation(kind string) (roster.Rotation, bool) {
+	return table.Found[roster.Rotation](v.txn, table.Rotations, kind)
+}
+
+// Rotations returns the latest rotations, by kind.
+func (v SealedView) Rotations() (out []roster.Rotation) {
+	table.Each(v.txn, table.Rotations, "id", func(r *roster.Rotation) bool {
+		out = append(out, *r)
+		return true
+	})
+	return out
+}
+
+// ActiveMeshKey returns the number of the mesh key with which data keys are encrypted now. ok is false in a mesh that has no key yet.
+func (v SealedView) ActiveMeshKey() (number uint32, ok bool) {
+	if r, rotates := v.Rotation(roster.KindKeyring); rotates && r.InUse() {
+		return r.MeshKey, true
+	}
+	k, ok := v.DataKey("")
+	return k.MeshKey, ok
+}
+
+// MeshKeys returns the fingerprints of the mesh keys that encrypt data keys, by number, and that of a key that is about to.
 func (v SealedView) MeshKeys() map[uint32][]byte {
 	out := map[uint32][]byte{}
+	if r, ok := v.Rotation(roster.KindKeyring); ok && r.Print != nil {
+		out[r.MeshKey] = r.Print
+	}
 	table.Each(v.txn, table.DataKeys, "id", func(r *table.DataKeyRow) bool {
 		out[r.MeshKey] = r.MeshPrint
 		return true

@@ -24,6 +24,115 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// RotationKind is the kind of key that a rotation replaces.
+type RotationKind int32
+
+const (
+	RotationKind_ROTATION_KIND_UNSPECIFIED RotationKind = 0
+	RotationKind_ROTATION_KIND_KEYRING     RotationKind = 1
+	RotationKind_ROTATION_KIND_ROOT        RotationKind = 2
+)
+
+// Enum value maps for RotationKind.
+var (
+	RotationKind_name = map[int32]string{
+		0: "ROTATION_KIND_UNSPECIFIED",
+		1: "ROTATION_KIND_KEYRING",
+		2: "ROTATION_KIND_ROOT",
+	}
+	RotationKind_value = map[string]int32{
+		"ROTATION_KIND_UNSPECIFIED": 0,
+		"ROTATION_KIND_KEYRING":     1,
+		"ROTATION_KIND_ROOT":        2,
+	}
+)
+
+func (x RotationKind) Enum() *RotationKind {
+	p := new(RotationKind)
+	*p = x
+	return p
+}
+
+func (x RotationKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RotationKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_record_mesh_proto_enumTypes[0].Descriptor()
+}
+
+func (RotationKind) Type() protoreflect.EnumType {
+	return &file_record_mesh_proto_enumTypes[0]
+}
+
+func (x RotationKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RotationKind.Descriptor instead.
+func (RotationKind) EnumDescriptor() ([]byte, []int) {
+	return file_record_mesh_proto_rawDescGZIP(), []int{0}
+}
+
+// RotationPhase is how far a rotation is.
+type RotationPhase int32
+
+const (
+	RotationPhase_ROTATION_PHASE_UNSPECIFIED RotationPhase = 0
+	RotationPhase_ROTATION_PHASE_BEGUN       RotationPhase = 1
+	RotationPhase_ROTATION_PHASE_SPREAD      RotationPhase = 2 // the new key is on record, and goes to all members
+	RotationPhase_ROTATION_PHASE_ACTIVE      RotationPhase = 3 // the new key is in use, and replaces the old one
+	RotationPhase_ROTATION_PHASE_RETIRE      RotationPhase = 4 // nothing needs the old key, and the members erase it
+	RotationPhase_ROTATION_PHASE_DONE        RotationPhase = 5
+)
+
+// Enum value maps for RotationPhase.
+var (
+	RotationPhase_name = map[int32]string{
+		0: "ROTATION_PHASE_UNSPECIFIED",
+		1: "ROTATION_PHASE_BEGUN",
+		2: "ROTATION_PHASE_SPREAD",
+		3: "ROTATION_PHASE_ACTIVE",
+		4: "ROTATION_PHASE_RETIRE",
+		5: "ROTATION_PHASE_DONE",
+	}
+	RotationPhase_value = map[string]int32{
+		"ROTATION_PHASE_UNSPECIFIED": 0,
+		"ROTATION_PHASE_BEGUN":       1,
+		"ROTATION_PHASE_SPREAD":      2,
+		"ROTATION_PHASE_ACTIVE":      3,
+		"ROTATION_PHASE_RETIRE":      4,
+		"ROTATION_PHASE_DONE":        5,
+	}
+)
+
+func (x RotationPhase) Enum() *RotationPhase {
+	p := new(RotationPhase)
+	*p = x
+	return p
+}
+
+func (x RotationPhase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RotationPhase) Descriptor() protoreflect.EnumDescriptor {
+	return file_record_mesh_proto_enumTypes[1].Descriptor()
+}
+
+func (RotationPhase) Type() protoreflect.EnumType {
+	return &file_record_mesh_proto_enumTypes[1]
+}
+
+func (x RotationPhase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RotationPhase.Descriptor instead.
+func (RotationPhase) EnumDescriptor() ([]byte, []int) {
+	return file_record_mesh_proto_rawDescGZIP(), []int{1}
+}
+
 // Tenant is a tenant and its limits. 0 stands for the default.
 type Tenant struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -830,6 +939,131 @@ func (x *AgentIdentity) GetIssued() int64 {
 	return 0
 }
 
+// Rotation is the latest rotation of a kind of key.
+type Rotation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          RotationKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=coopr.record.v1.RotationKind" json:"kind,omitempty"`
+	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // from 1
+	Phase         RotationPhase          `protobuf:"varint,3,opt,name=phase,proto3,enum=coopr.record.v1.RotationPhase" json:"phase,omitempty"`
+	Full          bool                   `protobuf:"varint,4,opt,name=full,proto3" json:"full,omitempty"`
+	Actor         string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"` // who began it
+	Begun         int64                  `protobuf:"varint,6,opt,name=begun,proto3" json:"begun,omitempty"`
+	Since         int64                  `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"`   // when its phase began
+	Index         uint64                 `protobuf:"varint,8,opt,name=index,proto3" json:"index,omitempty"`   // of the entry with which its phase began
+	Key           uint32                 `protobuf:"varint,9,opt,name=key,proto3" json:"key,omitempty"`       // the number of the new mesh key
+	Print         []byte                 `protobuf:"bytes,10,opt,name=print,proto3" json:"print,omitempty"`   // its fingerprint; unset: it is not on record yet
+	Behind        []string               `protobuf:"bytes,11,rep,name=behind,proto3" json:"behind,omitempty"` // the members that have not followed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rotation) Reset() {
+	*x = Rotation{}
+	mi := &file_record_mesh_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rotation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rotation) ProtoMessage() {}
+
+func (x *Rotation) ProtoReflect() protoreflect.Message {
+	mi := &file_record_mesh_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rotation.ProtoReflect.Descriptor instead.
+func (*Rotation) Descriptor() ([]byte, []int) {
+	return file_record_mesh_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Rotation) GetKind() RotationKind {
+	if x != nil {
+		return x.Kind
+	}
+	return RotationKind_ROTATION_KIND_UNSPECIFIED
+}
+
+func (x *Rotation) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Rotation) GetPhase() RotationPhase {
+	if x != nil {
+		return x.Phase
+	}
+	return RotationPhase_ROTATION_PHASE_UNSPECIFIED
+}
+
+func (x *Rotation) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+func (x *Rotation) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Rotation) GetBegun() int64 {
+	if x != nil {
+		return x.Begun
+	}
+	return 0
+}
+
+func (x *Rotation) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Rotation) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Rotation) GetKey() uint32 {
+	if x != nil {
+		return x.Key
+	}
+	return 0
+}
+
+func (x *Rotation) GetPrint() []byte {
+	if x != nil {
+		return x.Print
+	}
+	return nil
+}
+
+func (x *Rotation) GetBehind() []string {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
+}
+
 // Agent is an agent of the mesh, as it described itself.
 type Agent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -857,7 +1091,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_record_mesh_proto_msgTypes[6]
+	mi := &file_record_mesh_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +1103,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[6]
+	mi := &file_record_mesh_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1116,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{6}
+	return file_record_mesh_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Agent) GetId() string {
@@ -1036,7 +1270,7 @@ type PluginType struct {
 
 func (x *PluginType) Reset() {
 	*x = PluginType{}
-	mi := &file_record_mesh_proto_msgTypes[7]
+	mi := &file_record_mesh_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1282,7 @@ func (x *PluginType) String() string {
 func (*PluginType) ProtoMessage() {}
 
 func (x *PluginType) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[7]
+	mi := &file_record_mesh_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1295,7 @@ func (x *PluginType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginType.ProtoReflect.Descriptor instead.
 func (*PluginType) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{7}
+	return file_record_mesh_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PluginType) GetName() string {
@@ -1187,7 +1421,7 @@ type PluginParameters struct {
 
 func (x *PluginParameters) Reset() {
 	*x = PluginParameters{}
-	mi := &file_record_mesh_proto_msgTypes[8]
+	mi := &file_record_mesh_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1433,7 @@ func (x *PluginParameters) String() string {
 func (*PluginParameters) ProtoMessage() {}
 
 func (x *PluginParameters) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[8]
+	mi := &file_record_mesh_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1446,7 @@ func (x *PluginParameters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginParameters.ProtoReflect.Descriptor instead.
 func (*PluginParameters) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{8}
+	return file_record_mesh_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PluginParameters) GetAdmin() *PluginFields {
@@ -1240,7 +1474,7 @@ type PluginFields struct {
 
 func (x *PluginFields) Reset() {
 	*x = PluginFields{}
-	mi := &file_record_mesh_proto_msgTypes[9]
+	mi := &file_record_mesh_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1486,7 @@ func (x *PluginFields) String() string {
 func (*PluginFields) ProtoMessage() {}
 
 func (x *PluginFields) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[9]
+	mi := &file_record_mesh_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1499,7 @@ func (x *PluginFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginFields.ProtoReflect.Descriptor instead.
 func (*PluginFields) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{9}
+	return file_record_mesh_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PluginFields) GetFields() map[string]*FieldSchema {
@@ -1299,7 +1533,7 @@ type FieldSchema struct {
 
 func (x *FieldSchema) Reset() {
 	*x = FieldSchema{}
-	mi := &file_record_mesh_proto_msgTypes[10]
+	mi := &file_record_mesh_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1545,7 @@ func (x *FieldSchema) String() string {
 func (*FieldSchema) ProtoMessage() {}
 
 func (x *FieldSchema) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[10]
+	mi := &file_record_mesh_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1558,7 @@ func (x *FieldSchema) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldSchema.ProtoReflect.Descriptor instead.
 func (*FieldSchema) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{10}
+	return file_record_mesh_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FieldSchema) GetLabel() string {
@@ -1395,7 +1629,7 @@ type ResourceType struct {
 
 func (x *ResourceType) Reset() {
 	*x = ResourceType{}
-	mi := &file_record_mesh_proto_msgTypes[11]
+	mi := &file_record_mesh_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1641,7 @@ func (x *ResourceType) String() string {
 func (*ResourceType) ProtoMessage() {}
 
 func (x *ResourceType) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[11]
+	mi := &file_record_mesh_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1654,7 @@ func (x *ResourceType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceType.ProtoReflect.Descriptor instead.
 func (*ResourceType) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{11}
+	return file_record_mesh_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResourceType) GetFormat() string {
@@ -1457,7 +1691,7 @@ type PluginResource struct {
 
 func (x *PluginResource) Reset() {
 	*x = PluginResource{}
-	mi := &file_record_mesh_proto_msgTypes[12]
+	mi := &file_record_mesh_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1703,7 @@ func (x *PluginResource) String() string {
 func (*PluginResource) ProtoMessage() {}
 
 func (x *PluginResource) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[12]
+	mi := &file_record_mesh_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1716,7 @@ func (x *PluginResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginResource.ProtoReflect.Descriptor instead.
 func (*PluginResource) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{12}
+	return file_record_mesh_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PluginResource) GetTenant() string {
@@ -1526,7 +1760,7 @@ type ResourceVersion struct {
 
 func (x *ResourceVersion) Reset() {
 	*x = ResourceVersion{}
-	mi := &file_record_mesh_proto_msgTypes[13]
+	mi := &file_record_mesh_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1772,7 @@ func (x *ResourceVersion) String() string {
 func (*ResourceVersion) ProtoMessage() {}
 
 func (x *ResourceVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[13]
+	mi := &file_record_mesh_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1785,7 @@ func (x *ResourceVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceVersion.ProtoReflect.Descriptor instead.
 func (*ResourceVersion) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{13}
+	return file_record_mesh_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResourceVersion) GetPin() *ResourcePin {
@@ -1598,7 +1832,7 @@ type ResourcePin struct {
 
 func (x *ResourcePin) Reset() {
 	*x = ResourcePin{}
-	mi := &file_record_mesh_proto_msgTypes[14]
+	mi := &file_record_mesh_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1844,7 @@ func (x *ResourcePin) String() string {
 func (*ResourcePin) ProtoMessage() {}
 
 func (x *ResourcePin) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[14]
+	mi := &file_record_mesh_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1857,7 @@ func (x *ResourcePin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourcePin.ProtoReflect.Descriptor instead.
 func (*ResourcePin) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{14}
+	return file_record_mesh_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResourcePin) GetKey() *ResourceKey {
@@ -1688,7 +1922,7 @@ type ResourceKey struct {
 
 func (x *ResourceKey) Reset() {
 	*x = ResourceKey{}
-	mi := &file_record_mesh_proto_msgTypes[15]
+	mi := &file_record_mesh_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1934,7 @@ func (x *ResourceKey) String() string {
 func (*ResourceKey) ProtoMessage() {}
 
 func (x *ResourceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[15]
+	mi := &file_record_mesh_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1947,7 @@ func (x *ResourceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceKey.ProtoReflect.Descriptor instead.
 func (*ResourceKey) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{15}
+	return file_record_mesh_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResourceKey) GetKind() string {
@@ -1756,7 +1990,7 @@ type ResourceSet struct {
 
 func (x *ResourceSet) Reset() {
 	*x = ResourceSet{}
-	mi := &file_record_mesh_proto_msgTypes[16]
+	mi := &file_record_mesh_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +2002,7 @@ func (x *ResourceSet) String() string {
 func (*ResourceSet) ProtoMessage() {}
 
 func (x *ResourceSet) ProtoReflect() protoreflect.Message {
-	mi := &file_record_mesh_proto_msgTypes[16]
+	mi := &file_record_mesh_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +2015,7 @@ func (x *ResourceSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceSet.ProtoReflect.Descriptor instead.
 func (*ResourceSet) Descriptor() ([]byte, []int) {
-	return file_record_mesh_proto_rawDescGZIP(), []int{16}
+	return file_record_mesh_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResourceSet) GetTenant() string {
@@ -1896,7 +2130,20 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\badmitted\x18\b \x01(\x03R\badmitted\x12\x18\n" +
 	"\aremoved\x18\t \x01(\x03R\aremoved\x12\x16\n" +
 	"\x06issued\x18\n" +
-	" \x01(\x03R\x06issued\"\xa8\x04\n" +
+	" \x01(\x03R\x06issued\"\xb7\x02\n" +
+	"\bRotation\x121\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1d.coopr.record.v1.RotationKindR\x04kind\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\x124\n" +
+	"\x05phase\x18\x03 \x01(\x0e2\x1e.coopr.record.v1.RotationPhaseR\x05phase\x12\x12\n" +
+	"\x04full\x18\x04 \x01(\bR\x04full\x12\x14\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\x12\x14\n" +
+	"\x05begun\x18\x06 \x01(\x03R\x05begun\x12\x14\n" +
+	"\x05since\x18\a \x01(\x03R\x05since\x12\x14\n" +
+	"\x05index\x18\b \x01(\x04R\x05index\x12\x10\n" +
+	"\x03key\x18\t \x01(\rR\x03key\x12\x14\n" +
+	"\x05print\x18\n" +
+	" \x01(\fR\x05print\x12\x16\n" +
+	"\x06behind\x18\v \x03(\tR\x06behind\"\xa8\x04\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -1999,7 +2246,18 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\vResourceSet\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x120\n" +
-	"\x04pins\x18\x03 \x03(\v2\x1c.coopr.record.v1.ResourcePinR\x04pinsB)Z'github.com/coopr/coopr/rpc/proto/recordb\x06proto3"
+	"\x04pins\x18\x03 \x03(\v2\x1c.coopr.record.v1.ResourcePinR\x04pins*`\n" +
+	"\fRotationKind\x12\x1d\n" +
+	"\x19ROTATION_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15ROTATION_KIND_KEYRING\x10\x01\x12\x16\n" +
+	"\x12ROTATION_KIND_ROOT\x10\x02*\xb3\x01\n" +
+	"\rRotationPhase\x12\x1e\n" +
+	"\x1aROTATION_PHASE_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14ROTATION_PHASE_BEGUN\x10\x01\x12\x19\n" +
+	"\x15ROTATION_PHASE_SPREAD\x10\x02\x12\x19\n" +
+	"\x15ROTATION_PHASE_ACTIVE\x10\x03\x12\x19\n" +
+	"\x15ROTATION_PHASE_RETIRE\x10\x04\x12\x17\n" +
+	"\x13ROTATION_PHASE_DONE\x10\x05B)Z'github.com/coopr/coopr/rpc/proto/recordb\x06proto3"
 
 var (
 	file_record_mesh_proto_rawDescOnce sync.Once
@@ -2013,52 +2271,58 @@ func file_record_mesh_proto_rawDescGZIP() []byte {
 	return file_record_mesh_proto_rawDescData
 }
 
-var file_record_mesh_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_record_mesh_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_record_mesh_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_record_mesh_proto_goTypes = []any{
-	(*Tenant)(nil),           // 0: coopr.record.v1.Tenant
-	(*Token)(nil),            // 1: coopr.record.v1.Token
-	(*User)(nil),             // 2: coopr.record.v1.User
-	(*Grant)(nil),            // 3: coopr.record.v1.Grant
-	(*JoinToken)(nil),        // 4: coopr.record.v1.JoinToken
-	(*AgentIdentity)(nil),    // 5: coopr.record.v1.AgentIdentity
-	(*Agent)(nil),            // 6: coopr.record.v1.Agent
-	(*PluginType)(nil),       // 7: coopr.record.v1.PluginType
-	(*PluginParameters)(nil), // 8: coopr.record.v1.PluginParameters
-	(*PluginFields)(nil),     // 9: coopr.record.v1.PluginFields
-	(*FieldSchema)(nil),      // 10: coopr.record.v1.FieldSchema
-	(*ResourceType)(nil),     // 11: coopr.record.v1.ResourceType
-	(*PluginResource)(nil),   // 12: coopr.record.v1.PluginResource
-	(*ResourceVersion)(nil),  // 13: coopr.record.v1.ResourceVersion
-	(*ResourcePin)(nil),      // 14: coopr.record.v1.ResourcePin
-	(*ResourceKey)(nil),      // 15: coopr.record.v1.ResourceKey
-	(*ResourceSet)(nil),      // 16: coopr.record.v1.ResourceSet
-	nil,                      // 17: coopr.record.v1.Agent.PluginsEntry
-	nil,                      // 18: coopr.record.v1.PluginType.ResourceTypesEntry
-	nil,                      // 19: coopr.record.v1.PluginType.ActionsEntry
-	nil,                      // 20: coopr.record.v1.PluginFields.FieldsEntry
-	(*Names)(nil),            // 21: coopr.record.v1.Names
+	(RotationKind)(0),        // 0: coopr.record.v1.RotationKind
+	(RotationPhase)(0),       // 1: coopr.record.v1.RotationPhase
+	(*Tenant)(nil),           // 2: coopr.record.v1.Tenant
+	(*Token)(nil),            // 3: coopr.record.v1.Token
+	(*User)(nil),             // 4: coopr.record.v1.User
+	(*Grant)(nil),            // 5: coopr.record.v1.Grant
+	(*JoinToken)(nil),        // 6: coopr.record.v1.JoinToken
+	(*AgentIdentity)(nil),    // 7: coopr.record.v1.AgentIdentity
+	(*Rotation)(nil),         // 8: coopr.record.v1.Rotation
+	(*Agent)(nil),            // 9: coopr.record.v1.Agent
+	(*PluginType)(nil),       // 10: coopr.record.v1.PluginType
+	(*PluginParameters)(nil), // 11: coopr.record.v1.PluginParameters
+	(*PluginFields)(nil),     // 12: coopr.record.v1.PluginFields
+	(*FieldSchema)(nil),      // 13: coopr.record.v1.FieldSchema
+	(*ResourceType)(nil),     // 14: coopr.record.v1.ResourceType
+	(*PluginResource)(nil),   // 15: coopr.record.v1.PluginResource
+	(*ResourceVersion)(nil),  // 16: coopr.record.v1.ResourceVersion
+	(*ResourcePin)(nil),      // 17: coopr.record.v1.ResourcePin
+	(*ResourceKey)(nil),      // 18: coopr.record.v1.ResourceKey
+	(*ResourceSet)(nil),      // 19: coopr.record.v1.ResourceSet
+	nil,                      // 20: coopr.record.v1.Agent.PluginsEntry
+	nil,                      // 21: coopr.record.v1.PluginType.ResourceTypesEntry
+	nil,                      // 22: coopr.record.v1.PluginType.ActionsEntry
+	nil,                      // 23: coopr.record.v1.PluginFields.FieldsEntry
+	(*Names)(nil),            // 24: coopr.record.v1.Names
 }
 var file_record_mesh_proto_depIdxs = []int32{
-	17, // 0: coopr.record.v1.Agent.plugins:type_name -> coopr.record.v1.Agent.PluginsEntry
-	8,  // 1: coopr.record.v1.PluginType.parameters:type_name -> coopr.record.v1.PluginParameters
-	18, // 2: coopr.record.v1.PluginType.resource_types:type_name -> coopr.record.v1.PluginType.ResourceTypesEntry
-	19, // 3: coopr.record.v1.PluginType.actions:type_name -> coopr.record.v1.PluginType.ActionsEntry
-	9,  // 4: coopr.record.v1.PluginParameters.admin:type_name -> coopr.record.v1.PluginFields
-	9,  // 5: coopr.record.v1.PluginParameters.user:type_name -> coopr.record.v1.PluginFields
-	20, // 6: coopr.record.v1.PluginFields.fields:type_name -> coopr.record.v1.PluginFields.FieldsEntry
-	21, // 7: coopr.record.v1.PluginFields.required:type_name -> coopr.record.v1.Names
-	15, // 8: coopr.record.v1.PluginResource.key:type_name -> coopr.record.v1.ResourceKey
-	13, // 9: coopr.record.v1.PluginResource.versions:type_name -> coopr.record.v1.ResourceVersion
-	14, // 10: coopr.record.v1.ResourceVersion.pin:type_name -> coopr.record.v1.ResourcePin
-	15, // 11: coopr.record.v1.ResourcePin.key:type_name -> coopr.record.v1.ResourceKey
-	14, // 12: coopr.record.v1.ResourceSet.pins:type_name -> coopr.record.v1.ResourcePin
-	11, // 13: coopr.record.v1.PluginType.ResourceTypesEntry.value:type_name -> coopr.record.v1.ResourceType
-	10, // 14: coopr.record.v1.PluginFields.FieldsEntry.value:type_name -> coopr.record.v1.FieldSchema
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	0,  // 0: coopr.record.v1.Rotation.kind:type_name -> coopr.record.v1.RotationKind
+	1,  // 1: coopr.record.v1.Rotation.phase:type_name -> coopr.record.v1.RotationPhase
+	20, // 2: coopr.record.v1.Agent.plugins:type_name -> coopr.record.v1.Agent.PluginsEntry
+	11, // 3: coopr.record.v1.PluginType.parameters:type_name -> coopr.record.v1.PluginParameters
+	21, // 4: coopr.record.v1.PluginType.resource_types:type_name -> coopr.record.v1.PluginType.ResourceTypesEntry
+	22, // 5: coopr.record.v1.PluginType.actions:type_name -> coopr.record.v1.PluginType.ActionsEntry
+	12, // 6: coopr.record.v1.PluginParameters.admin:type_name -> coopr.record.v1.PluginFields
+	12, // 7: coopr.record.v1.PluginParameters.user:type_name -> coopr.record.v1.PluginFields
+	23, // 8: coopr.record.v1.PluginFields.fields:type_name -> coopr.record.v1.PluginFields.FieldsEntry
+	24, // 9: coopr.record.v1.PluginFields.required:type_name -> coopr.record.v1.Names
+	18, // 10: coopr.record.v1.PluginResource.key:type_name -> coopr.record.v1.ResourceKey
+	16, // 11: coopr.record.v1.PluginResource.versions:type_name -> coopr.record.v1.ResourceVersion
+	17, // 12: coopr.record.v1.ResourceVersion.pin:type_name -> coopr.record.v1.ResourcePin
+	18, // 13: coopr.record.v1.ResourcePin.key:type_name -> coopr.record.v1.ResourceKey
+	17, // 14: coopr.record.v1.ResourceSet.pins:type_name -> coopr.record.v1.ResourcePin
+	14, // 15: coopr.record.v1.PluginType.ResourceTypesEntry.value:type_name -> coopr.record.v1.ResourceType
+	13, // 16: coopr.record.v1.PluginFields.FieldsEntry.value:type_name -> coopr.record.v1.FieldSchema
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_record_mesh_proto_init() }
@@ -2072,13 +2336,14 @@ func file_record_mesh_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_record_mesh_proto_rawDesc), len(file_record_mesh_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   21,
+			NumEnums:      2,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_record_mesh_proto_goTypes,
 		DependencyIndexes: file_record_mesh_proto_depIdxs,
+		EnumInfos:         file_record_mesh_proto_enumTypes,
 		MessageInfos:      file_record_mesh_proto_msgTypes,
 	}.Build()
 	File_record_mesh_proto = out.File

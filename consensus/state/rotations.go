@@ -1,0 +1,152 @@
+package state
+
+import (
+	"crypto/sha256"
+	"slices"
+
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/roster"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
+)
+
+// rotations changes the rotations of the keys of the mesh.
+type rotations struct{ *writer }
+
+// rotate moves a rotation to its next phase, or begins it.
+func (a rotations) rotate(c *pb.Command, p *pb.Rotate) Answer {
+	kind, phase, next := logformat.RotationKinds.Word(p.Kind), logformat.RotationPhases.Word(p.Phase), logformat.RotationPhases.Word(p.Next)
+	switch {
+	case !a.view().Understands(logformat.RotationLevel):
+		return refuse(problem.Conflict, "keys are not rotated yet: some members of the Raft group run an older build")
+	case kind == "":
+		return refuse(problem.Invalid, "a mesh has no keys of kind %d", p.Kind)
+	}
+	old := table.Get[roster.Rotation](a.txn, table.Rotations, "id", kind)
+	if phase == "" {
+		return a.begin(c, p, kind, old)
+	}
+	if old == nil || old.Number != p.Number || old.Phase != phase {
+		return refuse(problem.Stale, "the rotation of the %s is not at number %d in phase %q any more", kind, p.Number, phase)
+	}
+	row := *old
+	row.Behind = slices.Sorted(slices.Values(p.Behind))
+	if next == phase {
+		a.sealed().rewrite(table.Rotations, &row)
+		return Answer{Subject: kind}
+	}
+	if p.Next != p.Phase+1 || next == "" {
+		return refuse(problem.Invalid, "phase %q does not follow phase %q", next, phase)
+	}
+	switch next {
+	case roster.RotationSpread:
+		if len(p.Print) == 0 {
+			return refuse(problem.Invalid, "the new key has no fingerprint")
+		}
+		row.Print = p.Print
+	case roster.RotationRetire:
+		if tenant, ok := a.outdated(row.MeshKey); ok {
+			return refuse(problem.Stale, "a key of tenant %q is still encrypted with another mesh key than %d", tenant, row.MeshKey)
+		}
+	}
+	row.Phase, row.Since, row.Index = next, a.now, a.index
+	a.putRotation(&row)
+	return Answer{Subject: kind}
+}
+
+// begin begins a rotation. That of the root token is done with it.
+func (a rotations) begin(c *pb.Command, p *pb.Rotate, kind string, old *roster.Rotation) Answer {
+	row := &roster.Rotation{Kind: kind, Number: 1, Phase: roster.RotationBegun, Full: p.Full, Actor: c.Actor, Begun: a.now, Since: a.now,
+		Index: a.index}
+	if old != nil {
+		row.Number = old.Number + 1
+	}
+	switch {
+	case old != nil && old.Phase != roster.RotationDone:
+		return refuse(problem.Conflict, "rotation %d of the %s is under way: see coopr operator rotations", old.Number, kind)
+	case p.Number != row.Number:
+		return refuse(problem.Stale, "rotation %d of the %s cannot follow rotation %d", p.Number, kind, row.Number-1)
+	case kind == roster.KindRoot:
+		if p.Next != record.RotationPhase_ROTATION_PHASE_DONE || len(p.RootHash) != sha256.Size {
+			return refuse(problem.Invalid, "the new root token has no hash")
+		}
+		if err := a.newRoot(c, p); err != nil {
+			return Answer{Err: err}
+		}
+		row.Phase, row.Full = roster.RotationDone, false
+	default:
+		if p.Next != record.RotationPhase_ROTATION_PHASE_BEGUN {
+			return refuse(problem.Invalid, "a rotation does not begin with phase %d", p.Next)
+		}
+		if _, ok := a.view().DataKey(""); !ok {
+			return refuse(problem.Conflict, "the mesh has no key yet: try again in a moment")
+		}
+		// The number of a key is never used again, so the last rotation counts even if a restored state names only older keys.
+		if old != nil {
+			row.MeshKey = old.MeshKey
+		}
+		for number := range a.view().MeshKeys() {
+			row.MeshKey = max(row.MeshKey, number)
+		}
+		row.MeshKey++
+	}
+	a.putRotation(row)
+	return Answer{Subject: kind}
+}
+
+// newRoot replaces the root token. The old one and the tokens that belong to it end.
+func (a rotations) newRoot(c *pb.Command, p *pb.Rotate) error {
+	m := table.Mesh(a.txn)
+	if m.Identity == nil {
+		return problem.New(problem.Conflict, "the root token of this mesh is in its configuration, and is replaced there")
+	}
+	identity := *m.Identity
+	identity.RootHash = p.RootHash
+	m.Identity = &identity
+	a.put(table.Meta, &m)
+	for _, t := range a.users().tokensOf(model.FirstTenant, p.RootActor) {
+		a.users().end(c, t)
+	}
+	return nil
+}
+
+// outdated returns a tenant whose data key is encrypted with another mesh key than the one with a number. Tenant "" is the mesh,
+// whose keys of the CA and of gossip count too.
+func (a rotations) outdated(number uint32) (tenant string, ok bool) {
+	if m := table.Mesh(a.txn).Identity; m != nil {
+		for _, sealed := range [][]byte{m.SealedCA, m.SealedGossip} {
+			if len(sealed) > 0 && table.KeyNumber(sealed) != number {
+				return "", true
+			}
+		}
+	}
+	for _, k := range a.view().DataKeys() {
+		if k.MeshKey != number {
+			return k.Tenant, true
+		}
+	}
+	return "", false
+}
+
+func (a rotations) putRotation(r *roster.Rotation) {
+	a.put(table.Rotations, r)
+	a.batch.Rotations = true
+	a.event(model.Event{Type: "rotation." + r.Phase, Subject: r.Kind, Actor: r.Actor})
+}
+
+// restored keeps the rotations of a mesh whose state is replaced by that of an archive. Keys of the archive may be encrypted with a key
+// that was retired: the rotation goes on then, and replaces them.
+func (a rotations) restored(own *View) {
+	for _, r := range table.List[roster.Rotation](a.txn, table.Rotations, "id") {
+		a.remove(table.Rotations, r)
+	}
+	for _, r := range own.Rotations() {
+		if _, ok := a.outdated(r.MeshKey); ok && r.Kind == roster.KindKeyring && r.InUse() {
+			r.Phase, r.Since, r.Index = roster.RotationActive, a.now, a.index
+		}
+		a.put(table.Rotations, &r)
+	}
+}
