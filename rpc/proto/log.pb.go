@@ -578,6 +578,8 @@ type Command struct {
 	//	*Command_PutSealed
 	//	*Command_Reseal
 	//	*Command_DropSealed
+	//	*Command_PutSigningKey
+	//	*Command_SignHead
 	//	*Command_MoveCursors
 	//	*Command_PruneAudit
 	//	*Command_NoteIncidents
@@ -1043,6 +1045,24 @@ func (x *Command) GetDropSealed() *DropSealed {
 	return nil
 }
 
+func (x *Command) GetPutSigningKey() *PutSigningKey {
+	if x != nil {
+		if x, ok := x.Change.(*Command_PutSigningKey); ok {
+			return x.PutSigningKey
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSignHead() *SignHead {
+	if x != nil {
+		if x, ok := x.Change.(*Command_SignHead); ok {
+			return x.SignHead
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetMoveCursors() *MoveCursors {
 	if x != nil {
 		if x, ok := x.Change.(*Command_MoveCursors); ok {
@@ -1242,6 +1262,14 @@ type Command_DropSealed struct {
 	DropSealed *DropSealed `protobuf:"bytes,113,opt,name=drop_sealed,json=dropSealed,proto3,oneof"`
 }
 
+type Command_PutSigningKey struct {
+	PutSigningKey *PutSigningKey `protobuf:"bytes,114,opt,name=put_signing_key,json=putSigningKey,proto3,oneof"`
+}
+
+type Command_SignHead struct {
+	SignHead *SignHead `protobuf:"bytes,115,opt,name=sign_head,json=signHead,proto3,oneof"`
+}
+
 type Command_MoveCursors struct {
 	MoveCursors *MoveCursors `protobuf:"bytes,120,opt,name=move_cursors,json=moveCursors,proto3,oneof"`
 }
@@ -1337,6 +1365,10 @@ func (*Command_PutSealed) isCommand_Change() {}
 func (*Command_Reseal) isCommand_Change() {}
 
 func (*Command_DropSealed) isCommand_Change() {}
+
+func (*Command_PutSigningKey) isCommand_Change() {}
+
+func (*Command_SignHead) isCommand_Change() {}
 
 func (*Command_MoveCursors) isCommand_Change() {}
 
@@ -5154,6 +5186,146 @@ func (*Checkpoint) Descriptor() ([]byte, []int) {
 	return file_log_proto_rawDescGZIP(), []int{56}
 }
 
+// PutSigningKey adds a key with which the mesh signs. It is refused unless its number follows the latest one, and the key
+// before it has signed it.
+type PutSigningKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`      // from 1
+	Public        []byte                 `protobuf:"bytes,2,opt,name=public,proto3" json:"public,omitempty"`       // Ed25519
+	Signature     []byte                 `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"` // by the key before; of the first key empty
+	Private       *SealedValue           `protobuf:"bytes,4,opt,name=private,proto3" json:"private,omitempty"`     // the seed of the private key, a value of the mesh
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutSigningKey) Reset() {
+	*x = PutSigningKey{}
+	mi := &file_log_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutSigningKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutSigningKey) ProtoMessage() {}
+
+func (x *PutSigningKey) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutSigningKey.ProtoReflect.Descriptor instead.
+func (*PutSigningKey) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *PutSigningKey) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *PutSigningKey) GetPublic() []byte {
+	if x != nil {
+		return x.Public
+	}
+	return nil
+}
+
+func (x *PutSigningKey) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+func (x *PutSigningKey) GetPrivate() *SealedValue {
+	if x != nil {
+		return x.Private
+	}
+	return nil
+}
+
+// SignHead adds the signed head of the audit log as a record to it. It is refused unless the log has this place, and the signature is
+// good.
+type SignHead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the record
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`      // of that record
+	Key           uint32                 `protobuf:"varint,3,opt,name=key,proto3" json:"key,omitempty"`       // number of the signing key
+	Signature     []byte                 `protobuf:"bytes,4,opt,name=signature,proto3" json:"signature,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignHead) Reset() {
+	*x = SignHead{}
+	mi := &file_log_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignHead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignHead) ProtoMessage() {}
+
+func (x *SignHead) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignHead.ProtoReflect.Descriptor instead.
+func (*SignHead) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *SignHead) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SignHead) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *SignHead) GetKey() uint32 {
+	if x != nil {
+		return x.Key
+	}
+	return 0
+}
+
+func (x *SignHead) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
 // PutDataKey adds a data key. It is refused unless its number follows the latest one.
 type PutDataKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5168,7 +5340,7 @@ type PutDataKey struct {
 
 func (x *PutDataKey) Reset() {
 	*x = PutDataKey{}
-	mi := &file_log_proto_msgTypes[57]
+	mi := &file_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5352,7 @@ func (x *PutDataKey) String() string {
 func (*PutDataKey) ProtoMessage() {}
 
 func (x *PutDataKey) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[57]
+	mi := &file_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5365,7 @@ func (x *PutDataKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutDataKey.ProtoReflect.Descriptor instead.
 func (*PutDataKey) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{57}
+	return file_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PutDataKey) GetTenant() string {
@@ -5243,7 +5415,7 @@ type SealedValue struct {
 
 func (x *SealedValue) Reset() {
 	*x = SealedValue{}
-	mi := &file_log_proto_msgTypes[58]
+	mi := &file_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5255,7 +5427,7 @@ func (x *SealedValue) String() string {
 func (*SealedValue) ProtoMessage() {}
 
 func (x *SealedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[58]
+	mi := &file_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5268,7 +5440,7 @@ func (x *SealedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedValue.ProtoReflect.Descriptor instead.
 func (*SealedValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{58}
+	return file_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SealedValue) GetId() string {
@@ -5303,7 +5475,7 @@ type PutSealed struct {
 
 func (x *PutSealed) Reset() {
 	*x = PutSealed{}
-	mi := &file_log_proto_msgTypes[59]
+	mi := &file_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5315,7 +5487,7 @@ func (x *PutSealed) String() string {
 func (*PutSealed) ProtoMessage() {}
 
 func (x *PutSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[59]
+	mi := &file_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5328,7 +5500,7 @@ func (x *PutSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSealed.ProtoReflect.Descriptor instead.
 func (*PutSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{59}
+	return file_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PutSealed) GetTenant() string {
@@ -5356,7 +5528,7 @@ type Reseal struct {
 
 func (x *Reseal) Reset() {
 	*x = Reseal{}
-	mi := &file_log_proto_msgTypes[60]
+	mi := &file_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5368,7 +5540,7 @@ func (x *Reseal) String() string {
 func (*Reseal) ProtoMessage() {}
 
 func (x *Reseal) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[60]
+	mi := &file_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5381,7 +5553,7 @@ func (x *Reseal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reseal.ProtoReflect.Descriptor instead.
 func (*Reseal) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{60}
+	return file_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Reseal) GetSecrets() []*ResealedSecret {
@@ -5416,7 +5588,7 @@ type ResealedProvider struct {
 
 func (x *ResealedProvider) Reset() {
 	*x = ResealedProvider{}
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5428,7 +5600,7 @@ func (x *ResealedProvider) String() string {
 func (*ResealedProvider) ProtoMessage() {}
 
 func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5441,7 +5613,7 @@ func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedProvider.ProtoReflect.Descriptor instead.
 func (*ResealedProvider) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{61}
+	return file_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ResealedProvider) GetTenant() string {
@@ -5510,7 +5682,7 @@ type DropSealed struct {
 
 func (x *DropSealed) Reset() {
 	*x = DropSealed{}
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5522,7 +5694,7 @@ func (x *DropSealed) String() string {
 func (*DropSealed) ProtoMessage() {}
 
 func (x *DropSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5535,7 +5707,7 @@ func (x *DropSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSealed.ProtoReflect.Descriptor instead.
 func (*DropSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{62}
+	return file_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DropSealed) GetValues() []*SealedName {
@@ -5556,7 +5728,7 @@ type SealedName struct {
 
 func (x *SealedName) Reset() {
 	*x = SealedName{}
-	mi := &file_log_proto_msgTypes[63]
+	mi := &file_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5568,7 +5740,7 @@ func (x *SealedName) String() string {
 func (*SealedName) ProtoMessage() {}
 
 func (x *SealedName) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[63]
+	mi := &file_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5581,7 +5753,7 @@ func (x *SealedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedName.ProtoReflect.Descriptor instead.
 func (*SealedName) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{63}
+	return file_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SealedName) GetTenant() string {
@@ -5616,7 +5788,7 @@ type ResealedSecret struct {
 
 func (x *ResealedSecret) Reset() {
 	*x = ResealedSecret{}
-	mi := &file_log_proto_msgTypes[64]
+	mi := &file_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5628,7 +5800,7 @@ func (x *ResealedSecret) String() string {
 func (*ResealedSecret) ProtoMessage() {}
 
 func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[64]
+	mi := &file_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5641,7 +5813,7 @@ func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
 func (*ResealedSecret) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{64}
+	return file_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ResealedSecret) GetTenant() string {
@@ -5678,7 +5850,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[65]
+	mi := &file_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5690,7 +5862,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[65]
+	mi := &file_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5703,7 +5875,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{65}
+	return file_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -5747,7 +5919,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xb5\x17\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xb3\x18\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -5815,7 +5987,9 @@ const file_log_proto_rawDesc = "" +
 	"put_sealed\x18o \x01(\v2\x17.coopr.log.v1.PutSealedH\x00R\tputSealed\x12.\n" +
 	"\x06reseal\x18p \x01(\v2\x14.coopr.log.v1.ResealH\x00R\x06reseal\x12;\n" +
 	"\vdrop_sealed\x18q \x01(\v2\x18.coopr.log.v1.DropSealedH\x00R\n" +
-	"dropSealed\x12>\n" +
+	"dropSealed\x12E\n" +
+	"\x0fput_signing_key\x18r \x01(\v2\x1b.coopr.log.v1.PutSigningKeyH\x00R\rputSigningKey\x125\n" +
+	"\tsign_head\x18s \x01(\v2\x16.coopr.log.v1.SignHeadH\x00R\bsignHead\x12>\n" +
 	"\fmove_cursors\x18x \x01(\v2\x19.coopr.log.v1.MoveCursorsH\x00R\vmoveCursors\x12;\n" +
 	"\vprune_audit\x18y \x01(\v2\x18.coopr.log.v1.PruneAuditH\x00R\n" +
 	"pruneAudit\x12D\n" +
@@ -6125,7 +6299,17 @@ const file_log_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\x05R\aversion\"\x0f\n" +
 	"\rSyncResources\"\f\n" +
 	"\n" +
-	"Checkpoint\"\x90\x01\n" +
+	"Checkpoint\"\x92\x01\n" +
+	"\rPutSigningKey\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
+	"\x06public\x18\x02 \x01(\fR\x06public\x12\x1c\n" +
+	"\tsignature\x18\x03 \x01(\fR\tsignature\x123\n" +
+	"\aprivate\x18\x04 \x01(\v2\x19.coopr.log.v1.SealedValueR\aprivate\"f\n" +
+	"\bSignHead\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\rR\x03key\x12\x1c\n" +
+	"\tsignature\x18\x04 \x01(\fR\tsignature\"\x90\x01\n" +
 	"\n" +
 	"PutDataKey\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
@@ -6234,7 +6418,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -6300,42 +6484,44 @@ var file_log_proto_goTypes = []any{
 	(*OrderResource)(nil),           // 61: coopr.log.v1.OrderResource
 	(*SyncResources)(nil),           // 62: coopr.log.v1.SyncResources
 	(*Checkpoint)(nil),              // 63: coopr.log.v1.Checkpoint
-	(*PutDataKey)(nil),              // 64: coopr.log.v1.PutDataKey
-	(*SealedValue)(nil),             // 65: coopr.log.v1.SealedValue
-	(*PutSealed)(nil),               // 66: coopr.log.v1.PutSealed
-	(*Reseal)(nil),                  // 67: coopr.log.v1.Reseal
-	(*ResealedProvider)(nil),        // 68: coopr.log.v1.ResealedProvider
-	(*DropSealed)(nil),              // 69: coopr.log.v1.DropSealed
-	(*SealedName)(nil),              // 70: coopr.log.v1.SealedName
-	(*ResealedSecret)(nil),          // 71: coopr.log.v1.ResealedSecret
-	(*ReportDivergence)(nil),        // 72: coopr.log.v1.ReportDivergence
-	nil,                             // 73: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 74: coopr.log.v1.RecordKeys.IssuedEntry
-	nil,                             // 75: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 76: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 77: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 78: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 79: coopr.record.v1.User
-	(*record.Grant)(nil),            // 80: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 81: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 82: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 83: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 84: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 85: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 86: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 87: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 88: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 89: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 90: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 91: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 92: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 93: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 94: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 95: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 96: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 97: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 98: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 99: coopr.record.v1.ResourceKey
+	(*PutSigningKey)(nil),           // 64: coopr.log.v1.PutSigningKey
+	(*SignHead)(nil),                // 65: coopr.log.v1.SignHead
+	(*PutDataKey)(nil),              // 66: coopr.log.v1.PutDataKey
+	(*SealedValue)(nil),             // 67: coopr.log.v1.SealedValue
+	(*PutSealed)(nil),               // 68: coopr.log.v1.PutSealed
+	(*Reseal)(nil),                  // 69: coopr.log.v1.Reseal
+	(*ResealedProvider)(nil),        // 70: coopr.log.v1.ResealedProvider
+	(*DropSealed)(nil),              // 71: coopr.log.v1.DropSealed
+	(*SealedName)(nil),              // 72: coopr.log.v1.SealedName
+	(*ResealedSecret)(nil),          // 73: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 74: coopr.log.v1.ReportDivergence
+	nil,                             // 75: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 76: coopr.log.v1.RecordKeys.IssuedEntry
+	nil,                             // 77: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 78: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 79: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 80: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 81: coopr.record.v1.User
+	(*record.Grant)(nil),            // 82: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 83: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 84: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 85: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 86: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 87: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 88: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 89: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 90: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 91: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 92: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 93: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 94: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 95: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 96: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 97: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 98: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 99: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 100: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 101: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
 	8,   // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -6358,14 +6544,14 @@ var file_log_proto_depIdxs = []int32{
 	35,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	38,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	36,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	77,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	79,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	51,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	34,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	54,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
 	59,  // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	52,  // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
 	63,  // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	72,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	74,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17,  // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18,  // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19,  // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
@@ -6377,79 +6563,82 @@ var file_log_proto_depIdxs = []int32{
 	24,  // 36: coopr.log.v1.Command.delete_join_token:type_name -> coopr.log.v1.DeleteJoinToken
 	25,  // 37: coopr.log.v1.Command.admit_agent:type_name -> coopr.log.v1.AdmitAgent
 	26,  // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
-	64,  // 39: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
-	66,  // 40: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
-	67,  // 41: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
-	69,  // 42: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
-	43,  // 43: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
-	45,  // 44: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
-	47,  // 45: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
-	9,   // 46: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10,  // 47: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	78,  // 48: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	79,  // 49: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	80,  // 50: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	81,  // 51: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	82,  // 52: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	82,  // 53: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
-	73,  // 54: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	74,  // 55: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
-	83,  // 56: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	84,  // 57: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	85,  // 58: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	86,  // 59: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	87,  // 60: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30,  // 61: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	88,  // 62: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10,  // 63: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	89,  // 64: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31,  // 65: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,   // 66: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,   // 67: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	75,  // 68: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,   // 69: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	76,  // 70: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	85,  // 71: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	90,  // 72: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,   // 73: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37,  // 74: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	49,  // 75: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	44,  // 76: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
-	46,  // 77: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
-	48,  // 78: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
-	53,  // 79: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	55,  // 80: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	56,  // 81: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	57,  // 82: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	58,  // 83: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,   // 84: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,   // 85: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	91,  // 86: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	92,  // 87: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	93,  // 88: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	94,  // 89: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	65,  // 90: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	95,  // 91: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	93,  // 92: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	96,  // 93: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	97,  // 94: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	60,  // 95: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	61,  // 96: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	62,  // 97: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	98,  // 98: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,   // 99: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	99,  // 100: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,   // 101: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	65,  // 102: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	71,  // 103: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	68,  // 104: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
-	70,  // 105: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
-	65,  // 106: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	107, // [107:107] is the sub-list for method output_type
-	107, // [107:107] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	66,  // 39: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
+	68,  // 40: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
+	69,  // 41: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
+	71,  // 42: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
+	64,  // 43: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
+	65,  // 44: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
+	43,  // 45: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
+	45,  // 46: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
+	47,  // 47: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
+	9,   // 48: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10,  // 49: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	80,  // 50: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	81,  // 51: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	82,  // 52: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	83,  // 53: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	84,  // 54: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	84,  // 55: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	75,  // 56: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	76,  // 57: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
+	85,  // 58: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	86,  // 59: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	87,  // 60: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	88,  // 61: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	89,  // 62: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30,  // 63: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	90,  // 64: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10,  // 65: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	91,  // 66: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31,  // 67: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,   // 68: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,   // 69: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	77,  // 70: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,   // 71: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	78,  // 72: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	87,  // 73: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	92,  // 74: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,   // 75: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37,  // 76: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	49,  // 77: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	44,  // 78: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	46,  // 79: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	48,  // 80: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	53,  // 81: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	55,  // 82: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	56,  // 83: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	57,  // 84: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	58,  // 85: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,   // 86: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,   // 87: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	93,  // 88: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	94,  // 89: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	95,  // 90: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	96,  // 91: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	67,  // 92: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	97,  // 93: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	95,  // 94: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	98,  // 95: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	99,  // 96: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	60,  // 97: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	61,  // 98: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	62,  // 99: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	100, // 100: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,   // 101: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	101, // 102: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,   // 103: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	67,  // 104: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
+	67,  // 105: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	73,  // 106: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	70,  // 107: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
+	72,  // 108: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
+	67,  // 109: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	110, // [110:110] is the sub-list for method output_type
+	110, // [110:110] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -6502,6 +6691,8 @@ func file_log_proto_init() {
 		(*Command_PutSealed)(nil),
 		(*Command_Reseal)(nil),
 		(*Command_DropSealed)(nil),
+		(*Command_PutSigningKey)(nil),
+		(*Command_SignHead)(nil),
 		(*Command_MoveCursors)(nil),
 		(*Command_PruneAudit)(nil),
 		(*Command_NoteIncidents)(nil),
@@ -6531,7 +6722,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   70,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

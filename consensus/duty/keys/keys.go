@@ -198,7 +198,7 @@ func (c *Controller) round(ctx context.Context) error {
 	}
 	had, err := c.distribute(ctx, members, answers)
 	if _, ok := v.DataKey(""); ok {
-		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.sweep(ctx))
+		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx), c.sweep(ctx))
 	}
 	// Values must not depend on keys that the next leader may not have.
 	if voters := count(members); had <= voters/2 {
@@ -207,7 +207,7 @@ func (c *Controller) round(ctx context.Context) error {
 	if e := c.cfg.Box.MakeMeshKey(ctx); e != nil {
 		return errors.Join(err, e)
 	}
-	return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx))
+	return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx))
 }
 
 // activate makes the key active that the state names. A mesh whose state names none gets its first key.

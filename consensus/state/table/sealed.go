@@ -1,11 +1,19 @@
 package table
 
-import "github.com/hashicorp/go-memdb"
+import (
+	"fmt"
+
+	"github.com/hashicorp/go-memdb"
+
+	"github.com/coopr/coopr/engine/signing"
+)
 
 // The tables of data keys and encrypted values. Tenant "" is the mesh itself.
 const (
 	DataKeys = "datakeys"
 	Sealed   = "sealed"
+	// SigningKeys are the keys with which the mesh signs.
+	SigningKeys = "signingkeys"
 )
 
 // DataKeyRow is a data key, encrypted with a mesh key. The mesh key is named by its number and its fingerprint.
@@ -25,6 +33,15 @@ type SealedRow struct {
 	Created    int64  // in Unix milliseconds
 }
 
+// SigningKeyRow is a key with which the mesh signs. Its private half is the encrypted value PrivateID of the mesh.
+type SigningKeyRow struct {
+	signing.PublicKey
+	Created int64 // in Unix milliseconds
+}
+
+// PrivateID returns the id of the encrypted value that has the private half of a signing key.
+func PrivateID(number uint32) string { return fmt.Sprintf("signing-key-%d", number) }
+
 // sealedTables returns the tables of data keys and encrypted values.
 func sealedTables() []*memdb.TableSchema {
 	keys := index[DataKeyRow]("id", true, nil)
@@ -37,5 +54,10 @@ func sealedTables() []*memdb.TableSchema {
 		parts: func(r *SealedRow) []string { return []string{r.Tenant, r.ID} },
 		last:  func(r *SealedRow) (uint32, bool) { return r.Version, true },
 	}
-	return []*memdb.TableSchema{table(DataKeys, keys), table(Sealed, values)}
+	signers := index[SigningKeyRow]("id", true, nil)
+	signers.Indexer = key[SigningKeyRow]{
+		parts: func(*SigningKeyRow) []string { return []string{} },
+		last:  func(r *SigningKeyRow) (uint32, bool) { return r.Number, true },
+	}
+	return []*memdb.TableSchema{table(DataKeys, keys), table(Sealed, values), table(SigningKeys, signers)}
 }
