@@ -8,6 +8,7 @@ import (
 	"github.com/coopr/coopr/agent/tasks"
 	"github.com/coopr/coopr/consensus/duty/clocks"
 	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/duty/heads"
 	"github.com/coopr/coopr/consensus/duty/incidents"
 	"github.com/coopr/coopr/consensus/duty/integrity"
 	"github.com/coopr/coopr/consensus/duty/janitor"
@@ -137,6 +138,7 @@ func (m *Member) duties() []leader.Duty {
 		l.Logins,
 		l.Uses,
 		l.Keys,
+		heads.New(heads.Config{Machine: m.Machine, Propose: m.Propose, Box: m.Box, Logger: log}),
 		l.Sinks,
 		l.Incidents,
 		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},

@@ -213,7 +213,7 @@ func TestAuditRecords(t *testing.T) {
 			}
 		}
 	}
-	if rep := m.View().Audit().Verify(); !rep.OK {
+	if rep := m.View().Audit().Verify(nil); !rep.OK {
 		t.Errorf("%+v", rep.Bad)
 	}
 }
@@ -259,14 +259,14 @@ func TestAuditChain(t *testing.T) {
 			rt.Fatal("a machine that was restored differs")
 		}
 		log := m.View().Audit()
-		if rep := log.Verify(); !rep.OK {
+		if rep := log.Verify(nil); !rep.OK {
 			rt.Fatalf("%+v", rep.Bad)
 		}
 		var file bytes.Buffer
 		if err := log.Export(&file, audit.Filter{}, 0); err != nil {
 			rt.Fatal(err)
 		}
-		if rep, err := audit.VerifyLines(&file, log.Stats().Head); err != nil || !rep.OK {
+		if rep, err := audit.VerifyLines(&file, nil, log.Stats().Head); err != nil || !rep.OK {
 			rt.Fatalf("%v %+v", err, rep.Bad)
 		}
 		// Derive the status of each task of the kept plans from the log.

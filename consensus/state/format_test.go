@@ -22,11 +22,13 @@ import (
 	"github.com/coopr/coopr/consensus/duty/runs"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/change/compile"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/signing"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
 	"github.com/coopr/coopr/testing/doubles/logtest"
@@ -396,6 +398,17 @@ func everything(t *testing.T) *clinic {
 	}}})
 	must(&pb.Command{Actor: "coopr", Change: &pb.Command_PutSealed{PutSealed: &pb.PutSealed{
 		Tenant: "t", Values: []*pb.SealedValue{{Id: "v", Version: 1, Sealed: []byte("sealed")}, {Id: "u", Version: 1, Sealed: []byte("sealed")}},
+	}}})
+	seed := bytes.Repeat([]byte{7}, 32)
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_PutSigningKey{PutSigningKey: &pb.PutSigningKey{
+		Number: 1, Public: signing.Public(1, seed).Key, Private: &pb.SealedValue{Id: table.PrivateID(1), Version: 1, Sealed: []byte("sealed")},
+	}}})
+	head, err := c.m.View().Audit().Stats().Head.Sign(1, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_SignHead{SignHead: &pb.SignHead{
+		Number: head.Seq, Hash: head.Hash[:], Key: 1, Signature: head.Signature,
 	}}})
 	must(&pb.Command{Actor: "coopr", Change: &pb.Command_DropSealed{DropSealed: &pb.DropSealed{
 		Values: []*pb.SealedName{{Tenant: "t", Id: "u", Version: 1}},

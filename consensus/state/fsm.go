@@ -459,6 +459,10 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.sealed().reseal(ch.Reseal)
 	case *pb.Command_DropSealed:
 		return a.sealed().dropSealed(ch.DropSealed)
+	case *pb.Command_PutSigningKey:
+		return a.sealed().putSigningKey(ch.PutSigningKey)
+	case *pb.Command_SignHead:
+		return a.sealed().signHead(ch.SignHead)
 	case *pb.Command_Checkpoint:
 		a.checkpoint = true
 		return Answer{}

@@ -148,7 +148,7 @@ func TestPrunedClusters(t *testing.T) {
 	if stories < 10 {
 		t.Errorf("the audit log has only %d records of cluster 1", stories)
 	}
-	if rep := h.m.View().Audit().Verify(); !rep.OK {
+	if rep := h.m.View().Audit().Verify(nil); !rep.OK {
 		t.Errorf("%+v", rep.Bad)
 	}
 }

@@ -81,7 +81,7 @@ func export(t interface{ Fatal(...any) }, tr *Trail, f Filter, after uint64) []b
 }
 
 func verify(t interface{ Fatal(...any) }, file []byte, known ...Place) Verification {
-	rep, err := VerifyLines(bytes.NewReader(file), known...)
+	rep, err := VerifyLines(bytes.NewReader(file), nil, known...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestTrail(t *testing.T) {
 				t.Fatal("a trail changed behind its readers' backs")
 			}
 		}
-		if rep := tr.Verify(); !rep.OK || rep.Records != tr.Stats().Records || rep.Head != tr.Stats().Head {
+		if rep := tr.Verify(nil); !rep.OK || rep.Records != tr.Stats().Records || rep.Head != tr.Stats().Head {
 			t.Fatalf("%+v %+v, stats %+v", rep, rep.Bad, tr.Stats())
 		}
 		// Encoding and decoding result in the same bytes, and both trails continue in the same
@@ -290,7 +290,7 @@ func TestTamperedState(t *testing.T) {
 		if err == nil && reflect.DeepEqual(before, after) {
 			return // encoded in another way, but with the same meaning
 		}
-		if rep := bad.Verify(); rep.OK {
+		if rep := bad.Verify(nil); rep.OK {
 			t.Fatal("it does not show")
 		}
 	})
@@ -317,7 +317,7 @@ func TestPruned(t *testing.T) {
 	if s.Records != 2000 || s.Oldest != 3000 || s.Anchor.Seq != 3000 || s.Head != full.Stats().Head {
 		t.Errorf("%+v", s)
 	}
-	if rep := tr.Verify(); !rep.OK || rep.Records != 2000 || rep.Anchor.Seq != 3000 {
+	if rep := tr.Verify(nil); !rep.OK || rep.Records != 2000 || rep.Anchor.Seq != 3000 {
 		t.Errorf("%+v", rep)
 	}
 	if rep := verify(t, export(t, tr, Filter{}, 0)); !rep.OK || rep.Records != 2000 {
@@ -336,10 +336,10 @@ func TestPruned(t *testing.T) {
 	if rep := verify(t, export(t, tr, Filter{}, 0), Place{Seq: 4990, Hash: Hash{1}}); rep.OK || rep.Bad.Seq != 4990 {
 		t.Errorf("%+v", rep)
 	}
-	if _, err := VerifyLines(bytes.NewReader(export(t, tr, Filter{Actor: "x"}, 0))); !errors.Is(err, ErrPart) {
+	if _, err := VerifyLines(bytes.NewReader(export(t, tr, Filter{Actor: "x"}, 0)), nil); !errors.Is(err, ErrPart) {
 		t.Error(err)
 	}
-	if _, err := VerifyLines(strings.NewReader("{}\n")); !errors.Is(err, ErrNoExport) {
+	if _, err := VerifyLines(strings.NewReader("{}\n"), nil); !errors.Is(err, ErrNoExport) {
 		t.Error(err)
 	}
 	w = tr.Write()
@@ -347,7 +347,7 @@ func TestPruned(t *testing.T) {
 		t.Errorf("%d dropped", n)
 	}
 	w.Change(&Change{Index: 1, Time: 1, Type: "x"})
-	if tr = w.Done(); tr.Stats().Anchor != full.Stats().Head || !tr.Verify().OK || tr.Stats().Records != 1 {
+	if tr = w.Done(); tr.Stats().Anchor != full.Stats().Head || !tr.Verify(nil).OK || tr.Stats().Records != 1 {
 		t.Errorf("%+v", tr.Stats())
 	}
 }
@@ -391,7 +391,7 @@ func FuzzVerifyLines(f *testing.F) {
 	f.Add(export(f, tr, Filter{}, 0))
 	f.Add(export(f, tr, Filter{Tenant: "one"}, 0))
 	f.Fuzz(func(t *testing.T, file []byte) {
-		_, _ = VerifyLines(bytes.NewReader(file))
+		_, _ = VerifyLines(bytes.NewReader(file), nil)
 	})
 }
 
@@ -424,7 +424,7 @@ func FuzzDecode(f *testing.F) {
 		_ = d.Add(plan)
 		if d.Add(chunk) == nil {
 			if tr, err := d.Done(); err == nil {
-				_ = tr.Verify()
+				_ = tr.Verify(nil)
 				_ = tr.Each(&Filter{}, false, Cursor{}, func(Record) bool { return true })
 			}
 		}

@@ -44,7 +44,7 @@ func TestBudget(t *testing.T) {
 	if s.Records > most || loud < most/2 || dropped+s.Records != uint64(write) {
 		t.Errorf("%+v, %d of the loud one, %d dropped", s, loud, dropped)
 	}
-	rep := tr.Verify()
+	rep := tr.Verify(nil)
 	if !rep.OK || rep.Records != s.Records || rep.Dropped == 0 || rep.Head != s.Head {
 		t.Errorf("%+v %+v", rep, rep.Bad)
 	}
@@ -115,7 +115,7 @@ func TestFrontOfGaps(t *testing.T) {
 	for i := range 60 {
 		w.Prune(Limits{Before: int64(i * 331), Tenants: map[string]uint64{"loud": uint64(10_000 - i*160)}}, nil)
 		tr := w.Done()
-		s, rep := tr.Stats(), tr.Verify()
+		s, rep := tr.Stats(), tr.Verify(nil)
 		if !rep.OK || rep.Dropped != s.Dropped || rep.Records != s.Records {
 			t.Fatalf("%d: %+v %+v, %+v", i, rep, rep.Bad, s)
 		}

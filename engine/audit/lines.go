@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/signing"
 )
 
 // lineFormat is the version of the exported form.
@@ -146,9 +147,9 @@ var (
 
 // VerifyLines verifies a file that Export wrote. The chain must also contain the known places,
 // kept from earlier exports, that lie in its range. A file can be forged from beginning to
-// end, but not so that it contains those.
-func VerifyLines(in io.Reader, known ...Place) (Verification, error) {
-	v := &verifier{known: known}
+// end, but not so that it contains those. Signed heads must match the chain; without keys, their signatures are not verified.
+func VerifyLines(in io.Reader, keys signing.Chain, known ...Place) (Verification, error) {
+	v := &verifier{known: known, heads: heads{keys: keys}}
 	r := bufio.NewReaderSize(in, 64<<10)
 	for n := 1; ; n++ {
 		line, err := r.ReadBytes('\n')
@@ -183,6 +184,7 @@ func VerifyLines(in io.Reader, known ...Place) (Verification, error) {
 type verifier struct {
 	rep   Verification
 	known []Place
+	heads heads
 	at    Place // the last correct record
 	end   Place // the end, according to the file
 	bad   *Flaw
@@ -209,6 +211,7 @@ func (v *verifier) lead(line []byte) error {
 	}
 	v.at, v.end, v.tenant = l.Anchor, l.Head, l.Tenant
 	v.rep.Anchor, v.rep.Head = l.Anchor, l.Head
+	v.heads.pass(v.at)
 	if bad := v.meet(); bad != nil {
 		return fmt.Errorf("the export begins after record %d: %s", bad.Seq, bad.Reason)
 	}
@@ -302,6 +305,8 @@ func (v *verifier) gap(line []byte, fault func(string, ...any) *Flaw) *Flaw {
 	}
 	v.rep.Dropped += d.Dropped
 	v.at = Place{Seq: d.Seq, Hash: d.Hash}
+	v.heads.gaps = true
+	v.heads.pass(v.at)
 	return v.meet()
 }
 
@@ -333,7 +338,13 @@ func (v *verifier) change(r Record, line []byte) *Flaw {
 	if c.Type == TypePruned {
 		v.said = droppedBy(c.After)
 	}
-	return v.step(next, []any{c.record(next)}, [][]byte{line})
+	if bad := v.step(next, []any{c.record(next)}, [][]byte{line}); bad != nil || c.Type != TypeSigned {
+		return bad
+	}
+	if reason := v.heads.record(c.After, v.rep.Anchor, &v.rep); reason != "" {
+		return &Flaw{Seq: r.Seq, Reason: reason}
+	}
+	return nil
 }
 
 // batch verifies a batch of changes of tasks, once all of its lines have been read.
@@ -400,6 +411,7 @@ func (v *verifier) step(next Place, want []any, lines [][]byte) *Flaw {
 		}
 	}
 	v.at = next
+	v.heads.pass(next)
 	return v.meet()
 }
 

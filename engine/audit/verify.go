@@ -2,7 +2,10 @@ package audit
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+
+	"github.com/coopr/coopr/engine/signing"
 )
 
 // Verification is the result of a verification.
@@ -19,6 +22,9 @@ type Verification struct {
 	// Anchor is the place before the first record, Head the last one.
 	Anchor Place `json:"anchor"`
 	Head   Place `json:"head"`
+	// Signed is the number of the last record that a signed head covers, 0 if there is none, and Heads is how many there are.
+	Signed uint64 `json:"signed,omitempty"`
+	Heads  uint64 `json:"heads,omitempty"`
 	// Bad is the first wrong record.
 	Bad *Flaw `json:"bad,omitempty"`
 }
@@ -33,14 +39,17 @@ type Flaw struct {
 
 const changed = "it differs from what was written: it was changed, or a record before it was changed or removed"
 
-// Verify recomputes the chain and compares it with the stored hashes.
-func (t *Trail) Verify() Verification {
+// Verify recomputes the chain and compares it with the stored hashes and the signed heads. Without keys, the signatures are not
+// verified.
+func (t *Trail) Verify(keys signing.Chain) Verification {
 	rep := Verification{Anchor: t.anchor, Head: t.head()}
 	at := t.anchor
 	bad := func(seq uint64, reason string) Verification {
 		rep.Bad = &Flaw{Seq: seq, Reason: reason}
 		return rep
 	}
+	marks := heads{keys: keys}
+	marks.pass(at)
 	var buf []byte
 	for _, c := range t.chunks() {
 		if c.prev != at {
@@ -56,6 +65,8 @@ func (t *Trail) Verify() Verification {
 			if g, ok := gapOf(e.body); ok {
 				at = e.at
 				rep.Dropped += g.records
+				marks.gaps = true
+				marks.pass(at)
 				return true
 			}
 			n := uint64(1)
@@ -65,10 +76,17 @@ func (t *Trail) Verify() Verification {
 				buf, n = tasks.canonical(buf[:0]), uint64(len(tasks.Items))
 			}
 			if at.next(sha256.Sum256(buf)) != e.at {
-				fault = fmt.Errorf("%s", changed)
+				fault = errors.New(changed)
 				return false
 			}
+			if change != nil && change.Type == TypeSigned {
+				if reason := marks.record(change.After, t.anchor, &rep); reason != "" {
+					fault = errors.New(reason)
+					return false
+				}
+			}
 			at = e.at
+			marks.pass(at)
 			rep.Records += n
 			return true
 		})

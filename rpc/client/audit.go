@@ -10,6 +10,7 @@ import (
 
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/signing"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -83,6 +84,13 @@ func (c *Client) AuditExport(ctx context.Context, f audit.Filter, after uint64) 
 func (c *Client) AuditSinks(ctx context.Context) ([]model.AuditSink, error) {
 	var out []model.AuditSink
 	_, err := c.ask(ctx, "/v1/audit/sinks", nil, &out)
+	return out, err
+}
+
+// SigningKeys returns the public keys with which the mesh signs.
+func (c *Client) SigningKeys(ctx context.Context, read Read) (signing.Chain, error) {
+	var out signing.Chain
+	_, err := c.get(ctx, "/v1/audit/keys", read, nil, &out)
 	return out, err
 }
 

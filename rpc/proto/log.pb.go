@@ -579,6 +579,8 @@ type Command struct {
 	//	*Command_PutSealed
 	//	*Command_Reseal
 	//	*Command_DropSealed
+	//	*Command_PutSigningKey
+	//	*Command_SignHead
 	//	*Command_MoveCursors
 	//	*Command_PruneAudit
 	//	*Command_NoteIncidents
@@ -1053,6 +1055,24 @@ func (x *Command) GetDropSealed() *DropSealed {
 	return nil
 }
 
+func (x *Command) GetPutSigningKey() *PutSigningKey {
+	if x != nil {
+		if x, ok := x.Change.(*Command_PutSigningKey); ok {
+			return x.PutSigningKey
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSignHead() *SignHead {
+	if x != nil {
+		if x, ok := x.Change.(*Command_SignHead); ok {
+			return x.SignHead
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetMoveCursors() *MoveCursors {
 	if x != nil {
 		if x, ok := x.Change.(*Command_MoveCursors); ok {
@@ -1256,6 +1276,14 @@ type Command_DropSealed struct {
 	DropSealed *DropSealed `protobuf:"bytes,113,opt,name=drop_sealed,json=dropSealed,proto3,oneof"`
 }
 
+type Command_PutSigningKey struct {
+	PutSigningKey *PutSigningKey `protobuf:"bytes,114,opt,name=put_signing_key,json=putSigningKey,proto3,oneof"`
+}
+
+type Command_SignHead struct {
+	SignHead *SignHead `protobuf:"bytes,115,opt,name=sign_head,json=signHead,proto3,oneof"`
+}
+
 type Command_MoveCursors struct {
 	MoveCursors *MoveCursors `protobuf:"bytes,120,opt,name=move_cursors,json=moveCursors,proto3,oneof"`
 }
@@ -1353,6 +1381,10 @@ func (*Command_PutSealed) isCommand_Change() {}
 func (*Command_Reseal) isCommand_Change() {}
 
 func (*Command_DropSealed) isCommand_Change() {}
+
+func (*Command_PutSigningKey) isCommand_Change() {}
+
+func (*Command_SignHead) isCommand_Change() {}
 
 func (*Command_MoveCursors) isCommand_Change() {}
 
@@ -5170,6 +5202,146 @@ func (*Checkpoint) Descriptor() ([]byte, []int) {
 	return file_log_proto_rawDescGZIP(), []int{56}
 }
 
+// PutSigningKey adds a key with which the mesh signs. It is refused unless its number follows the latest one, and the key
+// before it has signed it.
+type PutSigningKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`      // from 1
+	Public        []byte                 `protobuf:"bytes,2,opt,name=public,proto3" json:"public,omitempty"`       // Ed25519
+	Signature     []byte                 `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"` // by the key before; of the first key empty
+	Private       *SealedValue           `protobuf:"bytes,4,opt,name=private,proto3" json:"private,omitempty"`     // the seed of the private key, a value of the mesh
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutSigningKey) Reset() {
+	*x = PutSigningKey{}
+	mi := &file_log_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutSigningKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutSigningKey) ProtoMessage() {}
+
+func (x *PutSigningKey) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutSigningKey.ProtoReflect.Descriptor instead.
+func (*PutSigningKey) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *PutSigningKey) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *PutSigningKey) GetPublic() []byte {
+	if x != nil {
+		return x.Public
+	}
+	return nil
+}
+
+func (x *PutSigningKey) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+func (x *PutSigningKey) GetPrivate() *SealedValue {
+	if x != nil {
+		return x.Private
+	}
+	return nil
+}
+
+// SignHead adds the signed head of the audit log as a record to it. It is refused unless the log has this place, and the signature is
+// good.
+type SignHead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the record
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`      // of that record
+	Key           uint32                 `protobuf:"varint,3,opt,name=key,proto3" json:"key,omitempty"`       // number of the signing key
+	Signature     []byte                 `protobuf:"bytes,4,opt,name=signature,proto3" json:"signature,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignHead) Reset() {
+	*x = SignHead{}
+	mi := &file_log_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignHead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignHead) ProtoMessage() {}
+
+func (x *SignHead) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignHead.ProtoReflect.Descriptor instead.
+func (*SignHead) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *SignHead) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SignHead) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *SignHead) GetKey() uint32 {
+	if x != nil {
+		return x.Key
+	}
+	return 0
+}
+
+func (x *SignHead) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
 // PutDataKey adds a data key. It is refused unless its number follows the latest one.
 type PutDataKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5184,7 +5356,7 @@ type PutDataKey struct {
 
 func (x *PutDataKey) Reset() {
 	*x = PutDataKey{}
-	mi := &file_log_proto_msgTypes[57]
+	mi := &file_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5196,7 +5368,7 @@ func (x *PutDataKey) String() string {
 func (*PutDataKey) ProtoMessage() {}
 
 func (x *PutDataKey) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[57]
+	mi := &file_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5209,7 +5381,7 @@ func (x *PutDataKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutDataKey.ProtoReflect.Descriptor instead.
 func (*PutDataKey) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{57}
+	return file_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PutDataKey) GetTenant() string {
@@ -5259,7 +5431,7 @@ type SealedValue struct {
 
 func (x *SealedValue) Reset() {
 	*x = SealedValue{}
-	mi := &file_log_proto_msgTypes[58]
+	mi := &file_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5271,7 +5443,7 @@ func (x *SealedValue) String() string {
 func (*SealedValue) ProtoMessage() {}
 
 func (x *SealedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[58]
+	mi := &file_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5284,7 +5456,7 @@ func (x *SealedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedValue.ProtoReflect.Descriptor instead.
 func (*SealedValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{58}
+	return file_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SealedValue) GetId() string {
@@ -5319,7 +5491,7 @@ type PutSealed struct {
 
 func (x *PutSealed) Reset() {
 	*x = PutSealed{}
-	mi := &file_log_proto_msgTypes[59]
+	mi := &file_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5331,7 +5503,7 @@ func (x *PutSealed) String() string {
 func (*PutSealed) ProtoMessage() {}
 
 func (x *PutSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[59]
+	mi := &file_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5344,7 +5516,7 @@ func (x *PutSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSealed.ProtoReflect.Descriptor instead.
 func (*PutSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{59}
+	return file_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PutSealed) GetTenant() string {
@@ -5377,7 +5549,7 @@ type Reseal struct {
 
 func (x *Reseal) Reset() {
 	*x = Reseal{}
-	mi := &file_log_proto_msgTypes[60]
+	mi := &file_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5389,7 +5561,7 @@ func (x *Reseal) String() string {
 func (*Reseal) ProtoMessage() {}
 
 func (x *Reseal) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[60]
+	mi := &file_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5402,7 +5574,7 @@ func (x *Reseal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reseal.ProtoReflect.Descriptor instead.
 func (*Reseal) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{60}
+	return file_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Reseal) GetSecrets() []*ResealedSecret {
@@ -5458,7 +5630,7 @@ type RewrappedKey struct {
 
 func (x *RewrappedKey) Reset() {
 	*x = RewrappedKey{}
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5642,7 @@ func (x *RewrappedKey) String() string {
 func (*RewrappedKey) ProtoMessage() {}
 
 func (x *RewrappedKey) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5483,7 +5655,7 @@ func (x *RewrappedKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RewrappedKey.ProtoReflect.Descriptor instead.
 func (*RewrappedKey) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{61}
+	return file_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RewrappedKey) GetKey() *PutDataKey {
@@ -5511,7 +5683,7 @@ type ResealedValue struct {
 
 func (x *ResealedValue) Reset() {
 	*x = ResealedValue{}
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5523,7 +5695,7 @@ func (x *ResealedValue) String() string {
 func (*ResealedValue) ProtoMessage() {}
 
 func (x *ResealedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5536,7 +5708,7 @@ func (x *ResealedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedValue.ProtoReflect.Descriptor instead.
 func (*ResealedValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{62}
+	return file_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ResealedValue) GetTenant() string {
@@ -5563,7 +5735,7 @@ type DataKeyName struct {
 
 func (x *DataKeyName) Reset() {
 	*x = DataKeyName{}
-	mi := &file_log_proto_msgTypes[63]
+	mi := &file_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5575,7 +5747,7 @@ func (x *DataKeyName) String() string {
 func (*DataKeyName) ProtoMessage() {}
 
 func (x *DataKeyName) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[63]
+	mi := &file_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5588,7 +5760,7 @@ func (x *DataKeyName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataKeyName.ProtoReflect.Descriptor instead.
 func (*DataKeyName) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{63}
+	return file_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DataKeyName) GetTenant() string {
@@ -5618,7 +5790,7 @@ type ResealedMesh struct {
 
 func (x *ResealedMesh) Reset() {
 	*x = ResealedMesh{}
-	mi := &file_log_proto_msgTypes[64]
+	mi := &file_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5630,7 +5802,7 @@ func (x *ResealedMesh) String() string {
 func (*ResealedMesh) ProtoMessage() {}
 
 func (x *ResealedMesh) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[64]
+	mi := &file_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5643,7 +5815,7 @@ func (x *ResealedMesh) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedMesh.ProtoReflect.Descriptor instead.
 func (*ResealedMesh) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{64}
+	return file_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ResealedMesh) GetWasCa() []byte {
@@ -5692,7 +5864,7 @@ type Rotate struct {
 
 func (x *Rotate) Reset() {
 	*x = Rotate{}
-	mi := &file_log_proto_msgTypes[65]
+	mi := &file_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5704,7 +5876,7 @@ func (x *Rotate) String() string {
 func (*Rotate) ProtoMessage() {}
 
 func (x *Rotate) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[65]
+	mi := &file_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5717,7 +5889,7 @@ func (x *Rotate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rotate.ProtoReflect.Descriptor instead.
 func (*Rotate) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{65}
+	return file_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Rotate) GetKind() record.RotationKind {
@@ -5801,7 +5973,7 @@ type ResealedProvider struct {
 
 func (x *ResealedProvider) Reset() {
 	*x = ResealedProvider{}
-	mi := &file_log_proto_msgTypes[66]
+	mi := &file_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +5985,7 @@ func (x *ResealedProvider) String() string {
 func (*ResealedProvider) ProtoMessage() {}
 
 func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[66]
+	mi := &file_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5826,7 +5998,7 @@ func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedProvider.ProtoReflect.Descriptor instead.
 func (*ResealedProvider) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{66}
+	return file_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ResealedProvider) GetTenant() string {
@@ -5895,7 +6067,7 @@ type DropSealed struct {
 
 func (x *DropSealed) Reset() {
 	*x = DropSealed{}
-	mi := &file_log_proto_msgTypes[67]
+	mi := &file_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5907,7 +6079,7 @@ func (x *DropSealed) String() string {
 func (*DropSealed) ProtoMessage() {}
 
 func (x *DropSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[67]
+	mi := &file_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5920,7 +6092,7 @@ func (x *DropSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSealed.ProtoReflect.Descriptor instead.
 func (*DropSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{67}
+	return file_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DropSealed) GetValues() []*SealedName {
@@ -5941,7 +6113,7 @@ type SealedName struct {
 
 func (x *SealedName) Reset() {
 	*x = SealedName{}
-	mi := &file_log_proto_msgTypes[68]
+	mi := &file_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5953,7 +6125,7 @@ func (x *SealedName) String() string {
 func (*SealedName) ProtoMessage() {}
 
 func (x *SealedName) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[68]
+	mi := &file_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5966,7 +6138,7 @@ func (x *SealedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedName.ProtoReflect.Descriptor instead.
 func (*SealedName) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{68}
+	return file_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SealedName) GetTenant() string {
@@ -6001,7 +6173,7 @@ type ResealedSecret struct {
 
 func (x *ResealedSecret) Reset() {
 	*x = ResealedSecret{}
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6013,7 +6185,7 @@ func (x *ResealedSecret) String() string {
 func (*ResealedSecret) ProtoMessage() {}
 
 func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6026,7 +6198,7 @@ func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
 func (*ResealedSecret) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{69}
+	return file_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ResealedSecret) GetTenant() string {
@@ -6063,7 +6235,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6075,7 +6247,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6088,7 +6260,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{70}
+	return file_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -6132,7 +6304,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xe5\x17\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xe3\x18\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -6201,7 +6373,9 @@ const file_log_proto_rawDesc = "" +
 	"put_sealed\x18o \x01(\v2\x17.coopr.log.v1.PutSealedH\x00R\tputSealed\x12.\n" +
 	"\x06reseal\x18p \x01(\v2\x14.coopr.log.v1.ResealH\x00R\x06reseal\x12;\n" +
 	"\vdrop_sealed\x18q \x01(\v2\x18.coopr.log.v1.DropSealedH\x00R\n" +
-	"dropSealed\x12>\n" +
+	"dropSealed\x12E\n" +
+	"\x0fput_signing_key\x18r \x01(\v2\x1b.coopr.log.v1.PutSigningKeyH\x00R\rputSigningKey\x125\n" +
+	"\tsign_head\x18s \x01(\v2\x16.coopr.log.v1.SignHeadH\x00R\bsignHead\x12>\n" +
 	"\fmove_cursors\x18x \x01(\v2\x19.coopr.log.v1.MoveCursorsH\x00R\vmoveCursors\x12;\n" +
 	"\vprune_audit\x18y \x01(\v2\x18.coopr.log.v1.PruneAuditH\x00R\n" +
 	"pruneAudit\x12D\n" +
@@ -6511,7 +6685,17 @@ const file_log_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\x05R\aversion\"\x0f\n" +
 	"\rSyncResources\"\f\n" +
 	"\n" +
-	"Checkpoint\"\x90\x01\n" +
+	"Checkpoint\"\x92\x01\n" +
+	"\rPutSigningKey\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
+	"\x06public\x18\x02 \x01(\fR\x06public\x12\x1c\n" +
+	"\tsignature\x18\x03 \x01(\fR\tsignature\x123\n" +
+	"\aprivate\x18\x04 \x01(\v2\x19.coopr.log.v1.SealedValueR\aprivate\"f\n" +
+	"\bSignHead\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\rR\x03key\x12\x1c\n" +
+	"\tsignature\x18\x04 \x01(\fR\tsignature\"\x90\x01\n" +
 	"\n" +
 	"PutDataKey\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
@@ -6650,7 +6834,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -6716,49 +6900,51 @@ var file_log_proto_goTypes = []any{
 	(*OrderResource)(nil),           // 61: coopr.log.v1.OrderResource
 	(*SyncResources)(nil),           // 62: coopr.log.v1.SyncResources
 	(*Checkpoint)(nil),              // 63: coopr.log.v1.Checkpoint
-	(*PutDataKey)(nil),              // 64: coopr.log.v1.PutDataKey
-	(*SealedValue)(nil),             // 65: coopr.log.v1.SealedValue
-	(*PutSealed)(nil),               // 66: coopr.log.v1.PutSealed
-	(*Reseal)(nil),                  // 67: coopr.log.v1.Reseal
-	(*RewrappedKey)(nil),            // 68: coopr.log.v1.RewrappedKey
-	(*ResealedValue)(nil),           // 69: coopr.log.v1.ResealedValue
-	(*DataKeyName)(nil),             // 70: coopr.log.v1.DataKeyName
-	(*ResealedMesh)(nil),            // 71: coopr.log.v1.ResealedMesh
-	(*Rotate)(nil),                  // 72: coopr.log.v1.Rotate
-	(*ResealedProvider)(nil),        // 73: coopr.log.v1.ResealedProvider
-	(*DropSealed)(nil),              // 74: coopr.log.v1.DropSealed
-	(*SealedName)(nil),              // 75: coopr.log.v1.SealedName
-	(*ResealedSecret)(nil),          // 76: coopr.log.v1.ResealedSecret
-	(*ReportDivergence)(nil),        // 77: coopr.log.v1.ReportDivergence
-	nil,                             // 78: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 79: coopr.log.v1.RecordKeys.IssuedEntry
-	nil,                             // 80: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 81: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 82: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 83: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 84: coopr.record.v1.User
-	(*record.Grant)(nil),            // 85: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 86: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 87: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 88: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 89: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 90: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 91: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 92: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 93: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 94: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 95: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 96: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 97: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 98: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 99: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 100: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 101: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 102: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 103: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 104: coopr.record.v1.ResourceKey
-	(record.RotationKind)(0),        // 105: coopr.record.v1.RotationKind
-	(record.RotationPhase)(0),       // 106: coopr.record.v1.RotationPhase
+	(*PutSigningKey)(nil),           // 64: coopr.log.v1.PutSigningKey
+	(*SignHead)(nil),                // 65: coopr.log.v1.SignHead
+	(*PutDataKey)(nil),              // 66: coopr.log.v1.PutDataKey
+	(*SealedValue)(nil),             // 67: coopr.log.v1.SealedValue
+	(*PutSealed)(nil),               // 68: coopr.log.v1.PutSealed
+	(*Reseal)(nil),                  // 69: coopr.log.v1.Reseal
+	(*RewrappedKey)(nil),            // 70: coopr.log.v1.RewrappedKey
+	(*ResealedValue)(nil),           // 71: coopr.log.v1.ResealedValue
+	(*DataKeyName)(nil),             // 72: coopr.log.v1.DataKeyName
+	(*ResealedMesh)(nil),            // 73: coopr.log.v1.ResealedMesh
+	(*Rotate)(nil),                  // 74: coopr.log.v1.Rotate
+	(*ResealedProvider)(nil),        // 75: coopr.log.v1.ResealedProvider
+	(*DropSealed)(nil),              // 76: coopr.log.v1.DropSealed
+	(*SealedName)(nil),              // 77: coopr.log.v1.SealedName
+	(*ResealedSecret)(nil),          // 78: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 79: coopr.log.v1.ReportDivergence
+	nil,                             // 80: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 81: coopr.log.v1.RecordKeys.IssuedEntry
+	nil,                             // 82: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 83: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 84: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 85: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 86: coopr.record.v1.User
+	(*record.Grant)(nil),            // 87: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 88: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 89: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 90: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 91: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 92: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 93: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 94: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 95: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 96: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 97: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 98: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 99: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 100: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 101: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 102: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 103: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 104: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 105: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 106: coopr.record.v1.ResourceKey
+	(record.RotationKind)(0),        // 107: coopr.record.v1.RotationKind
+	(record.RotationPhase)(0),       // 108: coopr.record.v1.RotationPhase
 }
 var file_log_proto_depIdxs = []int32{
 	8,   // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -6781,14 +6967,14 @@ var file_log_proto_depIdxs = []int32{
 	35,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	38,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	36,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	82,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	84,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	51,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	34,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	54,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
 	59,  // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	52,  // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
 	63,  // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	77,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	79,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17,  // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18,  // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19,  // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
@@ -6800,89 +6986,92 @@ var file_log_proto_depIdxs = []int32{
 	24,  // 36: coopr.log.v1.Command.delete_join_token:type_name -> coopr.log.v1.DeleteJoinToken
 	25,  // 37: coopr.log.v1.Command.admit_agent:type_name -> coopr.log.v1.AdmitAgent
 	26,  // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
-	72,  // 39: coopr.log.v1.Command.rotate:type_name -> coopr.log.v1.Rotate
-	64,  // 40: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
-	66,  // 41: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
-	67,  // 42: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
-	74,  // 43: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
-	43,  // 44: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
-	45,  // 45: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
-	47,  // 46: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
-	9,   // 47: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10,  // 48: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	83,  // 49: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	84,  // 50: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	85,  // 51: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	86,  // 52: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	87,  // 53: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	87,  // 54: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
-	78,  // 55: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	79,  // 56: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
-	88,  // 57: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	89,  // 58: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	90,  // 59: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	91,  // 60: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	92,  // 61: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30,  // 62: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	93,  // 63: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10,  // 64: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	94,  // 65: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31,  // 66: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,   // 67: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,   // 68: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	80,  // 69: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,   // 70: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	81,  // 71: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	90,  // 72: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	95,  // 73: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,   // 74: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37,  // 75: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	49,  // 76: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	44,  // 77: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
-	46,  // 78: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
-	48,  // 79: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
-	53,  // 80: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	55,  // 81: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	56,  // 82: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	57,  // 83: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	58,  // 84: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,   // 85: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,   // 86: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	96,  // 87: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	97,  // 88: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	98,  // 89: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	99,  // 90: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	65,  // 91: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	100, // 92: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	98,  // 93: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	101, // 94: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	102, // 95: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	60,  // 96: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	61,  // 97: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	62,  // 98: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	103, // 99: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,   // 100: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	104, // 101: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,   // 102: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	65,  // 103: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	76,  // 104: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	73,  // 105: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
-	68,  // 106: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
-	69,  // 107: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
-	70,  // 108: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
-	71,  // 109: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
-	64,  // 110: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
-	65,  // 111: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
-	105, // 112: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
-	106, // 113: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
-	106, // 114: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
-	75,  // 115: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
-	65,  // 116: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	117, // [117:117] is the sub-list for method output_type
-	117, // [117:117] is the sub-list for method input_type
-	117, // [117:117] is the sub-list for extension type_name
-	117, // [117:117] is the sub-list for extension extendee
-	0,   // [0:117] is the sub-list for field type_name
+	74,  // 39: coopr.log.v1.Command.rotate:type_name -> coopr.log.v1.Rotate
+	66,  // 40: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
+	68,  // 41: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
+	69,  // 42: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
+	76,  // 43: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
+	64,  // 44: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
+	65,  // 45: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
+	43,  // 46: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
+	45,  // 47: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
+	47,  // 48: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
+	9,   // 49: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10,  // 50: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	85,  // 51: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	86,  // 52: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	87,  // 53: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	88,  // 54: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	89,  // 55: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	89,  // 56: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	80,  // 57: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	81,  // 58: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
+	90,  // 59: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	91,  // 60: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	92,  // 61: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	93,  // 62: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	94,  // 63: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30,  // 64: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	95,  // 65: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10,  // 66: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	96,  // 67: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31,  // 68: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,   // 69: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,   // 70: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	82,  // 71: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,   // 72: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	83,  // 73: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	92,  // 74: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	97,  // 75: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,   // 76: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37,  // 77: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	49,  // 78: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	44,  // 79: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	46,  // 80: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	48,  // 81: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	53,  // 82: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	55,  // 83: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	56,  // 84: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	57,  // 85: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	58,  // 86: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,   // 87: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,   // 88: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	98,  // 89: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	99,  // 90: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	100, // 91: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	101, // 92: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	67,  // 93: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	102, // 94: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	100, // 95: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	103, // 96: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	104, // 97: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	60,  // 98: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	61,  // 99: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	62,  // 100: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	105, // 101: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,   // 102: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	106, // 103: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,   // 104: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	67,  // 105: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
+	67,  // 106: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	78,  // 107: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	75,  // 108: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
+	70,  // 109: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
+	71,  // 110: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
+	72,  // 111: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
+	73,  // 112: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
+	66,  // 113: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
+	67,  // 114: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
+	107, // 115: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
+	108, // 116: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
+	108, // 117: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
+	77,  // 118: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
+	67,  // 119: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	120, // [120:120] is the sub-list for method output_type
+	120, // [120:120] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -6936,6 +7125,8 @@ func file_log_proto_init() {
 		(*Command_PutSealed)(nil),
 		(*Command_Reseal)(nil),
 		(*Command_DropSealed)(nil),
+		(*Command_PutSigningKey)(nil),
+		(*Command_SignHead)(nil),
 		(*Command_MoveCursors)(nil),
 		(*Command_PruneAudit)(nil),
 		(*Command_NoteIncidents)(nil),
@@ -6965,7 +7156,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   75,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -127,6 +127,7 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_JoinToken
 	//	*SnapshotRecord_Identity
 	//	*SnapshotRecord_Rotation
+	//	*SnapshotRecord_SigningKey
 	//	*SnapshotRecord_DataKey
 	//	*SnapshotRecord_Sealed
 	//	*SnapshotRecord_Sink
@@ -496,6 +497,15 @@ func (x *SnapshotRecord) GetRotation() *record.Rotation {
 	return nil
 }
 
+func (x *SnapshotRecord) GetSigningKey() *SigningKeyRow {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRecord_SigningKey); ok {
+			return x.SigningKey
+		}
+	}
+	return nil
+}
+
 func (x *SnapshotRecord) GetDataKey() *PutDataKey {
 	if x != nil {
 		if x, ok := x.Row.(*SnapshotRecord_DataKey); ok {
@@ -671,6 +681,10 @@ type SnapshotRecord_Rotation struct {
 	Rotation *record.Rotation `protobuf:"bytes,36,opt,name=rotation,proto3,oneof"`
 }
 
+type SnapshotRecord_SigningKey struct {
+	SigningKey *SigningKeyRow `protobuf:"bytes,37,opt,name=signing_key,json=signingKey,proto3,oneof"`
+}
+
 type SnapshotRecord_DataKey struct {
 	DataKey *PutDataKey `protobuf:"bytes,53,opt,name=data_key,json=dataKey,proto3,oneof"`
 }
@@ -754,6 +768,8 @@ func (*SnapshotRecord_JoinToken) isSnapshotRecord_Row() {}
 func (*SnapshotRecord_Identity) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_Rotation) isSnapshotRecord_Row() {}
+
+func (*SnapshotRecord_SigningKey) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_DataKey) isSnapshotRecord_Row() {}
 
@@ -1497,6 +1513,75 @@ func (x *SealedRow) GetCreatedMs() int64 {
 	return 0
 }
 
+// SigningKeyRow is a key with which the mesh signs. Its private half is an encrypted value of the mesh.
+type SigningKeyRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Public        []byte                 `protobuf:"bytes,2,opt,name=public,proto3" json:"public,omitempty"`
+	Signature     []byte                 `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"` // by the key before; of the first key empty
+	CreatedMs     int64                  `protobuf:"varint,4,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SigningKeyRow) Reset() {
+	*x = SigningKeyRow{}
+	mi := &file_snapshot_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SigningKeyRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SigningKeyRow) ProtoMessage() {}
+
+func (x *SigningKeyRow) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SigningKeyRow.ProtoReflect.Descriptor instead.
+func (*SigningKeyRow) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SigningKeyRow) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SigningKeyRow) GetPublic() []byte {
+	if x != nil {
+		return x.Public
+	}
+	return nil
+}
+
+func (x *SigningKeyRow) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+func (x *SigningKeyRow) GetCreatedMs() int64 {
+	if x != nil {
+		return x.CreatedMs
+	}
+	return 0
+}
+
 type PartRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1508,7 +1593,7 @@ type PartRow struct {
 
 func (x *PartRow) Reset() {
 	*x = PartRow{}
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1605,7 @@ func (x *PartRow) String() string {
 func (*PartRow) ProtoMessage() {}
 
 func (x *PartRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1618,7 @@ func (x *PartRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartRow.ProtoReflect.Descriptor instead.
 func (*PartRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{11}
+	return file_snapshot_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PartRow) GetId() string {
@@ -1568,7 +1653,7 @@ type ValueRow struct {
 
 func (x *ValueRow) Reset() {
 	*x = ValueRow{}
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1665,7 @@ func (x *ValueRow) String() string {
 func (*ValueRow) ProtoMessage() {}
 
 func (x *ValueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1678,7 @@ func (x *ValueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueRow.ProtoReflect.Descriptor instead.
 func (*ValueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{12}
+	return file_snapshot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ValueRow) GetNode() string {
@@ -1629,7 +1714,7 @@ type SinkRow struct {
 
 func (x *SinkRow) Reset() {
 	*x = SinkRow{}
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1726,7 @@ func (x *SinkRow) String() string {
 func (*SinkRow) ProtoMessage() {}
 
 func (x *SinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1739,7 @@ func (x *SinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SinkRow.ProtoReflect.Descriptor instead.
 func (*SinkRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{13}
+	return file_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SinkRow) GetName() string {
@@ -1692,7 +1777,7 @@ type MetaRow struct {
 
 func (x *MetaRow) Reset() {
 	*x = MetaRow{}
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1789,7 @@ func (x *MetaRow) String() string {
 func (*MetaRow) ProtoMessage() {}
 
 func (x *MetaRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1802,7 @@ func (x *MetaRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRow.ProtoReflect.Descriptor instead.
 func (*MetaRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{14}
+	return file_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MetaRow) GetFeatureLevel() uint32 {
@@ -1776,7 +1861,7 @@ type MeshIdentity struct {
 
 func (x *MeshIdentity) Reset() {
 	*x = MeshIdentity{}
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1873,7 @@ func (x *MeshIdentity) String() string {
 func (*MeshIdentity) ProtoMessage() {}
 
 func (x *MeshIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1886,7 @@ func (x *MeshIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshIdentity.ProtoReflect.Descriptor instead.
 func (*MeshIdentity) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{15}
+	return file_snapshot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MeshIdentity) GetMesh() string {
@@ -1856,7 +1941,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +1953,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +1966,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{16}
+	return file_snapshot_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HistoryRow) GetTenant() string {
@@ -1950,7 +2035,7 @@ type QueueRow struct {
 
 func (x *QueueRow) Reset() {
 	*x = QueueRow{}
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2047,7 @@ func (x *QueueRow) String() string {
 func (*QueueRow) ProtoMessage() {}
 
 func (x *QueueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2060,7 @@ func (x *QueueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRow.ProtoReflect.Descriptor instead.
 func (*QueueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{17}
+	return file_snapshot_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *QueueRow) GetOperation() string {
@@ -2002,7 +2087,7 @@ type ProfileRow struct {
 
 func (x *ProfileRow) Reset() {
 	*x = ProfileRow{}
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2099,7 @@ func (x *ProfileRow) String() string {
 func (*ProfileRow) ProtoMessage() {}
 
 func (x *ProfileRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2112,7 @@ func (x *ProfileRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileRow.ProtoReflect.Descriptor instead.
 func (*ProfileRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{18}
+	return file_snapshot_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProfileRow) GetTenant() string {
@@ -2054,7 +2139,7 @@ type ProgramRow struct {
 
 func (x *ProgramRow) Reset() {
 	*x = ProgramRow{}
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2151,7 @@ func (x *ProgramRow) String() string {
 func (*ProgramRow) ProtoMessage() {}
 
 func (x *ProgramRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2164,7 @@ func (x *ProgramRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRow.ProtoReflect.Descriptor instead.
 func (*ProgramRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{19}
+	return file_snapshot_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ProgramRow) GetTenant() string {
@@ -2110,7 +2195,7 @@ type SecretRow struct {
 
 func (x *SecretRow) Reset() {
 	*x = SecretRow{}
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2207,7 @@ func (x *SecretRow) String() string {
 func (*SecretRow) ProtoMessage() {}
 
 func (x *SecretRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2220,7 @@ func (x *SecretRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRow.ProtoReflect.Descriptor instead.
 func (*SecretRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{20}
+	return file_snapshot_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SecretRow) GetTenant() string {
@@ -2192,7 +2277,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_snapshot_proto_msgTypes[21]
+	mi := &file_snapshot_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2289,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[21]
+	mi := &file_snapshot_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2302,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{21}
+	return file_snapshot_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UsageRow) GetTenant() string {
@@ -2256,7 +2341,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
-	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\x96\x10\n" +
+	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xd6\x10\n" +
 	"\x0eSnapshotRecord\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x17.coopr.record.v1.TenantH\x00R\x06tenant\x12.\n" +
 	"\x05token\x18\x02 \x01(\v2\x16.coopr.log.v1.TokenRowH\x00R\x05token\x12=\n" +
@@ -2300,7 +2385,9 @@ const file_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"join_token\x18\" \x01(\v2\x1a.coopr.record.v1.JoinTokenH\x00R\tjoinToken\x12<\n" +
 	"\bidentity\x18# \x01(\v2\x1e.coopr.record.v1.AgentIdentityH\x00R\bidentity\x127\n" +
-	"\brotation\x18$ \x01(\v2\x19.coopr.record.v1.RotationH\x00R\brotation\x125\n" +
+	"\brotation\x18$ \x01(\v2\x19.coopr.record.v1.RotationH\x00R\brotation\x12>\n" +
+	"\vsigning_key\x18% \x01(\v2\x1b.coopr.log.v1.SigningKeyRowH\x00R\n" +
+	"signingKey\x125\n" +
 	"\bdata_key\x185 \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\adataKey\x121\n" +
 	"\x06sealed\x186 \x01(\v2\x17.coopr.log.v1.SealedRowH\x00R\x06sealed\x12+\n" +
 	"\x04sink\x18I \x01(\v2\x15.coopr.log.v1.SinkRowH\x00R\x04sinkB\x05\n" +
@@ -2376,7 +2463,13 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.coopr.log.v1.SealedValueR\x05value\x12\x1d\n" +
 	"\n" +
-	"created_ms\x18\x03 \x01(\x03R\tcreatedMs\"E\n" +
+	"created_ms\x18\x03 \x01(\x03R\tcreatedMs\"|\n" +
+	"\rSigningKeyRow\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
+	"\x06public\x18\x02 \x01(\fR\x06public\x12\x1c\n" +
+	"\tsignature\x18\x03 \x01(\fR\tsignature\x12\x1d\n" +
+	"\n" +
+	"created_ms\x18\x04 \x01(\x03R\tcreatedMs\"E\n" +
 	"\aPartRow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x12\n" +
@@ -2449,7 +2542,7 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),          // 0: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),          // 1: coopr.log.v1.SnapshotRecord
@@ -2462,119 +2555,121 @@ var file_snapshot_proto_goTypes = []any{
 	(*RequestRow)(nil),              // 8: coopr.log.v1.RequestRow
 	(*Effect)(nil),                  // 9: coopr.log.v1.Effect
 	(*SealedRow)(nil),               // 10: coopr.log.v1.SealedRow
-	(*PartRow)(nil),                 // 11: coopr.log.v1.PartRow
-	(*ValueRow)(nil),                // 12: coopr.log.v1.ValueRow
-	(*SinkRow)(nil),                 // 13: coopr.log.v1.SinkRow
-	(*MetaRow)(nil),                 // 14: coopr.log.v1.MetaRow
-	(*MeshIdentity)(nil),            // 15: coopr.log.v1.MeshIdentity
-	(*HistoryRow)(nil),              // 16: coopr.log.v1.HistoryRow
-	(*QueueRow)(nil),                // 17: coopr.log.v1.QueueRow
-	(*ProfileRow)(nil),              // 18: coopr.log.v1.ProfileRow
-	(*ProgramRow)(nil),              // 19: coopr.log.v1.ProgramRow
-	(*SecretRow)(nil),               // 20: coopr.log.v1.SecretRow
-	(*UsageRow)(nil),                // 21: coopr.log.v1.UsageRow
-	nil,                             // 22: coopr.log.v1.Effect.TasksByStatusEntry
-	(*record.Tenant)(nil),           // 23: coopr.record.v1.Tenant
-	(*record.PluginType)(nil),       // 24: coopr.record.v1.PluginType
-	(*record.Agent)(nil),            // 25: coopr.record.v1.Agent
-	(*record.Cluster)(nil),          // 26: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 27: coopr.record.v1.Node
-	(*record.Operation)(nil),        // 28: coopr.record.v1.Operation
-	(*record.NodeHealth)(nil),       // 29: coopr.record.v1.NodeHealth
-	(*record.Site)(nil),             // 30: coopr.record.v1.Site
-	(*record.Generation)(nil),       // 31: coopr.record.v1.Generation
-	(*record.PluginResource)(nil),   // 32: coopr.record.v1.PluginResource
-	(*record.ResourceSet)(nil),      // 33: coopr.record.v1.ResourceSet
-	(*record.Schedule)(nil),         // 34: coopr.record.v1.Schedule
-	(*record.Preferences)(nil),      // 35: coopr.record.v1.Preferences
-	(*record.Run)(nil),              // 36: coopr.record.v1.Run
-	(*record.Grant)(nil),            // 37: coopr.record.v1.Grant
-	(*record.JoinToken)(nil),        // 38: coopr.record.v1.JoinToken
-	(*record.AgentIdentity)(nil),    // 39: coopr.record.v1.AgentIdentity
-	(*record.Rotation)(nil),         // 40: coopr.record.v1.Rotation
-	(*PutDataKey)(nil),              // 41: coopr.log.v1.PutDataKey
-	(*record.Token)(nil),            // 42: coopr.record.v1.Token
-	(*record.User)(nil),             // 43: coopr.record.v1.User
-	(*record.PlanTree)(nil),         // 44: coopr.record.v1.PlanTree
-	(*record.Profile)(nil),          // 45: coopr.record.v1.Profile
-	(*record.ResourceVersion)(nil),  // 46: coopr.record.v1.ResourceVersion
-	(*SealedValue)(nil),             // 47: coopr.log.v1.SealedValue
-	(*FoundOrphan)(nil),             // 48: coopr.log.v1.FoundOrphan
-	(*record.OperationRequest)(nil), // 49: coopr.record.v1.OperationRequest
-	(*record.Program)(nil),          // 50: coopr.record.v1.Program
-	(SettingKind)(0),                // 51: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 52: coopr.record.v1.Usage
+	(*SigningKeyRow)(nil),           // 11: coopr.log.v1.SigningKeyRow
+	(*PartRow)(nil),                 // 12: coopr.log.v1.PartRow
+	(*ValueRow)(nil),                // 13: coopr.log.v1.ValueRow
+	(*SinkRow)(nil),                 // 14: coopr.log.v1.SinkRow
+	(*MetaRow)(nil),                 // 15: coopr.log.v1.MetaRow
+	(*MeshIdentity)(nil),            // 16: coopr.log.v1.MeshIdentity
+	(*HistoryRow)(nil),              // 17: coopr.log.v1.HistoryRow
+	(*QueueRow)(nil),                // 18: coopr.log.v1.QueueRow
+	(*ProfileRow)(nil),              // 19: coopr.log.v1.ProfileRow
+	(*ProgramRow)(nil),              // 20: coopr.log.v1.ProgramRow
+	(*SecretRow)(nil),               // 21: coopr.log.v1.SecretRow
+	(*UsageRow)(nil),                // 22: coopr.log.v1.UsageRow
+	nil,                             // 23: coopr.log.v1.Effect.TasksByStatusEntry
+	(*record.Tenant)(nil),           // 24: coopr.record.v1.Tenant
+	(*record.PluginType)(nil),       // 25: coopr.record.v1.PluginType
+	(*record.Agent)(nil),            // 26: coopr.record.v1.Agent
+	(*record.Cluster)(nil),          // 27: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 28: coopr.record.v1.Node
+	(*record.Operation)(nil),        // 29: coopr.record.v1.Operation
+	(*record.NodeHealth)(nil),       // 30: coopr.record.v1.NodeHealth
+	(*record.Site)(nil),             // 31: coopr.record.v1.Site
+	(*record.Generation)(nil),       // 32: coopr.record.v1.Generation
+	(*record.PluginResource)(nil),   // 33: coopr.record.v1.PluginResource
+	(*record.ResourceSet)(nil),      // 34: coopr.record.v1.ResourceSet
+	(*record.Schedule)(nil),         // 35: coopr.record.v1.Schedule
+	(*record.Preferences)(nil),      // 36: coopr.record.v1.Preferences
+	(*record.Run)(nil),              // 37: coopr.record.v1.Run
+	(*record.Grant)(nil),            // 38: coopr.record.v1.Grant
+	(*record.JoinToken)(nil),        // 39: coopr.record.v1.JoinToken
+	(*record.AgentIdentity)(nil),    // 40: coopr.record.v1.AgentIdentity
+	(*record.Rotation)(nil),         // 41: coopr.record.v1.Rotation
+	(*PutDataKey)(nil),              // 42: coopr.log.v1.PutDataKey
+	(*record.Token)(nil),            // 43: coopr.record.v1.Token
+	(*record.User)(nil),             // 44: coopr.record.v1.User
+	(*record.PlanTree)(nil),         // 45: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 46: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 47: coopr.record.v1.ResourceVersion
+	(*SealedValue)(nil),             // 48: coopr.log.v1.SealedValue
+	(*FoundOrphan)(nil),             // 49: coopr.log.v1.FoundOrphan
+	(*record.OperationRequest)(nil), // 50: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 51: coopr.record.v1.Program
+	(SettingKind)(0),                // 52: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 53: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
-	23, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
+	24, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
 	2,  // 1: coopr.log.v1.SnapshotRecord.token:type_name -> coopr.log.v1.TokenRow
 	4,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
-	24, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
-	25, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
+	25, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
+	26, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
 	5,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
-	26, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
-	27, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
-	28, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
+	27, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
+	28, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
+	29, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
 	7,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
 	8,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
-	11, // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
-	12, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
-	14, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
-	16, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
-	27, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
-	29, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
-	17, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
-	30, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
-	31, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
-	32, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
-	33, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
-	18, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
-	19, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
-	34, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
-	35, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
-	20, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
-	36, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
-	21, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
+	12, // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
+	13, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
+	15, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
+	17, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
+	28, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
+	30, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
+	18, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
+	31, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
+	32, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
+	33, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
+	34, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
+	19, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
+	20, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
+	35, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
+	36, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
+	21, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
+	37, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
+	22, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
 	6,  // 29: coopr.log.v1.SnapshotRecord.hello:type_name -> coopr.log.v1.HelloRow
 	3,  // 30: coopr.log.v1.SnapshotRecord.user:type_name -> coopr.log.v1.UserRow
-	37, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
-	38, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
-	39, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
-	40, // 34: coopr.log.v1.SnapshotRecord.rotation:type_name -> coopr.record.v1.Rotation
-	41, // 35: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
-	10, // 36: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
-	13, // 37: coopr.log.v1.SnapshotRecord.sink:type_name -> coopr.log.v1.SinkRow
-	42, // 38: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	43, // 39: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
-	44, // 40: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
-	9,  // 41: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
-	4,  // 42: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
-	23, // 43: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
-	42, // 44: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
-	45, // 45: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
-	34, // 46: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
-	36, // 47: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
-	28, // 48: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
-	46, // 49: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
-	22, // 50: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
-	26, // 51: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
-	43, // 52: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
-	37, // 53: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
-	38, // 54: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
-	47, // 55: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
-	48, // 56: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
-	15, // 57: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
-	26, // 58: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	49, // 59: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	45, // 60: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	50, // 61: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	51, // 62: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	52, // 63: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	38, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
+	39, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
+	40, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
+	41, // 34: coopr.log.v1.SnapshotRecord.rotation:type_name -> coopr.record.v1.Rotation
+	11, // 35: coopr.log.v1.SnapshotRecord.signing_key:type_name -> coopr.log.v1.SigningKeyRow
+	42, // 36: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
+	10, // 37: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
+	14, // 38: coopr.log.v1.SnapshotRecord.sink:type_name -> coopr.log.v1.SinkRow
+	43, // 39: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	44, // 40: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
+	45, // 41: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	9,  // 42: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
+	4,  // 43: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
+	24, // 44: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	43, // 45: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	46, // 46: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	35, // 47: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	37, // 48: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	29, // 49: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	47, // 50: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	23, // 51: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	27, // 52: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	44, // 53: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
+	38, // 54: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
+	39, // 55: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
+	48, // 56: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
+	49, // 57: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
+	16, // 58: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
+	27, // 59: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	50, // 60: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	46, // 61: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	51, // 62: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	52, // 63: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	53, // 64: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -2620,6 +2715,7 @@ func file_snapshot_proto_init() {
 		(*SnapshotRecord_JoinToken)(nil),
 		(*SnapshotRecord_Identity)(nil),
 		(*SnapshotRecord_Rotation)(nil),
+		(*SnapshotRecord_SigningKey)(nil),
 		(*SnapshotRecord_DataKey)(nil),
 		(*SnapshotRecord_Sealed)(nil),
 		(*SnapshotRecord_Sink)(nil),
@@ -2630,7 +2726,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

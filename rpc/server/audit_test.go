@@ -114,7 +114,7 @@ func TestAudit(t *testing.T) {
 	}
 	check := func(body string, records, hidden uint64) audit.Verification {
 		t.Helper()
-		got, err := audit.VerifyLines(strings.NewReader(body), rep.Head)
+		got, err := audit.VerifyLines(strings.NewReader(body), nil, rep.Head)
 		if err != nil || !got.OK || got.Records != records || got.Hidden != hidden {
 			t.Errorf("%v %+v %+v", err, got, got.Bad)
 		}
@@ -135,7 +135,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%v %+v", err, lead)
 	}
 	lines := strings.SplitAfter(file.body, "\n")
-	if got, err := audit.VerifyLines(bytes.NewReader([]byte(strings.Join(append(lines[:4:4], lines[5:]...), "")))); err != nil || got.OK {
+	if got, err := audit.VerifyLines(bytes.NewReader([]byte(strings.Join(append(lines[:4:4], lines[5:]...), ""))), nil); err != nil || got.OK {
 		t.Errorf("a line is missing: %v %+v", err, got.Bad)
 	}
 

@@ -77,7 +77,7 @@ func (m *Mesh) CheckEqual() *state.View {
 		}
 	}
 	// Equal bytes prove equal heads. Verify also proves that no record was changed.
-	if rep := views[0].Audit().Verify(); !rep.OK {
+	if rep := views[0].Audit().Verify(views[0].SigningKeys()); !rep.OK {
 		m.T.Errorf("seed %d: the audit log's record %d: %s", m.opts.Seed, rep.Bad.Seq, rep.Bad.Reason)
 	}
 	return views[0]

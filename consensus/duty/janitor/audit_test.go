@@ -81,7 +81,7 @@ func (l *log) sweep(wantPrunes int, wantRecords uint64) {
 	if s := trail.Stats(); l.prunes != wantPrunes || s.Records != wantRecords {
 		l.t.Errorf("%d prunes, not %d; %d records, not %d", l.prunes, wantPrunes, s.Records, wantRecords)
 	}
-	if rep := trail.Verify(); !rep.OK {
+	if rep := trail.Verify(nil); !rep.OK {
 		l.t.Errorf("%+v", rep.Bad)
 	}
 }

@@ -211,7 +211,8 @@ func (c *Controller) round(ctx context.Context) error {
 	}
 	holders, err := c.distribute(ctx, members, answers)
 	if _, ok := v.DataKey(""); ok {
-		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.sweep(ctx), c.rotate(ctx, members, answers, holders))
+		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx), c.sweep(ctx),
+			c.rotate(ctx, members, answers, holders))
 	}
 	had := voting(members, holders)
 	// Values must not depend on keys that the next leader may not have.
@@ -221,7 +222,7 @@ func (c *Controller) round(ctx context.Context) error {
 	if e := c.cfg.Box.MakeMeshKey(ctx); e != nil {
 		return errors.Join(err, e)
 	}
-	return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx))
+	return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx))
 }
 
 // activate makes the key active that the state names. A mesh whose state names none gets its first key.

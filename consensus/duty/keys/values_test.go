@@ -106,8 +106,8 @@ func TestReseal(t *testing.T) {
 	} else {
 		t.Error("there is no history")
 	}
-	// Records of the secret, of the level of the mesh, and of two data keys.
-	if n := v.Audit().Stats().Records; n != records+4 {
+	// Records of the secret, of the level of the mesh, of two data keys, and of the signing key.
+	if n := v.Audit().Stats().Records; n != records+5 {
 		t.Errorf("%d records more in the audit log", n-records)
 	}
 	index := v.Index()

@@ -313,6 +313,19 @@ func (u *Auditor) agent(id string) string {
 	return name
 }
 
+// Signed records a signed head, unless the log does not have it.
+func (u *Auditor) Signed(h audit.SignedHead) error {
+	if err := u.writer.Done().Has(h.Place); err != nil {
+		return err
+	}
+	doc, err := audit.NewDocument(h, func(m map[string]any) map[string]any { return m })
+	if err != nil {
+		return err
+	}
+	u.record(&audit.Change{Type: audit.TypeSigned, Message: fmt.Sprintf("signed up to record %d", h.Seq)}, audit.Document{}, doc)
+	return nil
+}
+
 // Head returns the number of the last record of the entries before this one.
 func (u *Auditor) Head() uint64 { return u.writer.Head() }
 

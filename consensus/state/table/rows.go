@@ -13,6 +13,7 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/engine/roster"
+	"github.com/coopr/coopr/engine/signing"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
 )
@@ -143,6 +144,10 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 	case *SealedRow:
 		rec.Row = &pb.SnapshotRecord_Sealed{Sealed: &pb.SealedRow{
 			Tenant: r.Tenant, Value: &pb.SealedValue{Id: r.ID, Version: r.Version, Sealed: r.Sealed}, CreatedMs: r.Created,
+		}}
+	case *SigningKeyRow:
+		rec.Row = &pb.SnapshotRecord_SigningKey{SigningKey: &pb.SigningKeyRow{
+			Number: r.Number, Public: r.Key, Signature: r.Signature, CreatedMs: r.Created,
 		}}
 	default:
 		err = encodeRunRow(raw, rec)
@@ -299,6 +304,11 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 	case *pb.SnapshotRecord_ResourceSet:
 		table = ResourceSets
 		row, err = logformat.DecodeResourceSet(x.ResourceSet)
+	case *pb.SnapshotRecord_SigningKey:
+		k := x.SigningKey
+		return SigningKeys, &SigningKeyRow{
+			PublicKey: signing.PublicKey{Number: k.Number, Key: k.Public, Signature: k.Signature}, Created: k.CreatedMs,
+		}, nil
 	case *pb.SnapshotRecord_DataKey:
 		k := x.DataKey
 		return DataKeys, &DataKeyRow{Tenant: k.Tenant, Number: k.Number, MeshKey: k.MeshKey, MeshPrint: k.MeshPrint, Wrapped: k.Wrapped}, nil

@@ -2,17 +2,20 @@ package table
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/coopr/coopr/engine/roster"
+	"github.com/coopr/coopr/engine/signing"
 )
 
-// The tables of data keys and encrypted values, of which tenant "" is the mesh itself, and of rotations of keys.
+// The tables of data keys and encrypted values, of which tenant "" is the mesh itself, of signing keys and of rotations.
 const (
-	DataKeys  = "datakeys"
-	Sealed    = "sealed"
-	Rotations = "rotations"
+	DataKeys    = "datakeys"
+	Sealed      = "sealed"
+	SigningKeys = "signingkeys"
+	Rotations   = "rotations"
 )
 
 // DataKeyRow is a data key, encrypted with a mesh key. The mesh key is named by its number and its fingerprint.
@@ -43,7 +46,16 @@ func KeyNumber(sealed []byte) uint32 {
 	return binary.BigEndian.Uint32(sealed)
 }
 
-// sealedTables returns the tables of data keys, of encrypted values and of rotations.
+// SigningKeyRow is a key with which the mesh signs. Its private half is the encrypted value PrivateID of the mesh.
+type SigningKeyRow struct {
+	signing.PublicKey
+	Created int64 // in Unix milliseconds
+}
+
+// PrivateID returns the id of the encrypted value that has the private half of a signing key.
+func PrivateID(number uint32) string { return fmt.Sprintf("signing-key-%d", number) }
+
+// sealedTables returns the tables of data keys, encrypted values, signing keys and rotations.
 func sealedTables() []*memdb.TableSchema {
 	keys := index[DataKeyRow]("id", true, nil)
 	keys.Indexer = key[DataKeyRow]{
@@ -55,6 +67,11 @@ func sealedTables() []*memdb.TableSchema {
 		parts: func(r *SealedRow) []string { return []string{r.Tenant, r.ID} },
 		last:  func(r *SealedRow) (uint32, bool) { return r.Version, true },
 	}
-	return []*memdb.TableSchema{table(DataKeys, keys), table(Sealed, values),
+	signers := index[SigningKeyRow]("id", true, nil)
+	signers.Indexer = key[SigningKeyRow]{
+		parts: func(*SigningKeyRow) []string { return []string{} },
+		last:  func(r *SigningKeyRow) (uint32, bool) { return r.Number, true },
+	}
+	return []*memdb.TableSchema{table(DataKeys, keys), table(Sealed, values), table(SigningKeys, signers),
 		table(Rotations, index("id", true, func(r *roster.Rotation) []string { return []string{r.Kind} }))}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/roster"
+	"github.com/coopr/coopr/engine/signing"
 )
 
 // SealedView reads data keys and encrypted values.
@@ -99,6 +100,21 @@ func (v SealedView) MeshKeys() map[uint32][]byte {
 		return true
 	})
 	return out
+}
+
+// SigningKeys returns the public keys with which the mesh signs and has signed, in the order of their numbers.
+func (v SealedView) SigningKeys() (out signing.Chain) {
+	table.Each(v.txn, table.SigningKeys, "id", func(r *table.SigningKeyRow) bool {
+		out = append(out, r.PublicKey)
+		return true
+	})
+	return out
+}
+
+// NextSigningKey returns the number of the next signing key, and the key that signs it. The first key has none before it.
+func (v SealedView) NextSigningKey() (number uint32, before signing.PublicKey) {
+	before, _ = v.SigningKeys().Latest()
+	return before.Number + 1, before
 }
 
 // Sealed finds a version of an encrypted value.

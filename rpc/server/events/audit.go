@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/signing"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -90,10 +91,18 @@ func auditRoutes(s *rest.Server) {
 	)
 	rest.Read(
 		s,
-		rest.Route{ID: "verifyAudit", Path: path + "/verify", Tag: tag, Rule: reads, Summary: "Verify the audit log's chain of hashes",
+		rest.Route{ID: "verifyAudit", Path: path + "/verify", Tag: tag, Rule: reads, Summary: "Verify the audit log's chain of hashes and its signed heads",
 			Description: "Verifies the whole log, of all tenants. With consistency=stale a voter verifies its own copy."},
 		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) (audit.Verification, error) {
-			return v.Audit().Verify(), nil
+			return v.Audit().Verify(v.SigningKeys()), nil
+		},
+	)
+	rest.Read(
+		s,
+		rest.Route{ID: "listSigningKeys", Path: path + "/keys", Tag: tag, Rule: reads, Summary: "List the public keys with which the mesh signs",
+			Description: "With them, heads of an exported audit log and snapshots are verified. Each key but the first is signed by the one before it."},
+		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) (signing.Chain, error) {
+			return append(signing.Chain{}, v.SigningKeys()...), nil
 		},
 	)
 	rest.Stream(

@@ -76,7 +76,7 @@ label Cluster          | labelCluster
 list Node              | listNodes listPods getPods
 read Node              | getNode getPod getPodInfo getTask getTaskLog
 operate Node           | pausePod resumePod restartPod replacePod
-admin Tenant           | listAudit exportAudit verifyAudit getOrphans searchOrphans removeOrphan putProgramPreferences
+admin Tenant           | listAudit exportAudit verifyAudit listSigningKeys getOrphans searchOrphans removeOrphan putProgramPreferences
 admin Tenant           | deleteProgramPreferences
 list Tenant            | listTenants
 read Tenant            | getTenant

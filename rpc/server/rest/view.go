@@ -8,6 +8,7 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/engine/roster"
+	"github.com/coopr/coopr/engine/signing"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -24,6 +25,8 @@ type View interface {
 	RunView
 	// Audit returns the log of all changes, of all tenants.
 	Audit() *audit.Trail
+	// SigningKeys returns the public keys with which the mesh signs and has signed.
+	SigningKeys() signing.Chain
 	// Agents returns the agents on record.
 	Agents() []model.Agent
 	// JoinTokens returns the tokens with which agents join the mesh.

@@ -4,6 +4,7 @@ package audit
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/signing"
 	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/client"
 
@@ -27,7 +29,7 @@ import (
 // Command returns the command "audit".
 func Command(app cli.App) *cobra.Command {
 	return cli.Group("audit", "List, export and verify the audit log of all changes", listCmd(app), exportCmd(app), verifyCmd(app),
-		sinksCmd(app))
+		sinksCmd(app), keysCmd(app))
 }
 
 // auditFlags holds the flags that select records.
@@ -228,6 +230,25 @@ func sinksCmd(app cli.App) *cobra.Command {
 	})
 }
 
+func keysCmd(app cli.App) *cobra.Command {
+	return cli.List(app, cli.Listing[signing.PublicKey]{
+		Use: "keys", Short: "List the public keys with which the mesh signs heads of the log and snapshots",
+		Example: "  coopr audit keys\n  coopr audit keys -o json > mesh-keys.json",
+		Empty:   "The mesh has no signing key yet.",
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]signing.PublicKey, client.Meta, error) {
+			keys, err := c.SigningKeys(ctx, read)
+			return keys, client.Meta{}, err
+		},
+		Rows: func(items []signing.PublicKey) output.Table {
+			t := output.Table{Head: []string{"NUMBER", "KEY"}}
+			for _, k := range items {
+				t.Row(strconv.FormatUint(uint64(k.Number), 10), base64.StdEncoding.EncodeToString(k.Key))
+			}
+			return t
+		},
+	})
+}
+
 func exportCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var f auditFlags
@@ -279,6 +300,7 @@ them.`,
 func verifyCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var known []string
+	var keyFile string
 	cmd := &cobra.Command{
 		Use: "verify [FILE]", Short: "Verify that no record was changed or removed, in the mesh or in an exported file", Args: cli.Args("[FILE]"),
 		Long: `Verify that no record was changed or removed, in the mesh or in an exported
@@ -288,15 +310,28 @@ An attacker who can replace the whole log can also compute a valid chain of
 hashes. Therefore keep the head that this command shows in a safe place, and
 give it later with --known: the log must still contain it.
 
+The mesh signs the head of its log each minute in which it has grown. These
+signed heads are records of the log. The command checks them, and names the
+records after the last one. For a file, --key has the public keys of the mesh,
+from "coopr audit keys -o json"; without it, the signatures are not checked.
+
 With --stale, the agent at --addr verifies its own copy instead of the leader's.`,
-		Example: "  coopr audit verify\n  coopr audit verify audit.jsonl\n" +
+		Example: "  coopr audit verify\n  coopr audit verify audit.jsonl --key mesh-keys.json\n" +
 			"  coopr audit verify --known 120:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 	}
 	cmd.Flags().StringSliceVar(&known, "known", nil, "head from an earlier verification, as NUMBER:HASH; may be repeated")
+	cmd.Flags().StringVar(&keyFile, "key", "", "file with the public keys of the mesh, for an exported file")
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := cli.ReadForm(out, cmd); err != nil {
 			return err
+		}
+		var keys signing.Chain
+		if keyFile != "" {
+			var err error
+			if keys, err = readKeys(keyFile); err != nil {
+				return cli.Usage(cmd, "--key: %v", err)
+			}
 		}
 		places := make([]audit.Place, len(known))
 		for i, k := range known {
@@ -310,10 +345,10 @@ With --stale, the agent at --addr verifies its own copy instead of the leader's.
 				return err
 			}
 			defer f.Close()
-			return verified(out, args[0], f, places)
+			return verified(out, args[0], f, keys, places)
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
-			if len(places) > 0 {
+			if len(places) > 0 || keys != nil {
 				// The mesh's own verification takes no heads (--known). The exported records
 				// show whether the log contains them.
 				r, err := c.AuditExport(ctx, audit.Filter{}, 0)
@@ -321,7 +356,12 @@ With --stale, the agent at --addr verifies its own copy instead of the leader's.
 					return err
 				}
 				defer r.Close()
-				return verified(out, "The audit log", r, places)
+				if keys == nil {
+					if keys, err = c.SigningKeys(ctx, client.Read{}); err != nil {
+						return err
+					}
+				}
+				return verified(out, "The audit log", r, keys, places)
 			}
 			rep, err := c.AuditVerify(ctx, client.Read{})
 			if err != nil {
@@ -344,9 +384,22 @@ func readPlace(text string, into *audit.Place) error {
 	return into.Hash.UnmarshalText([]byte(hash))
 }
 
+// readKeys reads a file with public keys.
+func readKeys(path string) (signing.Chain, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var keys signing.Chain
+	if err := json.Unmarshal(text, &keys); err != nil || len(keys) == 0 {
+		return nil, fmt.Errorf("%s does not have public keys, as coopr audit keys -o json shows them", path)
+	}
+	return keys, keys.Check()
+}
+
 // verified verifies exported lines and shows the result.
-func verified(out *output.Printer, name string, r io.Reader, known []audit.Place) error {
-	rep, err := audit.VerifyLines(bufio.NewReader(r), known...)
+func verified(out *output.Printer, name string, r io.Reader, keys signing.Chain, known []audit.Place) error {
+	rep, err := audit.VerifyLines(bufio.NewReader(r), keys, known...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -355,6 +408,9 @@ func verified(out *output.Printer, name string, r io.Reader, known []audit.Place
 			return fmt.Errorf("%s is intact, but holds only records %d to %d; it cannot show whether record %d is the known one", name,
 				rep.Anchor.Seq+1, rep.Head.Seq, k.Seq)
 		}
+	}
+	if keys == nil && rep.Heads > 0 && !out.Structured() {
+		out.Printf("The signatures of its heads were not verified: give --key.\n")
 	}
 	return verdict(out, name, rep)
 }
@@ -387,6 +443,14 @@ func verdict(out *output.Printer, name string, rep audit.Verification) error {
 	if rep.Dropped > 0 {
 		out.Printf("%s between others were removed, because their tenants had too many. They cannot be verified.\n",
 			words.Count(int(rep.Dropped), "number"))
+	}
+	switch {
+	case rep.Heads == 0:
+		out.Printf("It has no signed head.\n")
+	case rep.Signed+1 < rep.Head.Seq:
+		out.Printf("Signed heads cover it up to number %d. No signed head covers the records %d to %d.\n", rep.Signed, rep.Signed+1, rep.Head.Seq)
+	default:
+		out.Printf("Signed heads cover it up to number %d.\n", rep.Signed)
 	}
 	out.Printf("Head: %d:%s\n", rep.Head.Seq, rep.Head.Hash)
 	return nil

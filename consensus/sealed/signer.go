@@ -1,0 +1,65 @@
+package sealed
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/consensus/state/view"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/signing"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Signer is the newest private key of a mesh.
+type Signer struct {
+	Number uint32
+	Seed   []byte
+}
+
+// Signer opens the newest private key of the mesh. It fails with problem.NotFound as long as there is none, and with keyring.ErrNoKey
+// without the mesh's keys.
+func (b *Box) Signer(v view.SealedView) (Signer, error) {
+	k, ok := v.SigningKeys().Latest()
+	if !ok {
+		return Signer{}, problem.New(problem.NotFound, "the mesh has no signing key yet")
+	}
+	row, ok := v.LatestSealed("", table.PrivateID(k.Number))
+	if !ok {
+		return Signer{}, fmt.Errorf("the private half of signing key %d is missing", k.Number)
+	}
+	seed, err := b.Open(v, row)
+	if err == nil && (len(seed) != ed25519.SeedSize || string(signing.Public(k.Number, seed).Key) != string(k.Key)) {
+		err = errors.New("it does not belong to the public one")
+	}
+	if err != nil {
+		return Signer{}, fmt.Errorf("the private half of signing key %d: %w", k.Number, err)
+	}
+	return Signer{Number: k.Number, Seed: seed}, nil
+}
+
+// NextSigningKey makes the next signing key of the mesh, which the newest one signs. The caller proposes it. Leader only.
+func (b *Box) NextSigningKey(ctx context.Context) (*pb.PutSigningKey, error) {
+	v := b.machine.View().SealedView
+	seed := make([]byte, ed25519.SeedSize)
+	rand.Read(seed) // never fails
+	number, before := v.NextSigningKey()
+	next := signing.Public(number, seed)
+	if before.Number > 0 {
+		signer, err := b.Signer(v)
+		if err != nil {
+			return nil, err
+		}
+		if next, err = next.SignNext(signer.Seed); err != nil {
+			return nil, err
+		}
+	}
+	private, err := b.Seal(ctx, "", table.PrivateID(number), 1, seed)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.PutSigningKey{Number: next.Number, Public: next.Key, Signature: next.Signature, Private: private}, nil
+}
