@@ -156,9 +156,10 @@ func (t *tickets) put(tenant string, x ticket) {
 	t.held[tenant] = x
 }
 
-// refused forgets a ticket if an agent has refused it with err, so that the next attempt has a new one.
+// refused forgets a ticket if an agent has refused it with err, or may not have been able to check it because the key was rotated
+// since, so that the next attempt has a new one.
 func (t *tickets) refused(tenant string, err error) {
-	if status.Code(err) == codes.PermissionDenied {
+	if c := status.Code(err); c == codes.PermissionDenied || c == codes.NotFound {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.held, tenant)

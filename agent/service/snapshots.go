@@ -81,6 +81,10 @@ func (r *Raft) Restore(ctx context.Context, in io.Reader) error {
 			}
 		}
 	}
+	if number, lacks := m.Box.Lacks(v); lacks && own.Rotated(number) {
+		return model.Faults{{Path: "snapshot", Message: fmt.Sprintf("it is encrypted with key %d, which this mesh has retired since: put that "+
+			"key back into the keyring of the leader from a backup, and restore again (docs/operations.md)", number)}}
+	}
 	return withState(v, func(size int64, in io.Reader) error { return m.Restore(ctx, v.Index(), size, in) })
 }
 

@@ -190,6 +190,16 @@ func (b *Box) unwrap(mesh string, k table.DataKeyRow) (keyring.Key, error) {
 	return keyring.Key{Number: k.Number, Secret: [keyring.Size]byte(secret)}, nil
 }
 
+// Lacks returns the number of a mesh key that a state names and this voter's keyring does not have.
+func (b *Box) Lacks(v *state.View) (number uint32, ok bool) {
+	for number, print := range v.MeshKeys() {
+		if Has(b.ring, number, print) != nil {
+			return number, true
+		}
+	}
+	return 0, false
+}
+
 // Has returns keyring.ErrNoKey unless a keyring has the mesh key with a number and a fingerprint.
 func Has(r *keyring.Ring, number uint32, fingerprint []byte) error {
 	k, err := r.Key(number)

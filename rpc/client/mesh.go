@@ -99,6 +99,20 @@ func (c *Client) RaftRemove(ctx context.Context, id string) error {
 	return err
 }
 
+// Rotations returns the latest rotation of each kind of key.
+func (c *Client) Rotations(ctx context.Context, r Read) ([]roster.Rotation, Meta, error) {
+	var out []roster.Rotation
+	m, err := c.get(ctx, "/v1/operator/rotations", r, nil, &out)
+	return out, m, err
+}
+
+// Rotate replaces a key of the mesh. The answer for the root token has the new one.
+func (c *Client) Rotate(ctx context.Context, r api.NewRotation) (api.BegunRotation, Meta, error) {
+	var out api.BegunRotation
+	m, err := c.sendSingle(ctx, http.MethodPost, "/v1/operator/rotations", r, &out)
+	return out, m, err
+}
+
 // SnapshotSave copies a snapshot of the whole state to w and returns its size.
 func (c *Client) SnapshotSave(ctx context.Context, w io.Writer) (int64, error) {
 	resp, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/operator/snapshot"})

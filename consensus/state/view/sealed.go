@@ -89,6 +89,12 @@ func (v SealedView) ActiveMeshKey() (number uint32, ok bool) {
 	return k.MeshKey, ok
 }
 
+// Rotated reports whether a newer mesh key than the one with a number is in use.
+func (v SealedView) Rotated(number uint32) bool {
+	active, ok := v.ActiveMeshKey()
+	return ok && number < active
+}
+
 // MeshKeys returns the fingerprints of the mesh keys that encrypt data keys, by number, and that of a key that is about to.
 func (v SealedView) MeshKeys() map[uint32][]byte {
 	out := map[uint32][]byte{}

@@ -13,6 +13,7 @@ import (
 
 func operatorRoutes(s *rest.Server) {
 	const tag = "operator"
+	rotationRoutes(s)
 
 	rest.Ask(
 		s,

@@ -63,7 +63,10 @@ func OperatorCommand(app cli.App) *cobra.Command {
 			}
 			return err
 		})
-	return cli.Group("operator", "Maintain the mesh: Raft group and snapshots of the state",
+	return cli.Group("operator", "Maintain the mesh: Raft group, keys and snapshots of the state",
+		cli.Group("keyring", "Replace the key of the mesh", rotateKeyring(app)),
+		cli.Group("root", "Replace the root token", rotateRoot(app)),
+		listRotations(app),
 		cli.Group("raft", "Show and change the Raft group", peers, transfer, remove),
 		cli.Group("snapshot", "Save and restore the whole state", snapshotSaveCmd(app), snapshotRestoreCmd(app)),
 	)

@@ -1,0 +1,82 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/roster"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+	"github.com/coopr/coopr/cmd/coopr/internal/output"
+)
+
+func listRotations(app cli.App) *cobra.Command {
+	out := app.Printer()
+	return cli.List(app, cli.Listing[roster.Rotation]{
+		Use: "rotations", Short: "List the latest rotation of each kind of key", Example: "  coopr operator rotations",
+		Empty: "No key of the mesh was replaced yet.",
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]roster.Rotation, client.Meta, error) {
+			return c.Rotations(ctx, read)
+		},
+		Rows: func(items []roster.Rotation) output.Table {
+			t := output.Table{Head: []string{"KIND", "NUMBER", "FULL", "PHASE", "SINCE", "BEHIND"}}
+			for _, r := range items {
+				t.Row(r.Kind, fmt.Sprint(r.Number), output.YesNo(r.Full), r.Phase, out.Ago(r.Since), strings.Join(r.Behind, ","))
+			}
+			return t
+		},
+	})
+}
+
+func rotateKeyring(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var full bool
+	cmd := &cobra.Command{
+		Use: "rotate", Short: "Replace the key of the mesh by a new one", Args: cli.Args(),
+		Long: "Replace the key of the mesh, which encrypts the data keys of the tenants, by a new one. Every member of the Raft group gets it, and\n" +
+			"erases the old one when nothing needs it. With --full, data keys are replaced too and all values are encrypted again: use it if\n" +
+			"somebody may have a copy of a voter's keyring.",
+		Example: "  coopr operator keyring rotate\n  coopr operator keyring rotate --full",
+	}
+	cmd.Flags().BoolVar(&full, "full", false, "replace data keys too, and encrypt all values again")
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+		r, _, err := c.Rotate(ctx, api.NewRotation{Kind: roster.KindKeyring, Full: full})
+		if err != nil {
+			return err
+		}
+		out.Printf("Rotation %d of the key of the mesh has begun. To see how far it is: coopr operator rotations\n", r.Number)
+		return nil
+	})
+	return cmd
+}
+
+func rotateRoot(app cli.App) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{
+		Use: "rotate", Short: "Replace the root token by a new one", Args: cli.Args(),
+		Long: "Replace the root token by a new one, which is shown only once. The old one and the tokens of its own name end at once. Only the\n" +
+			"root token may do this.",
+		Example: "  coopr operator root rotate --yes",
+	}
+	cmd.RunE = cli.Confirmed(app, func([]string) string { return "Replace the root token? The old one ends at once." },
+		func(ctx context.Context, c *client.Client, _ []string) error {
+			r, _, err := c.Rotate(ctx, api.NewRotation{Kind: roster.KindRoot})
+			switch {
+			case err != nil:
+				return err
+			case r.Secret == "":
+				return errors.New("the answer has no token")
+			}
+			// Only the token goes to the standard output, so that a script can read it.
+			out.Notef("The new root token is shown only once:\n")
+			out.Println(r.Secret)
+			return nil
+		})
+	return cmd
+}

@@ -1,0 +1,37 @@
+package mesh
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/coopr/coopr/engine/roster"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+func rotationRoutes(s *rest.Server) {
+	const tag, path = "operator", "/v1/operator/rotations"
+
+	rest.Read(s, rest.Route{ID: "listRotations", Path: path, Tag: tag, Summary: "List the latest rotation of each kind of key"},
+		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) ([]roster.Rotation, error) {
+			return append([]roster.Rotation{}, v.Rotations()...), nil
+		})
+	rest.Write(
+		s,
+		rest.Route{
+			ID: "createRotation", Method: http.MethodPost, Path: path, Status: http.StatusCreated, Tag: tag, Rule: rest.Rule{Secret: true},
+			Summary: "Replace a key of the mesh",
+			Description: "The rotation of the mesh key goes on by itself. That of the root token is done with the answer, which has the new one; " +
+				"only the old root token may ask for it. If the request is repeated with the same request id, the token is not shown again.",
+		},
+		func(ctx context.Context, c *rest.Call, in *struct {
+			Body rest.Raw[api.NewRotation]
+		}) (out api.BegunRotation, w api.Written, err error) {
+			req, err := in.Body.Value()
+			if err != nil {
+				return out, w, err
+			}
+			return s.Raft.Rotate(ctx, c.Who, req)
+		},
+	)
+}

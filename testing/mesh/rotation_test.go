@@ -1,0 +1,125 @@
+package mesh_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/roster"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/testing/mesh"
+)
+
+// phase returns the phase of the rotation of the mesh key, as the leader knows it.
+func phase(m *mesh.Mesh) string {
+	l := m.Leader()
+	if l == nil {
+		return ""
+	}
+	r, _ := l.View().Rotation(roster.KindKeyring)
+	return r.Phase
+}
+
+// writeSecret writes the secret that the program uses.
+func writeSecret(m *mesh.Mesh, value string) {
+	m.T.Helper()
+	m.Until("the secret to be written", func() bool {
+		return m.Ask("PUT", "/v1/secrets/key", map[string]any{"value": value, "usableBy": []string{"*"}}, nil) < 300
+	})
+}
+
+// secretive defines a program that uses a secret.
+func secretive(m *mesh.Mesh) {
+	m.T.Helper()
+	m.DefineRuns(profile.Profile{})
+	m.Must("PUT", "/v1/programs/job", profile.Program{Steps: []profile.Step{
+		{Name: "map", Command: []string{"true"}, Env: map[string]string{"KEY": "${secure(key)}"}},
+	}}, nil)
+}
+
+// TestRotateKeyring rotates the mesh key, and kills the leader in each phase. Secrets are written and used meanwhile. In the end every
+// voter has the new key only, and its log and snapshots begin after the old one was in use.
+func TestRotateKeyring(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		for i, at := range []string{roster.RotationBegun, roster.RotationSpread, roster.RotationActive, roster.RotationRetire} {
+			t.Run(fmt.Sprintf("full %t, the leader dies in %s", full, at), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := mesh.New(t, mesh.Options{Agents: 3, Seed: uint64(31 + i), Verbose: testing.Verbose()})
+					m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
+					secretive(m)
+					writeSecret(m, canary)
+					stolen := m.AwaitLeader().Keys()
+					m.Must("POST", "/v1/operator/rotations", api.NewRotation{Kind: roster.KindKeyring, Full: full}, nil)
+					order := []string{roster.RotationBegun, roster.RotationSpread, roster.RotationActive, roster.RotationRetire, roster.RotationDone}
+					m.Within(time.Minute, time.Millisecond, "phase "+at, func() bool { return slices.Index(order, phase(m)) >= slices.Index(order, at) })
+					dead := m.AwaitLeader()
+					dead.Crash()
+					writeSecret(m, canary+"2")
+					dead.Start()
+					m.Until("the end of the rotation", func() bool { return phase(m) == roster.RotationDone })
+					for _, a := range m.Voters() {
+						if s := a.Keys(); len(s.Keys) != 1 || s.Active != 2 || s.Keys[0].Same(stolen.Keys[0]) {
+							t.Errorf("%s has %v", a.Name, s)
+						}
+					}
+					if !runWith(m, canary+"2") {
+						t.Error("the program did not get the secret")
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRestoreWithRetiredKey restores a snapshot from before a rotation. It is refused until the old key is in the leader's keyring again,
+// and the values in it are encrypted with the new key afterwards.
+func TestRestoreWithRetiredKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mesh.New(t, mesh.Options{Agents: 3, Seed: 41, Verbose: testing.Verbose()})
+		m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
+		secretive(m)
+		writeSecret(m, canary)
+		saved, old := m.SaveState(), m.AwaitLeader().Keys()
+		m.Must("POST", "/v1/operator/rotations", api.NewRotation{Kind: roster.KindKeyring, Full: true}, nil)
+		m.Until("the end of the rotation", func() bool { return phase(m) == roster.RotationDone })
+		code, body := m.AwaitLeader().Call("POST", "/v1/operator/snapshot", saved, "")
+		if code != http.StatusUnprocessableEntity || !strings.Contains(string(body), "retired") {
+			t.Errorf("%d %s", code, body)
+		}
+		for _, a := range m.Agents() {
+			a.Stop()
+			set := a.Keys()
+			a.PutKeys(keyring.Set{Active: set.Active, Keys: append(slices.Clone(old.Keys), set.Keys...)})
+			a.Start()
+		}
+		m.RestoreState(saved)
+		m.Until("only the new key", func() bool {
+			return phase(m) == roster.RotationDone && !slices.ContainsFunc(m.Voters(), func(a *mesh.Agent) bool { return len(a.Keys().Keys) != 1 })
+		})
+		if !runWith(m, canary) {
+			t.Error("the program did not get the secret")
+		}
+	})
+}
+
+// TestRotateRoot replaces the root token of a mesh with certificates.
+func TestRotateRoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := founded(t, 42, keyring.Set{})
+		var out api.BegunRotation
+		m.Must("POST", "/v1/operator/rotations", api.NewRotation{Kind: roster.KindRoot}, &out)
+		if out.Secret == "" || out.Phase != roster.RotationDone {
+			t.Errorf("%+v", out.Rotation)
+		}
+		l := m.AwaitLeader()
+		if code, _ := l.Call("GET", "/v1/operator/rotations", nil, ""); code != http.StatusUnauthorized {
+			t.Errorf("the old token: %d", code)
+		}
+	})
+}
