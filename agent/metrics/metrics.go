@@ -133,7 +133,12 @@ func (s Sources) raft() collector {
 	patience := gauge("coopr_raft_heartbeat_timeout_seconds", "Silence of a leader after which this member stands for election. It is longer than "+
 		"usual while heartbeats are late, as on a busy machine.")
 	writes := counter("coopr_raft_log_writes_total", "Writes to the Raft log of this member, by outcome.", "outcome")
-	return collector{[]family{leads, known, term, committed, applied, voters, margin, age, patience, writes}, func(send emit) {
+	writing := counter("coopr_raft_log_write_seconds_total",
+		"Time of the writes to the Raft log that succeeded. Divided by their number, it is how long a write takes to be on the disk.")
+	entries := counter("coopr_raft_applied_entries_total", "Log entries that this member has applied to its copy of the state since it started.")
+	applying := counter("coopr_raft_apply_seconds_total", "Time that it took to apply them.")
+	return collector{[]family{leads, known, term, committed, applied, voters, margin, age, patience, writes, writing, entries,
+		applying}, func(send emit) {
 		m, _, ok := s.Supervisor.Leader()
 		send(leads, truth(ok))
 		if m == nil || !m.Group.Member() {
@@ -149,6 +154,9 @@ func (s Sources) raft() collector {
 			"refused": st.Store.Refused} {
 			send(writes, float64(n), outcome)
 		}
+		send(writing, st.Store.WriteTime.Seconds())
+		send(entries, float64(st.Applied))
+		send(applying, st.Applying.Seconds())
 		if !st.Snapshot.IsZero() {
 			send(age, time.Since(st.Snapshot).Seconds())
 		}

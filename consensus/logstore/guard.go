@@ -76,11 +76,12 @@ type Guard struct {
 
 // Stats counts the writes since the store was opened.
 type Stats struct {
-	Writes   uint64 // writes that succeeded in time
-	Failed   uint64 // writes that failed in time
-	TimedOut uint64 // abandoned writes
-	Refused  uint64 // writes refused because another one hangs, or the store is sick
-	Undone   uint64 // appends that succeeded after they were abandoned, and were removed
+	Writes    uint64        // writes that succeeded in time
+	Failed    uint64        // writes that failed in time
+	TimedOut  uint64        // abandoned writes
+	Refused   uint64        // writes refused because another one hangs, or the store is sick
+	WriteTime time.Duration // sum of the times of the writes that succeeded in time
+	Undone    uint64        // appends that succeeded after they were abandoned, and were removed
 }
 
 var (
@@ -168,7 +169,7 @@ func (g *Guard) write(what string, do func() error, undo func() error) error {
 	if err := g.admit(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	w := &pending{done: make(chan struct{})}
+	w := &pending{done: make(chan struct{}), began: time.Now()}
 	go func() {
 		err := do()
 		if g.returned(w, err) {
@@ -194,6 +195,7 @@ func (g *Guard) write(what string, do func() error, undo func() error) error {
 // pending is one write. Its fields are owned by Guard.mu until done is closed.
 type pending struct {
 	done     chan struct{}
+	began    time.Time
 	over     bool // the store has answered
 	complete bool // the store has answered and there is no entry left to undo
 	givenUp  bool
@@ -229,6 +231,7 @@ func (g *Guard) returned(w *pending, err error) bool {
 	g.endLocked()
 	if err == nil {
 		g.stats.Writes++
+		g.stats.WriteTime += time.Since(w.began)
 		g.failures, g.since = 0, time.Time{}
 	} else {
 		g.stats.Failed++

@@ -433,3 +433,19 @@ func holds(s *logstore.Stores, mem *raft.InmemStore, told []uint64) error {
 	}
 	return nil
 }
+
+func TestWriteTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, disk, _ := parts(t, logstore.Options{})
+		defer func() { _ = s.Close() }()
+		disk.Delay(300 * time.Millisecond)
+		for i := range uint64(2) {
+			if err := s.Log.StoreLogs(entries(i+1, i+1, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if st := s.Guard().Stats(); st.Writes != 2 || st.WriteTime != 600*time.Millisecond {
+			t.Errorf("two writes of 300 ms each: %+v", st)
+		}
+	})
+}

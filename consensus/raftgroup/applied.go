@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -23,6 +24,8 @@ type tracker struct {
 	index     atomic.Uint64
 	conf      atomic.Pointer[committedConfig]
 	waiting   atomic.Int64
+	applied   atomic.Uint64 // entries that the FSM has applied since the start
+	applying  atomic.Int64  // nanoseconds that it took for them
 	mu        sync.Mutex
 	moved     chan struct{}
 	refused   error // why the FSM refused snapshots before the member had started
@@ -91,9 +94,17 @@ func (t *tracker) Apply(l *raft.Log) any {
 	if err := t.log.Damaged(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 	}
+	began := time.Now()
 	r := t.inner.Apply(l)
+	t.took(1, began)
 	t.advance(l.Index)
 	return r
+}
+
+// took counts entries that the FSM has applied, and the time since it began with them.
+func (t *tracker) took(entries int, began time.Time) {
+	t.applied.Add(uint64(entries))
+	t.applying.Add(int64(time.Since(began)))
 }
 
 // StoreConfiguration passes the group's new configuration to an FSM that is a raft.ConfigurationStore.
@@ -166,7 +177,9 @@ func (t *batchTracker) ApplyBatch(logs []*raft.Log) []any {
 		}
 		return out
 	}
+	began := time.Now()
 	r := t.batch.ApplyBatch(logs)
+	t.took(len(logs), began)
 	for _, l := range logs {
 		if l.Type == raft.LogConfiguration {
 			t.conf.Store(&committedConfig{l.Index, raft.DecodeConfiguration(l.Data)})

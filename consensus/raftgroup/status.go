@@ -29,6 +29,9 @@ type Stats struct {
 	Servers          []Server      `json:"servers"`
 	// Snapshot is when the newest snapshot was made here or arrived; zero: there is none, or its time is unknown.
 	Snapshot time.Time `json:"snapshot"`
+	// Applied is the number of entries that the state machine has applied since the start, and Applying the time that it took.
+	Applied  uint64        `json:"applied"`
+	Applying time.Duration `json:"applying"`
 	Store    logstore.Stats
 	// StoreError is the fault of the store, or empty when the store is healthy.
 	StoreError string `json:"storeError,omitempty"`
@@ -46,6 +49,8 @@ func (g *Group) Stats() Stats {
 		Pending:          g.pending.count(),
 		Servers:          g.Servers(),
 		Snapshot:         g.state.snapshots.time(),
+		Applied:          g.state.applied.Load(),
+		Applying:         time.Duration(g.state.applying.Load()),
 		Store:            g.cfg.Stores.Guard().Stats(),
 	}
 	s.LeaderID, s.LeaderAddr = g.Leader()

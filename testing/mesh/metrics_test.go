@@ -69,8 +69,8 @@ func TestMetricsMove(t *testing.T) {
 		const some = -1
 		until(map[string]float64{
 			"coopr_raft_is_leader": 1, "coopr_raft_leader_known": 3, "coopr_raft_term": some, "coopr_raft_commit_index": some,
-			"coopr_raft_heartbeat_timeout_seconds": some,
-			"coopr_raft_applied_index":             some, "coopr_raft_voters{wanted}": 9, "coopr_raft_voters{present}": 9, "coopr_raft_voters{alive}": 9,
+			"coopr_raft_heartbeat_timeout_seconds": some, "coopr_raft_applied_entries_total": some,
+			"coopr_raft_applied_index": some, "coopr_raft_voters{wanted}": 9, "coopr_raft_voters{present}": 9, "coopr_raft_voters{alive}": 9,
 			"coopr_raft_quorum_margin_voters": 3, "coopr_raft_log_writes_total{succeeded}": some, "coopr_worker_slots{free}": 3,
 			"coopr_worker_slots{busy}": 0, "coopr_audit_records_total": some, "coopr_audit_kept_records": some, "coopr_state_rows{agents}": some,
 		})

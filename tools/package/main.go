@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -20,6 +21,7 @@ type release struct {
 	version string
 	arch    string    // of Go: amd64, arm64
 	time    time.Time // of all files
+	formats []string  // of deb, rpm and image
 }
 
 func main() {
@@ -31,9 +33,11 @@ func main() {
 	flag.StringVar(&r.manual, "manual", "manual", "folder that \"coopr manual\" and \"coopr-agent manual\" have written")
 	flag.StringVar(&r.version, "version", "", "version of the release, such as 0.1.0")
 	flag.StringVar(&r.arch, "arch", "amd64", "architecture in the words of Go")
+	formats := flag.String("formats", "deb,rpm,image", "what to make, separated by commas")
 	flag.StringVar(&out, "out", "dist", "folder of the packages")
 	flag.Int64Var(&epoch, "time", 0, "time of all files in seconds since 1970")
 	flag.Parse()
+	r.formats = strings.Split(*formats, ",")
 	r.time = time.Unix(epoch, 0).UTC()
 	if err := r.write(out); err != nil {
 		fmt.Fprintln(os.Stderr, "package:", err)
@@ -54,11 +58,21 @@ func (r release) write(out string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	for _, format := range []string{"deb", "rpm"} {
-		if err := r.pack(format, work, out); err != nil {
+	for _, format := range r.formats {
+		if format == "image" {
+			err = r.writeImage(out)
+		} else {
+			err = r.pack(format, work, out)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", format, err)
 		}
 	}
+	return nil
+}
+
+// writeImage writes the archive of the image to a folder.
+func (r release) writeImage(out string) error {
 	name := filepath.Join(out, fmt.Sprintf("coopr-%s-image-%s.tar", r.version, r.arch))
 	f, err := os.Create(name)
 	if err != nil {

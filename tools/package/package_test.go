@@ -18,7 +18,7 @@ import (
 func sample(t *testing.T) release {
 	dir := t.TempDir()
 	r := release{source: "../..", bin: filepath.Join(dir, "bin"), manual: filepath.Join(dir, "manual"), version: "0.1.0", arch: "amd64",
-		time: time.Unix(1_790_000_000, 0)}
+		formats: []string{"deb", "rpm", "image"}, time: time.Unix(1_790_000_000, 0)}
 	for _, name := range []string{"bin/coopr", "bin/coopr-agent", "bin/coopr-provider-local", "bin/shop", "manual/man/coopr.1",
 		"manual/completion/coopr.bash", "manual/completion/coopr.zsh", "manual/completion/coopr.fish",
 		"manual/completion/coopr-agent.bash", "manual/completion/coopr-agent.zsh", "manual/completion/coopr-agent.fish"} {
