@@ -161,7 +161,7 @@ func (a *Agent) openDataDir() (err error) {
 // loadIdentity opens the agent's keyring, and its identity.
 func (a *Agent) loadIdentity() (err error) {
 	if a.cfg.KeyStore == nil {
-		a.cfg.KeyStore = keyring.InDir(a.cfg.KeyringDir())
+		a.cfg.KeyStore = keyring.Of(a.cfg.Keyring.Kind, a.cfg.KeyringDir(), os.Getenv("CREDENTIALS_DIRECTORY"))
 	}
 	if a.ring, err = keyring.Open(a.cfg.KeyStore); err != nil {
 		return err

@@ -104,7 +104,8 @@ func (c Config) Rules() hostexec.Rules {
 
 // Keyring has the settings of the keyring.
 type Keyring struct {
-	Dir string `yaml:"dir" doc:"Folder of the mesh's keys, mode 0700. Whoever reads it can decrypt the state. It must not be in data_dir, so that a copy of that is worth nothing without it. Default: data_dir with -keyring appended."`
+	Kind string `yaml:"kind" doc:"How the keyring's file is protected. file: not at all. systemd-creds: the unit's credential coopr-keyring encrypts it. Default: file."`
+	Dir  string `yaml:"dir" doc:"Folder of the mesh's keys, mode 0700. Whoever reads it can decrypt the state. It must not be in data_dir, so that a copy of that is worth nothing without it. Default: data_dir with -keyring appended."`
 }
 
 // HTTP has the settings of the API's port.

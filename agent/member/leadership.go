@@ -82,11 +82,11 @@ type Leadership struct {
 // duties returns the duties of a new term, in the order in which they are restored.
 func (m *Member) duties() []leader.Duty {
 	cfg, log := m.cfg.Leader, m.cfg.Logger
+	k := m.keys()
 	d := dispatch.New(dispatch.Config{
 		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine, m.Box), Logger: log, Timing: lease.Timing{TTL: cfg.SessionTTL},
-		Jitter: rand.Float64,
+		Jitter: rand.Float64, Seal: k.SealResults,
 	})
-	k := m.keys()
 	under := &removals{}
 	l := &Leadership{
 		removals:   under,
@@ -98,7 +98,7 @@ func (m *Member) duties() []leader.Duty {
 		Watcher: watch.New(watch.Config{
 			Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewChecks(m.Machine, m.Box), Logger: log, TTL: cfg.SessionTTL,
 		}),
-		Sites: sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: log, Node: sites.NodeAccess, Paused: sites.Resting}),
+		Sites: sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: log, Node: sites.NodeAccess(m.Box), Paused: sites.Resting}),
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{
 			Machine: m.Machine, Propose: m.Propose, Finder: inventory{m.Machine, m.cfg.Peers, under}, Opener: m.Box, Logger: log,
 			Every: cfg.OrphanInterval, Delete: cfg.DeleteOrphans, Grace: cfg.OrphanGrace,

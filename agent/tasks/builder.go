@@ -1,7 +1,9 @@
 package tasks
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/coopr/coopr/consensus/duty/dispatch"
@@ -39,8 +41,9 @@ type clusterCache struct {
 	source      *operation.Source
 	opened      bool // source has the provider's passwords, because a hardware task needed them
 	secrets     []string
-	version     uint64 // version of the cluster that source was made from
-	sourceIndex uint64 // source includes every change of nodes up to this index
+	marked      map[string][]string // the names of sensitive results, by the key of the plugin's type
+	version     uint64              // version of the cluster that source was made from
+	sourceIndex uint64              // source includes every change of nodes up to this index
 	nodes       map[string]*model.Node
 	nodesIndex  uint64 // nodes include every change up to this index
 }
@@ -85,7 +88,7 @@ func (b *Builder) source(v *state.View, cl *model.Cluster, hardware bool) (src *
 	c, changed, seen := b.cacheLocked(v, cl.ID)
 	if c.source == nil || c.version != cl.Version || (c.source.Dependent && c.sourceIndex < changed) {
 		c.source, c.version, c.sourceIndex = operation.NewSource(cl, v.Nodes(cl.Tenant, cl.ID)), cl.Version, seen
-		c.opened, c.secrets = false, nil
+		c.opened, c.secrets, c.marked = false, nil, map[string][]string{}
 	}
 	if !hardware {
 		return c.source, nil, nil
@@ -99,6 +102,60 @@ func (b *Builder) source(v *state.View, cl *model.Cluster, hardware bool) (src *
 		c.opened, c.secrets = true, sealed.RevealedBy(cl.Provider.Provisioner, fields)
 	}
 	return c.source, c.secrets, nil
+}
+
+// returned returns a node whose results are decrypted, its saved values, and the texts in both that were encrypted. They are in the
+// memory of the leader until the node changes.
+func (b *Builder) returned(v *state.View, n *model.Node) (_ *model.Node, saved map[string]json.RawMessage, secrets []string, err error) {
+	if model.HasSealedRef(n.Results) {
+		with := *n
+		if with.Results, err = b.opener.OpenFields(v.SealedView, n.Tenant, n.Results); err != nil {
+			return nil, nil, nil, fmt.Errorf("results of node %s: %w", n.ID, err)
+		}
+		secrets = sealed.RevealedBy(n.Results, with.Results)
+		n = &with
+	}
+	saved = v.Values(n.ID)
+	for key, text := range saved {
+		if len(model.SealedRefs(text)) == 0 {
+			continue
+		}
+		var value any
+		if err := json.Unmarshal(text, &value); err != nil {
+			return nil, nil, nil, fmt.Errorf("value %s of node %s: %w", key, n.ID, err)
+		}
+		stored := map[string]any{key: value}
+		opened, err := b.opener.OpenFields(v.SealedView, n.Tenant, stored)
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("value %s of node %s: %w", key, n.ID, err)
+		}
+		if saved[key], err = json.Marshal(opened[key]); err != nil {
+			return nil, nil, nil, err
+		}
+		secrets = append(secrets, sealed.RevealedBy(stored, opened)...)
+	}
+	return n, saved, secrets, nil
+}
+
+// marked returns the names of results that the descriptions of a task's plugin mark as sensitive. They are looked up again when the
+// cluster has changed.
+func (b *Builder) marked(v *state.View, cl *model.Cluster, w *operation.Work) []string {
+	key := "provider/" + w.Plugin
+	if w.Automator {
+		key = "automator/" + w.Plugin
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.clusters[cl.ID]
+	if c == nil || c.marked == nil {
+		return sealed.Marked(v.SealedView, cl.Tenant, key)
+	}
+	names, ok := c.marked[key]
+	if !ok {
+		names = sealed.Marked(v.SealedView, cl.Tenant, key)
+		c.marked[key] = names
+	}
+	return names
 }
 
 // node returns a node of a cluster.
@@ -149,7 +206,11 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	if err != nil {
 		return nil, err
 	}
-	w, err := src.Work(op.ID, id, n, v.Values(n.ID), act, s.Graph.ServiceName(int(u)))
+	n, saved, returned, err := b.returned(v, n)
+	if err != nil {
+		return nil, err
+	}
+	w, err := src.Work(op.ID, id, n, saved, act, s.Graph.ServiceName(int(u)))
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +219,7 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 		Action: act.String(), Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
 		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(),
 		Input:     operation.WithParameters(w.Input, op.Parameters),
-		Resources: op.Resources, Secrets: secrets,
+		Resources: op.Resources, Secrets: slices.Concat(secrets, returned), Sensitive: b.marked(v, cl, w),
 	}
 	if p := w.Ready; act == model.Check {
 		out.Ready = &pb.Ready{IntervalMs: int64(p.Interval), DelayMs: int64(p.Delay), TimeoutMs: int64(p.Timeout)}

@@ -31,7 +31,10 @@ func NewChecks(m *state.Machine, o state.Opener) Checks { return Checks{NewBuild
 // node's machine exists. A check is valid with an error, too: only machine needs the provider's passwords.
 func (c Checks) Check(v *state.View, cl *model.Cluster, n *model.Node, service string) (check, machine *pb.Task, err error) {
 	n = v.Live(cl, n)
-	saved := v.Values(n.ID)
+	n, saved, returned, err := c.builder.returned(v, n)
+	if err != nil {
+		return nil, nil, err
+	}
 	task := func(id string, action model.Action, service string) (*pb.Task, error) {
 		src, secrets, err := c.builder.source(v, cl, action.Hardware())
 		if err != nil {
@@ -44,7 +47,7 @@ func (c Checks) Check(v *state.View, cl *model.Cluster, n *model.Node, service s
 		return &pb.Task{
 			Id: id, Tenant: cl.Tenant, Mesh: v.Mesh(), Cluster: cl.ID, Operation: checkOperation, Node: n.ID, Action: model.Check.String(),
 			Service: service, Plugin: w.Plugin, Automator: w.Automator, TimeoutMs: w.Timeout.Milliseconds(), Input: w.Input, Resources: cl.Resources,
-			Secrets: secrets,
+			Secrets: slices.Concat(secrets, returned),
 		}, nil
 	}
 	id := checkOperation + "/" + string(model.NodeID(n.ID).Placement(service))
@@ -87,7 +90,13 @@ func (c Checks) Version(v *state.View, cl *model.Cluster, nodes []*model.Node) u
 			}
 		}
 	}
-	if _, _, err := c.builder.source(v, cl, true); errors.Is(err, keyring.ErrNoKey) {
+	_, _, err := c.builder.source(v, cl, true)
+	for _, n := range nodes {
+		if err == nil && model.HasSealedRef(n.Results) {
+			_, _, _, err = c.builder.returned(v, n)
+		}
+	}
+	if errors.Is(err, keyring.ErrNoKey) {
 		fmt.Fprint(h, "no keys") // a leader that has them makes the question about the machine again
 	}
 	return h.Sum64()

@@ -82,6 +82,10 @@ func (b *Builder) step(v *state.View, op *model.Operation, cl *model.Cluster, n 
 	}
 	st, id := s.Task(u), string(model.OperationID(op.ID).Task(u))
 	name := s.Graph.ServiceName(int(u))
+	n, _, returned, err := b.returned(v, n)
+	if err != nil {
+		return nil, err
+	}
 	w, err := p.source.Work(op.ID, id, n, nil, model.Run, name)
 	if err != nil {
 		return nil, err
@@ -100,6 +104,6 @@ func (b *Builder) step(v *state.View, op *model.Operation, cl *model.Cluster, n 
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Mesh: v.Mesh(), Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
 		Action: model.Run.String(), Service: name, Plugin: w.Plugin, Automator: w.Automator,
 		Observe: st.Note != nil && st.Note.Observe, TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(w.Input, env),
-		Resources: op.Resources, Secrets: p.secrets[name],
+		Resources: op.Resources, Secrets: slices.Concat(p.secrets[name], returned),
 	}, nil
 }

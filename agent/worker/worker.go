@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -348,9 +349,14 @@ func (w *Worker) run(ctx context.Context, a *attempt) {
 	if len(a.task.Secrets) > 0 {
 		res.LogTail = "" // the plugin's may begin within a secret
 	}
-	res.Message, res.LogTail = hide.Text(res.Message), hide.Text(res.LogTail)
+	returned := secretResults(a.task, res.Output)
+	hideAll := hide
+	if len(returned) > 0 {
+		hideAll, tail = mask.New(slices.Concat(a.task.Secrets, returned)...), ""
+	}
+	res.Message, res.LogTail = hideAll.Text(res.Message), hideAll.Text(res.LogTail)
 	if a.task.Automator {
-		res.Output = hide.JSON(res.Output) // a provider's says how its machine is reached, perhaps with what is in its fields
+		res.Output = hideIn(a.task, hide, res.Output) // a provider's says how its machine is reached, perhaps with what is in its fields
 	}
 	if action, err := model.ParseAction(a.task.Action); err == nil {
 		if err := action.CheckOutput(res.Output); err != nil {
@@ -368,10 +374,14 @@ func (w *Worker) run(ctx context.Context, a *attempt) {
 }
 
 func (w *Worker) ended(a *attempt, res *pb.Result) {
-	if err := w.cfg.Journal.Put(&pb.Held{Task: a.task.Id, Fence: a.task.Fence, Started: true, Result: res}); err != nil {
-		// The result is reported all the same. If the agent crashes before that, the lease
-		// counts as lost, and the leader has its effects observed.
-		w.cfg.Logger.Warn("a result could not be written to the journal", "task", a.task.Id, "error", err)
+	// A result with a secret is in memory only until the leader has encrypted it. If the agent is killed before that, the leader has
+	// the task's effects observed, as it does for a task that was running.
+	if len(secretResults(a.task, res.Output)) == 0 {
+		if err := w.cfg.Journal.Put(&pb.Held{Task: a.task.Id, Fence: a.task.Fence, Started: true, Result: res}); err != nil {
+			// The result is reported all the same. If the agent crashes before that, the lease
+			// counts as lost, and the leader has its effects observed.
+			w.cfg.Logger.Warn("a result could not be written to the journal", "task", a.task.Id, "error", err)
+		}
 	}
 	w.mu.Lock()
 	a.result = res

@@ -94,7 +94,8 @@ func command() *cobra.Command {
 		fmt.Fprintln(c.OutOrStdout(), "The configuration is valid.")
 		return nil
 	}
-	root.AddCommand(run, validate, initCommand(), tokenCommand(), caCommand(), recoverCommand(), snapshotCommand(), versionCommand(), doctorCommand(), manual.Command())
+	root.AddCommand(run, validate, initCommand(), tokenCommand(), caCommand(), recoverCommand(), snapshotCommand(), versionCommand(),
+		keyringCommand(), doctorCommand(), manual.Command())
 	return root
 }
 
@@ -143,6 +144,9 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 	}
 	level := new(slog.LevelVar)
 	logger, limiter := newLogger(cfg, level)
+	if err := forbidCores(); err != nil {
+		logger.Warn("this agent may write core dumps, which have its keys", "error", err)
+	}
 	defer limiter.Close()
 	if cfg.DataDir == "" {
 		dir, err := os.MkdirTemp("", "coopr-dev-")
@@ -156,6 +160,9 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 				return err
 			}
 		}
+	}
+	if err := checkKeyring(cfg); err != nil {
+		return err
 	}
 	known, err := join(ctx, cfg, logger)
 	if ctx.Err() != nil {

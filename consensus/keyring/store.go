@@ -29,28 +29,38 @@ const fileName = "keys"
 // maxFile bounds the size of the file, in bytes.
 const maxFile = 1 << 20
 
-// dirStore keeps the keys in a file of a folder. Whoever reads the file has the keys.
-type dirStore string
+// dirStore keeps the keys in a file of a folder. With a local key, the file is encrypted; otherwise, whoever reads it has the keys.
+type dirStore struct {
+	dir, kind string
+	local     func() (Key, error) // nil for the kind file
+}
 
 // InDir returns the store of the kind file: the file "keys" in a folder of its own, which the first Save
 // creates. Folder and file belong to the agent's user and are closed to everybody else.
-func InDir(dir string) Store { return dirStore(dir) }
+func InDir(dir string) Store { return dirStore{dir: dir, kind: KindFile} }
 
 // Load reads the file. It refuses a folder or a file that others may reach, and a damaged file.
 func (d dirStore) Load() (Set, error) {
-	info, err := os.Stat(string(d))
+	var local Key
+	if d.local != nil {
+		var err error
+		if local, err = d.local(); err != nil { // also before there are keys: this agent could not store them
+			return Set{}, err
+		}
+	}
+	info, err := os.Stat(d.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Set{}, nil
 	case err != nil:
 		return Set{}, err
 	case !info.IsDir():
-		return Set{}, fmt.Errorf("%s is not a folder", string(d))
+		return Set{}, fmt.Errorf("%s is not a folder", d.dir)
 	}
-	if err := closed(string(d), info); err != nil {
+	if err := closed(d.dir, info); err != nil {
 		return Set{}, err
 	}
-	path := filepath.Join(string(d), fileName)
+	path := filepath.Join(d.dir, fileName)
 	f, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -69,7 +79,15 @@ func (d dirStore) Load() (Set, error) {
 	if err != nil {
 		return Set{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	s, err := decode(data)
+	if err := fits(d.kind, data); err != nil {
+		return Set{}, fmt.Errorf("%s: %w", path, err)
+	}
+	var s Set
+	if d.local == nil {
+		s, err = decode(data)
+	} else {
+		s, err = decodeFor(d.kind, local, data)
+	}
 	if err != nil {
 		return Set{}, fmt.Errorf("%s: %w", path, err)
 	}
@@ -87,11 +105,18 @@ func closed(path string, info fs.FileInfo) error {
 
 // Save replaces the file. The keys are on the disk when it returns.
 func (d dirStore) Save(s Set) error {
-	dir := string(d)
+	dir, data := d.dir, encode(s)
+	if d.local != nil {
+		local, err := d.local()
+		if err != nil {
+			return err
+		}
+		data = encodeFor(d.kind, local, s)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := durable.WriteFile(filepath.Join(dir, fileName), encode(s)); err != nil {
+	if err := durable.WriteFile(filepath.Join(dir, fileName), data); err != nil {
 		return err
 	}
 	return durable.SyncFolder(filepath.Dir(dir)) // dir may be new

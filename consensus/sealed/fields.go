@@ -16,9 +16,18 @@ import (
 // encrypted values of the tenant. It commits these values, each with a new id. References stay as they are. Leader only.
 func (b *Box) SealFields(ctx context.Context, tenant, providerType string, fields map[string]any, also ...string) (map[string]any,
 	error) {
-	put := &pb.PutSealed{Tenant: tenant}
 	offered, defined := b.machine.View().ProviderTypes(tenant, providerType)
-	out, err := replaced(offered, defined, fields, also, func(v any) (any, error) {
+	return b.sealAll(ctx, tenant, fields, func(seal func(any) (any, error)) (map[string]any, error) {
+		return replaced(offered, defined, fields, also, seal)
+	})
+}
+
+// sealAll has replace make a copy of fields, in which it replaces values by their references. It commits these values. Without such
+// values it returns the fields.
+func (b *Box) sealAll(ctx context.Context, tenant string, fields map[string]any,
+	replace func(seal func(any) (any, error)) (map[string]any, error)) (map[string]any, error) {
+	put := &pb.PutSealed{Tenant: tenant}
+	out, err := replace(func(v any) (any, error) {
 		ref, value, err := b.sealValue(ctx, tenant, v)
 		put.Values = append(put.Values, value)
 		return ref, err

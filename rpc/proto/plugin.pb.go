@@ -105,6 +105,7 @@ type Task struct {
 	Ready         *Ready                 `protobuf:"bytes,15,opt,name=ready,proto3" json:"ready,omitempty"`                                   // of a CHECK that is repeated until it succeeds; plugins never see it
 	Resources     uint64                 `protobuf:"varint,17,opt,name=resources,proto3" json:"resources,omitempty"`                          // number of the tenant's set of plugin resources; 0: none. Plugins never see it
 	Secrets       []string               `protobuf:"bytes,19,rep,name=secrets,proto3" json:"secrets,omitempty"`                               // values in the input that the agent hides in logs and results
+	Sensitive     []string               `protobuf:"bytes,20,rep,name=sensitive,proto3" json:"sensitive,omitempty"`                           // names of results and saved values that are secrets, besides those that sound so
 	ResourcesDir  string                 `protobuf:"bytes,18,opt,name=resources_dir,json=resourcesDir,proto3" json:"resources_dir,omitempty"` // folder with the plugin's resources of that set, on the agent: <type>/<name>; "": none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -262,6 +263,13 @@ func (x *Task) GetResources() uint64 {
 func (x *Task) GetSecrets() []string {
 	if x != nil {
 		return x.Secrets
+	}
+	return nil
+}
+
+func (x *Task) GetSensitive() []string {
+	if x != nil {
+		return x.Sensitive
 	}
 	return nil
 }
@@ -1371,7 +1379,7 @@ var File_plugin_proto protoreflect.FileDescriptor
 
 const file_plugin_proto_rawDesc = "" +
 	"\n" +
-	"\fplugin.proto\x12\x0fcoopr.plugin.v1\"\x80\x04\n" +
+	"\fplugin.proto\x12\x0fcoopr.plugin.v1\"\x9e\x04\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
@@ -1392,7 +1400,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\x04mesh\x18\x10 \x01(\tR\x04mesh\x12,\n" +
 	"\x05ready\x18\x0f \x01(\v2\x16.coopr.plugin.v1.ReadyR\x05ready\x12\x1c\n" +
 	"\tresources\x18\x11 \x01(\x04R\tresources\x12\x18\n" +
-	"\asecrets\x18\x13 \x03(\tR\asecrets\x12#\n" +
+	"\asecrets\x18\x13 \x03(\tR\asecrets\x12\x1c\n" +
+	"\tsensitive\x18\x14 \x03(\tR\tsensitive\x12#\n" +
 	"\rresources_dir\x18\x12 \x01(\tR\fresourcesDir\"b\n" +
 	"\x05Ready\x12\x1f\n" +
 	"\vinterval_ms\x18\x01 \x01(\x03R\n" +

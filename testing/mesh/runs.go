@@ -142,6 +142,13 @@ func (w *World) SetTrouble(trouble func(t *pb.Task, attempt int) Trouble) {
 	w.Trouble = trouble
 }
 
+// SetReturns changes Returns.
+func (w *World) SetReturns(returns func(t *pb.Task) (results map[string]any, saved map[string]string)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Returns = returns
+}
+
 // Idle reports whether no attempt is running in the world.
 func (w *World) Idle() bool {
 	w.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -31,6 +32,8 @@ type World struct {
 	created  int
 	// Trouble decides the result of an attempt; nil means that all succeed.
 	Trouble func(t *pb.Task, attempt int) Trouble
+	// Returns has more results, and values to save, of an attempt that succeeds; nil means none.
+	Returns func(t *pb.Task) (results map[string]any, saved map[string]string)
 	tries   map[string]int
 	clock   int // orders starts and ends
 	// checks counts the checks of machines and services.
@@ -164,6 +167,7 @@ func (x *executor) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.
 	a, trouble := w.begin(t, x.life, x.name)
 	res := x.play(ctx, t, trouble)
 	res.Task, res.Fence = t.Id, t.Fence
+	w.returns(t, res, sink)
 	w.end(a, res, x.name)
 	return res
 }
@@ -193,6 +197,29 @@ func (w *World) begin(t *pb.Task, l *life, agent string) (*Attempt, Trouble) {
 		trouble = w.Trouble(t, w.tries[t.Id])
 	}
 	return a, trouble
+}
+
+// returns adds the results of Returns to an attempt that succeeded.
+func (w *World) returns(t *pb.Task, res *pb.Result, sink host.Sink) {
+	w.mu.Lock()
+	more := w.Returns
+	w.mu.Unlock()
+	if more == nil || res.Outcome != pb.Outcome_OUTCOME_SUCCEEDED {
+		return
+	}
+	results, saved := more(t)
+	for key, value := range saved {
+		sink.Save(&pb.SaveState{Task: t.Id, Fence: t.Fence, Key: key, Value: []byte(value)})
+	}
+	var o model.TaskOutput
+	if len(results) == 0 || len(res.Output) > 0 && json.Unmarshal(res.Output, &o) != nil {
+		return
+	}
+	if o.Result == nil {
+		o.Result = map[string]any{}
+	}
+	maps.Copy(o.Result, results)
+	res.Output, _ = json.Marshal(o)
 }
 
 func (w *World) end(a *Attempt, res *pb.Result, agent string) {

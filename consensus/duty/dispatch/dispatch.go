@@ -44,7 +44,10 @@ type Config struct {
 	// Propose commits commands in one entry and returns an answer for each.
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Tasks   Tasks
-	Logger  *slog.Logger
+	// Seal encrypts the sensitive ones among the results or saved values of a plugin's task, before they are proposed. plugin is the
+	// key of the plugin's type. A nil Seal leaves them as they are.
+	Seal   func(ctx context.Context, tenant, plugin string, values map[string]any) (map[string]any, error)
+	Logger *slog.Logger
 	// A TTL of 0 means 5 s, and a Grace of 0 means the TTL again.
 	lease.Timing
 	// Backoff is the first pause before a failed task is tried again, doubled

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/coopr/coopr/consensus/state"
@@ -15,18 +16,50 @@ import (
 // frees a node also has the lease of the node's next task, if follow allows it.
 func (d *Dispatcher) ReportSoon(session string, results []*pb.Result) {
 	d.post(func() {
-		rs := d.reports(results)
-		next := d.follow(session, rs.list)
-		d.async(func(ctx context.Context) { _ = d.propose(ctx, session, rs, next) }) // the worker repeats lost reports
+		if !slices.ContainsFunc(results, func(r *pb.Result) bool { return len(r.Output) > 0 }) {
+			reportNow(d, session, results)
+			return
+		}
+		d.async(func(ctx context.Context) {
+			ready, waiting := sealer{&d.cfg}.results(ctx, results)
+			d.post(func() {
+				reportNow(d, session, ready)
+				reportLater(d, session, waiting)
+			})
+		})
 	})
+}
+
+// reportNow proposes results that are ready for the log. Only the owner calls it.
+func reportNow(d *Dispatcher, session string, results []*pb.Result) {
+	rs := d.reports(results)
+	next := d.follow(session, rs.list)
+	d.async(func(ctx context.Context) { _ = d.propose(ctx, session, rs, next) }) // the worker repeats lost reports
 }
 
 // Report commits the results of leased tasks and confirms them to the worker, which may
 // forget them then. Results that the state refuses are confirmed, too, as they will never be
 // accepted. Report blocks until the commit.
 func (d *Dispatcher) Report(ctx context.Context, session string, results []*pb.Result) {
+	if len(results) == 0 {
+		return
+	}
+	ready, waiting := sealer{&d.cfg}.results(ctx, results)
+	_ = d.propose(ctx, session, d.reports(ready), &round{}) // the worker repeats lost reports
+	d.post(func() { reportLater(d, session, waiting) })
+}
+
+// reportLater reports results again that could not be encrypted. Their worker holds them, and their nodes, meanwhile. Only the owner
+// calls it.
+func reportLater(d *Dispatcher, session string, results []*pb.Result) {
 	if len(results) > 0 {
-		_ = d.propose(ctx, session, d.reports(results), &round{}) // the worker repeats lost reports
+		d.async(func(ctx context.Context) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(afterUnsealed):
+				d.Report(ctx, session, results)
+			}
+		})
 	}
 }
 
@@ -205,6 +238,13 @@ func (d *Dispatcher) Save(ctx context.Context, session string, saves []*pb.SaveS
 	for _, s := range saves {
 		op, u, err := model.TaskID(s.Task).Split()
 		if err != nil {
+			continue
+		}
+		if s, err = (sealer{&d.cfg}).saved(ctx, s, string(op), u); err != nil {
+			pause(ctx) // the worker sends it again at once
+			return fmt.Errorf("a value that a plugin saved for its task was not encrypted: %w", err)
+		}
+		if s == nil {
 			continue
 		}
 		n := len(s.Key) + len(s.Value)

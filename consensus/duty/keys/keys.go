@@ -146,6 +146,20 @@ func (c *Controller) SealFields(ctx context.Context, tenant string, p *model.Pro
 	return nil
 }
 
+// SealResults encrypts the sensitive ones among the results or saved values of a plugin's task; see sealed.Box. plugin is the key of
+// its type. As long as the mesh has members that cannot read them, the values stay as they are.
+func (c *Controller) SealResults(ctx context.Context, tenant, plugin string, values map[string]any) (map[string]any, error) {
+	v := c.cfg.Machine.View()
+	marked := sealed.Marked(v.SealedView, tenant, plugin)
+	if !v.Understands(logformat.RotationLevel) || !sealed.SensitiveResults(marked, values) {
+		return values, nil
+	}
+	if err := c.ready(ctx); err != nil {
+		return nil, err
+	}
+	return c.cfg.Box.SealResults(ctx, tenant, marked, values)
+}
+
 // ready makes the keys of a mesh that has none yet.
 func (c *Controller) ready(ctx context.Context) error {
 	if _, ok := c.cfg.Machine.View().DataKey(""); ok {

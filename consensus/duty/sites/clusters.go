@@ -164,14 +164,19 @@ func NodeOf(v *state.View, tenant, host string) (*model.Cluster, *model.Node, er
 	return nil, nil, problem.New(problem.NotFound, "cluster %s has no node %q", cl.Name, node)
 }
 
-// NodeAccess returns how a node of a cluster is reached, and the machine that an agent
-// must be on to reach it ("" for any). It reports false where there is no such node, or
-// its machine is not confirmed yet.
-func NodeAccess(v *state.View, tenant, host string) (access *site.Access, machine string, ok bool) {
-	_, n, err := NodeOf(v, tenant, host)
-	if err != nil || !n.Confirmed {
-		return nil, "", false
+// NodeAccess returns a function for Config.Node. It reports false where there is no such node, or
+// its machine is not confirmed yet. The opener decrypts the results of the machine's plugin; those that
+// it cannot decrypt stay references, with which nobody reaches the node.
+func NodeAccess(o state.Opener) func(v *state.View, tenant, host string) (access *site.Access, machine string, ok bool) {
+	return func(v *state.View, tenant, host string) (access *site.Access, machine string, ok bool) {
+		_, n, err := NodeOf(v, tenant, host)
+		if err != nil || !n.Confirmed {
+			return nil, "", false
+		}
+		access = &site.Access{Hostname: n.Hostname, IPAddresses: n.IPAddresses, SSHUser: n.SSHUser, Results: n.Results}
+		if opened, err := o.OpenFields(v.SealedView, tenant, n.Results); err == nil {
+			access.Results = opened
+		}
+		return access, n.AgentMachine(), true
 	}
-	access = &site.Access{Hostname: n.Hostname, IPAddresses: n.IPAddresses, SSHUser: n.SSHUser, Results: n.Results}
-	return access, n.AgentMachine(), true
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/go-memdb"
 
@@ -169,13 +170,23 @@ func (v SealedView) Secret(tenant, name string) (table.SecretRow, bool) {
 	return table.Found[table.SecretRow](v.txn, table.Secrets, tenant, name)
 }
 
-// ProviderTypes returns the descriptions of a provider type: the one that agents offer, and the tenant's definition. A missing one is
-// the zero value.
+// ProviderTypes returns the descriptions of a provider type; see TypesOf.
 func (v SealedView) ProviderTypes(tenant, name string) (offered, defined model.PluginType) {
-	if r := table.Get[table.PluginRow](v.txn, table.PluginTypes, "id", "provider/"+name); r != nil {
+	return v.TypesOf(tenant, "provider/"+name)
+}
+
+// TypesOf returns the descriptions of a plugin's type: the one that agents offer, and the tenant's definition. A missing one is the
+// zero value. key is "provider/NAME" or "automator/NAME".
+func (v SealedView) TypesOf(tenant, key string) (offered, defined model.PluginType) {
+	if r := table.Get[table.PluginRow](v.txn, table.PluginTypes, "id", key); r != nil {
 		offered = r.Type
 	}
-	if d := table.Latest(v.txn, tenant, string(model.KindProviderType), name); d != nil {
+	kind := model.KindProviderType
+	name, provider := strings.CutPrefix(key, "provider/")
+	if !provider {
+		kind, name = model.KindAutomatorType, strings.TrimPrefix(key, "automator/")
+	}
+	if d := table.Latest(v.txn, tenant, string(kind), name); d != nil {
 		if def, err := model.Restore(d.Kind, d.Body); err == nil {
 			if t, ok := def.Value.(*model.PluginType); ok {
 				defined = *t
@@ -214,7 +225,8 @@ type SealedKey struct {
 	model.SealedRef
 }
 
-// NamedSealed returns the encrypted values that secrets, definitions, clusters, their history and queued requests name.
+// NamedSealed returns the encrypted values that secrets, definitions, clusters, their history, queued requests, and results and saved
+// values of nodes name.
 func (v SealedView) NamedSealed() map[SealedKey]bool {
 	named := map[SealedKey]bool{}
 	add := func(tenant string, refs ...model.SealedRef) {
@@ -242,6 +254,16 @@ func (v SealedView) NamedSealed() map[SealedKey]bool {
 	})
 	table.Each(v.txn, table.Clusters, "id", func(c *model.Cluster) bool { fields(c.Tenant, c.Provider.Provisioner); return true })
 	table.Each(v.txn, table.History, "id", func(s *model.Snapshot) bool { fields(s.Tenant, s.State.Provider.Provisioner); return true })
+	tenants := map[string]string{} // of nodes
+	table.Each(v.txn, table.Nodes, "id", func(n *model.Node) bool {
+		tenants[n.ID] = n.Tenant
+		fields(n.Tenant, n.Results)
+		return true
+	})
+	table.Each(v.txn, table.Values, "id", func(r *table.ValueRow) bool {
+		add(tenants[r.Node], model.SealedRefs(r.Value)...)
+		return true
+	})
 	table.Each(v.txn, table.Queue, "id", func(q *table.QueueRow) bool {
 		op := table.Get[model.Operation](v.txn, table.Operations, "id", q.Operation)
 		if op != nil {

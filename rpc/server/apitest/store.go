@@ -167,12 +167,12 @@ func (s *Store) duties(uint64) []leader.Duty {
 	l := &member.Leadership{
 		Dispatcher: dispatch.New(dispatch.Config{
 			Machine: m, Propose: propose, Tasks: tasks.NewBuilder(m, s.member.Box), Logger: log, Timing: lease.Timing{TTL: forever},
-			Jitter: func() float64 { return 0 },
+			Jitter: func() float64 { return 0 }, Seal: k.SealResults,
 		}),
 		Orchestrator: orchestrate.New(orchestrate.Config{
 			Machine: m, Propose: propose, Logger: log, Rank: plugins{}.Rank, Seal: k.SealFields,
 		}),
-		Sites: sites.New(sites.Config{Machine: m, Propose: propose, Logger: log, Node: sites.NodeAccess, Paused: sites.Resting}),
+		Sites: sites.New(sites.Config{Machine: m, Propose: propose, Logger: log, Node: sites.NodeAccess(s.member.Box), Paused: sites.Resting}),
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{
 			Machine: m, Propose: propose, Finder: finder{}, Opener: s.member.Box, Logger: log, Every: forever,
 		}),

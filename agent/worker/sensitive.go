@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/mask"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// marked returns a type that marks the names of a task's sensitive results, for model.Sensitive.
+func marked(t *pb.Task) model.PluginType {
+	fields := map[string]model.FieldSchema{}
+	for _, name := range t.Sensitive {
+		fields[name] = model.FieldSchema{Sensitive: true}
+	}
+	return model.PluginType{Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: fields}}}
+}
+
+// secretsIn returns the texts of the sensitive values within values, at every depth. They are those that the leader encrypts.
+func secretsIn(t model.PluginType, values map[string]any) (texts []string) {
+	sensitive := map[string]bool{}
+	for _, name := range model.Sensitive(t, values) {
+		sensitive[name] = true
+	}
+	for name, v := range values {
+		texts = append(texts, secretsOf(v, sensitive[name])...)
+	}
+	return texts
+}
+
+func secretsOf(v any, sensitive bool) (texts []string) {
+	switch v := v.(type) {
+	case map[string]any:
+		if !sensitive {
+			return secretsIn(model.PluginType{}, v)
+		}
+		for _, item := range v {
+			texts = append(texts, secretsOf(item, true)...)
+		}
+	case []any:
+		for _, item := range v {
+			texts = append(texts, secretsOf(item, sensitive)...)
+		}
+	case nil, bool:
+	default:
+		if text := fmt.Sprint(v); sensitive && text != "" {
+			return []string{text}
+		}
+	}
+	return texts
+}
+
+// secretResults returns the texts of the sensitive ones among the results in a task's output.
+func secretResults(t *pb.Task, output []byte) []string {
+	var o model.TaskOutput
+	if len(output) == 0 || json.Unmarshal(output, &o) != nil {
+		return nil
+	}
+	return secretsIn(marked(t), o.Result)
+}
+
+// hideIn hides the secrets of a task in the output of an automator, but for its sensitive results: the leader encrypts them, and an
+// automator may return one that it was given.
+func hideIn(t *pb.Task, hide *mask.Mask, output []byte) []byte {
+	var in, out map[string]json.RawMessage
+	var given, hidden map[string]any
+	masked := hide.JSON(output)
+	if len(secretResults(t, output)) == 0 || json.Unmarshal(output, &in) != nil || json.Unmarshal(masked, &out) != nil ||
+		json.Unmarshal(in["result"], &given) != nil || json.Unmarshal(out["result"], &hidden) != nil {
+		return masked
+	}
+	for _, name := range model.Sensitive(marked(t), given) {
+		hidden[name] = given[name]
+	}
+	var err error
+	if out["result"], err = json.Marshal(hidden); err != nil {
+		return masked
+	}
+	if output, err = json.Marshal(out); err != nil {
+		return masked
+	}
+	return output
+}
