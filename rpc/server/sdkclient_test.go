@@ -325,3 +325,21 @@ func TestPodStatusIsLive(t *testing.T) {
 	}
 	run(st.Operation.ID, map[model.Action][2]string{model.Stop: {"KILLING", "KILLED"}, model.Start: {"STARTING", "RUNNING"}})
 }
+
+// TestResumeNamesWaitingPhases checks that an order to continue a whole plan names the phases whose canaries it does not release.
+func TestResumeNamesWaitingPhases(t *testing.T) {
+	w := newWorld(t)
+	c := w.plannedCluster("hello")
+	p := one(tree.Pending, tree.Pending, tree.Pending)
+	p.name, p.strategy = "deploy", "serial-canary"
+	c.begin(model.OpCreate, p)
+	const order = "/v1/clusters/hello/plans/deploy/continue"
+	for _, r := range [][2]string{
+		{order, `{"message":"Received cmd: continue","waits":["test-phase"]}`},
+		{order + "?phase=test-phase", `{"message":"Received cmd: continue"}`},
+	} {
+		if a := w.must(200, apitest.User, "POST", r[0], ""); compact(t, a.body) != r[1] {
+			t.Errorf("%s: %s", r[0], a.body)
+		}
+	}
+}
