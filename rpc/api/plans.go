@@ -17,7 +17,8 @@ type Plan struct {
 
 // Said is the answer to an order about a plan or a pod.
 type Said struct {
-	Message string `json:"message" doc:"The result in words"`
+	Message string   `json:"message" doc:"The result in words"`
+	Waits   []string `json:"waits,omitempty" doc:"Phases whose canaries still wait: an order to continue the whole plan releases none"`
 }
 
 // PlanInfo is a plan's tree. Like the types below it has a name here that is unique in the OpenAPI

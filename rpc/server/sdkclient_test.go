@@ -278,3 +278,68 @@ func TestStopOfFailedCustomPlan(t *testing.T) {
 		t.Errorf("health: %d %s", a.status, a.body)
 	}
 }
+
+// TestPodStatusIsLive checks that the status of a pod follows the tasks of an operation that is under way.
+func TestPodStatusIsLive(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	_, op := w.cluster("hello", "1")
+	var tasks []model.Task
+	show := func() string {
+		t.Helper()
+		var p tree.Pod
+		w.client("GET", "/service/hello/v1/pod/hello1-1000/status", "").into(t, &p)
+		return p.Tasks[0].Status // of nginx
+	}
+	run := func(op string, want map[model.Action][2]string) {
+		t.Helper()
+		for {
+			w.must(200, apitest.User, "GET", "/v1/operations/"+op+"/tasks", "").into(t, &tasks)
+			j := 0
+			for j < len(tasks) && tasks[j].Status != model.TaskReady {
+				j++
+			}
+			if j == len(tasks) {
+				break
+			}
+			task := tasks[j]
+			states, is := want[task.Action]
+			is = is && task.Service == "nginx"
+			w.Report(task.ID, model.TaskLeased, "")
+			if got := show(); is && got != states[0] {
+				t.Errorf("during %s: %q, not %q", task.Action, got, states[0])
+			}
+			w.Report(task.ID, model.TaskSucceeded, "")
+			if got := show(); is && got != states[1] {
+				t.Errorf("after %s: %q, not %q", task.Action, got, states[1])
+			}
+		}
+	}
+	run(op, map[model.Action][2]string{
+		model.Install: {"STAGING", "STAGING"}, model.Configure: {"STAGING", "STAGING"}, model.Start: {"STARTING", "RUNNING"},
+	})
+	var st struct{ Operation struct{ ID string } }
+	w.must(202, apitest.User, "POST", "/v1/clusters/hello/restart", `{"services":["nginx"]}`).into(t, &st)
+	if got := show(); got != "RUNNING" {
+		t.Errorf("before the restart begins: %q", got)
+	}
+	run(st.Operation.ID, map[model.Action][2]string{model.Stop: {"KILLING", "KILLED"}, model.Start: {"STARTING", "RUNNING"}})
+}
+
+// TestResumeNamesWaitingPhases checks that an order to continue a whole plan names the phases whose canaries it does not release.
+func TestResumeNamesWaitingPhases(t *testing.T) {
+	w := newWorld(t)
+	c := w.plannedCluster("hello")
+	p := one(tree.Pending, tree.Pending, tree.Pending)
+	p.name, p.strategy = "deploy", "serial-canary"
+	c.begin(model.OpCreate, p)
+	const order = "/v1/clusters/hello/plans/deploy/continue"
+	for _, r := range [][2]string{
+		{order, `{"message":"Received cmd: continue","waits":["test-phase"]}`},
+		{order + "?phase=test-phase", `{"message":"Received cmd: continue"}`},
+	} {
+		if a := w.must(200, apitest.User, "POST", r[0], ""); compact(t, a.body) != r[1] {
+			t.Errorf("%s: %s", r[0], a.body)
+		}
+	}
+}

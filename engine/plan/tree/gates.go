@@ -1,6 +1,10 @@
 package tree
 
-import "github.com/coopr/coopr/engine/plan"
+import (
+	"slices"
+
+	"github.com/coopr/coopr/engine/plan"
+)
 
 // Change is a gate to set (plan.Edit.Hold) or to remove (plan.Edit.Release).
 type Change struct {
@@ -120,4 +124,15 @@ func (v *View) interrupt(out []Change, phase int) []Change {
 		}
 	}
 	return change(out, plan.Phase(uint32(phase)), plan.GateInterrupt, v.Held[phase], true)
+}
+
+// Caged returns the names of the phases with canaries that wait for an operator. An order to continue such a phase releases one.
+func (v *View) Caged() []string {
+	var out []string
+	for i := range v.Phases {
+		if v.Phases[i].Strategy.Canary > 0 && slices.ContainsFunc(v.steps(i), func(c Child) bool { return c.Interrupted }) {
+			out = append(out, v.Phases[i].Name)
+		}
+	}
+	return out
 }

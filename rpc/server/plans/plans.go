@@ -449,6 +449,12 @@ func orderPlan(ctx context.Context, s *rest.Server, c *rest.Call, cluster string
 		}
 		return http.StatusOK, api.Said{Message: o.Received()}, v.Index(), nil
 	}
+	said := api.Said{Message: o.Received()}
+	if o.Command == "continue" && o.Phase == "" {
+		if t, ok := treeOf(c, v, cl, p); ok {
+			said.Waits = t.Caged()
+		}
+	}
 	w, err := s.Operations.OrderPlan(ctx, c.Who, p.Operation, o)
-	return http.StatusOK, api.Said{Message: o.Received()}, w.Index, err
+	return http.StatusOK, said, w.Index, err
 }

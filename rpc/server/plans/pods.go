@@ -29,30 +29,110 @@ func podName(n *model.Node) string {
 }
 
 // pod returns a node as a pod, with a task for each service.
-func pod(cl *model.Cluster, n *model.Node) tree.Pod {
+func pod(cl *model.Cluster, n *model.Node, now attempts) tree.Pod {
 	p := tree.Pod{Name: podName(n), Tasks: []tree.PodTask{}}
 	for _, s := range n.Services {
-		p.Tasks = append(p.Tasks, tree.PodTask{ID: string(model.NodeID(n.ID).Placement(s)), Name: p.Name + "-" + s, Status: taskState(cl, n, s)})
+		p.Tasks = append(p.Tasks, tree.PodTask{ID: string(model.NodeID(n.ID).Placement(s)), Name: p.Name + "-" + s, Status: taskState(cl, n, s, now)})
 	}
 	return p
 }
 
+// attempts has the states of services that operations under way have begun to change, by node and service.
+type attempts map[[2]string]string
+
+// attemptsOf returns the present attempts of the operations of a cluster that have not ended.
+func attemptsOf(c *rest.Call, v rest.View, cl *model.Cluster) attempts {
+	out, stopped, running := attempts{}, map[[2]string]bool{}, map[[2]string]bool{}
+	for _, n := range v.Nodes(c.Who.Tenant, cl.ID) {
+		for service, state := range n.States {
+			running[[2]string{n.ID, service}] = state == model.Start.String()
+		}
+	}
+	for _, op := range v.ActiveOperations() {
+		if op.Tenant != c.Who.Tenant || op.Cluster != cl.ID {
+			continue
+		}
+		tasks, _ := v.Tasks(op.Tenant, op.ID, "", 0, 0)
+		for _, t := range tasks {
+			if t.Action == model.Stop && t.Status == model.TaskSucceeded {
+				stopped[[2]string{t.Node, t.Service}] = true
+			}
+		}
+		latest := map[[2]string]int64{}
+		for _, t := range tasks {
+			at := [2]string{t.Node, t.Service}
+			if t.Service == "" || t.LeasedAt == 0 || t.LeasedAt < latest[at] {
+				continue
+			}
+			prepares := t.Action == model.Install || t.Action == model.Configure || t.Action == model.Initialize
+			if prepares && running[at] && !stopped[at] {
+				continue // the service goes on running until it is stopped
+			}
+			if state := attemptState(cl, &t); state != "" {
+				latest[at], out[at] = t.LeasedAt, state
+			}
+		}
+	}
+	return out
+}
+
+// attemptState returns the state that a task that has begun brings its service to, or "" if it does not say so.
+func attemptState(cl *model.Cluster, t *model.Task) string {
+	if t.Status == model.TaskFailed || t.Status == model.TaskReady && t.Attempt > 0 {
+		return "FAILED"
+	}
+	ended := t.Status == model.TaskSucceeded
+	if !ended && !t.Status.Held() {
+		return ""
+	}
+	switch t.Action {
+	case model.Install, model.Configure, model.Initialize:
+		return "STAGING"
+	case model.Start:
+		switch {
+		case !ended:
+			return "STARTING"
+		case !runs(cl, t.Service):
+			return "FINISHED"
+		}
+		return "RUNNING"
+	case model.Check:
+		return "RUNNING"
+	case model.Stop, model.Remove:
+		if ended {
+			return "KILLED"
+		}
+		return "KILLING"
+	}
+	return ""
+}
+
+// runs reports whether a service goes on running once it is started.
+func runs(cl *model.Cluster, service string) bool {
+	def := cl.Definitions[service]
+	return def.Runs()
+}
+
 // taskState returns the state of a service on a node in the words of the DC/OS SDK, or "" if the
-// service was never started.
-func taskState(cl *model.Cluster, n *model.Node, service string) string {
+// service was never started. The present attempt of an operation counts, and not the state at its beginning.
+func taskState(cl *model.Cluster, n *model.Node, service string, now attempts) string {
 	if h := n.Health; h != nil {
 		switch {
 		case h.Paused[service] != "":
 			return h.Paused[service]
 		case h.Machine == model.MachineGone:
 			return "GONE"
+		case now[[2]string{n.ID, service}] != "": // below
 		case h.Services[service].Status == model.Unhealthy:
 			return "FAILED"
 		}
 	}
+	if state := now[[2]string{n.ID, service}]; state != "" {
+		return state
+	}
 	switch n.States[service] {
 	case "START":
-		if def := cl.Definitions[service]; !def.Runs() {
+		if !runs(cl, service) {
 			return "FINISHED"
 		}
 		return "RUNNING"
@@ -67,7 +147,7 @@ func taskState(cl *model.Cluster, n *model.Node, service string) string {
 }
 
 // pods groups the nodes of a cluster by their services.
-func pods(cl *model.Cluster, nodes []*model.Node) tree.Pods {
+func pods(cl *model.Cluster, nodes []*model.Node, now attempts) tree.Pods {
 	out := tree.Pods{Service: cl.Name, Pods: []tree.PodType{}}
 	for _, n := range nodes {
 		name := strings.Join(n.Services, "+")
@@ -76,7 +156,7 @@ func pods(cl *model.Cluster, nodes []*model.Node) tree.Pods {
 			i = len(out.Pods)
 			out.Pods = append(out.Pods, tree.PodType{Name: name})
 		}
-		out.Pods[i].Instances = append(out.Pods[i].Instances, pod(cl, n))
+		out.Pods[i].Instances = append(out.Pods[i].Instances, pod(cl, n, now))
 	}
 	slices.SortStableFunc(out.Pods, func(a, b tree.PodType) int { return strings.Compare(a.Name, b.Name) })
 	return out
@@ -140,7 +220,7 @@ func podRoutes(s *rest.Server) {
 		"Get all nodes of a cluster, grouped by their services, with the status of each service",
 		reflect.TypeFor[tree.Pods](),
 		func(c *rest.Call, v rest.View, cl *model.Cluster, _ string) (any, error) {
-			return pods(cl, c.Nodes(v, cl)), nil
+			return pods(cl, c.Nodes(v, cl), attemptsOf(c, v, cl)), nil
 		},
 	)
 	get(
@@ -153,7 +233,7 @@ func podRoutes(s *rest.Server) {
 			if err != nil {
 				return nil, err
 			}
-			return pod(cl, n), nil
+			return pod(cl, n, attemptsOf(c, v, cl)), nil
 		},
 	)
 	get(
@@ -167,7 +247,7 @@ func podRoutes(s *rest.Server) {
 				return nil, err
 			}
 			out := []api.PodInfo{}
-			for i, t := range pod(cl, n).Tasks {
+			for i, t := range pod(cl, n, attemptsOf(c, v, cl)).Tasks {
 				service := n.Services[i]
 				out = append(out, api.PodInfo{Status: t, Info: api.PodTaskInfo{
 					Name: t.Name, Pod: podName(n), Service: service, Version: cl.Definitions[service].Version, Node: n.ID, IPAddresses: n.IPAddresses,

@@ -54,7 +54,7 @@ func propertiesOf(c *rest.Call, v rest.View, cl *model.Cluster) map[string]func(
 // operation.
 func taskProperty(c *rest.Call, v rest.View, cl *model.Cluster, n *model.Node, service string) api.TaskProperty {
 	out := api.TaskProperty{Address: n.IPAddresses["access_v4"], Node: n.ID}
-	if state := taskState(cl, n, service); state != "" {
+	if state := taskState(cl, n, service, attemptsOf(c, v, cl)); state != "" {
 		out.State = "TASK_" + state
 	}
 	tasks, _ := v.Tasks(c.Who.Tenant, cl.Operation, "", 0, 0)

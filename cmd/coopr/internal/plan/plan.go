@@ -147,6 +147,9 @@ func order(ctx context.Context, out *output.Printer, c *client.Client, cluster s
 		return out.Encode(said)
 	}
 	out.Println(tree.Told(what, o.Plan, o.Phase, o.Step, said.Message != ""))
+	for _, phase := range said.Waits {
+		out.Printf("The canaries of phase %s still wait: coopr plan resume %s %s %s\n", phase, cluster, o.Plan, phase)
+	}
 	return nil
 }
 
