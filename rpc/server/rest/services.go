@@ -243,5 +243,5 @@ type Raft interface {
 	Transfer(ctx context.Context, to string) error
 	Remove(ctx context.Context, id string) error
 	Save(ctx context.Context, w io.Writer) error
-	Restore(ctx context.Context, r io.Reader) error
+	Restore(ctx context.Context, r io.Reader, unsigned bool) error
 }
