@@ -151,8 +151,12 @@ func (e *exam) certificate() {
 // keyring checks that the keys of the mesh can be read, and by nobody else.
 func (e *exam) keyring() {
 	dir := e.cfg.KeyringDir()
-	set, err := keyring.InDir(dir).Load()
+	set, err := keyring.Of(e.cfg.Keyring.Kind, dir, os.Getenv("CREDENTIALS_DIRECTORY")).Load()
 	switch {
+	case errors.Is(err, keyring.ErrLocked):
+		e.warn("keyring", "examine it from within the agent's unit, which has the credential", "%v", err)
+	case errors.Is(err, keyring.ErrKind):
+		e.fail("keyring", "set keyring.kind to the kind of the file, or run coopr-agent keyring convert", "%v", err)
 	case errors.Is(err, fs.ErrPermission):
 		e.fail("keyring", asUser, "%v", err)
 	case errors.Is(err, keyring.ErrExposed):

@@ -49,20 +49,23 @@ func TestArchiveAsStream(t *testing.T) {
 	}
 	m.Apply(&raft.Log{Type: raft.LogCommand, Index: 8, Data: b})
 	present := m.View()
-	v, err := stateOf(bytes.NewReader(out.Bytes()), present)
+	v, _, sig, err := stateOf(bytes.NewReader(out.Bytes()), present)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := trusted(nil, present, sig, "", false); err == nil || trusted(nil, present, sig, "", true) != nil {
+		t.Error("an archive without a signature:", err)
 	}
 	agents := v.Agents()
 	if _, ok := v.Tenant("one"); !ok || v.Index() != 7 || len(v.Sessions()) > 0 || len(agents) != 1 || agents[0].ID != "a" || agents[0].Alive {
 		t.Errorf("index %d, sessions %v, agents %+v", v.Index(), v.Sessions(), agents)
 	}
 	for n := 0; n < out.Len(); n += 13 {
-		if _, err := stateOf(bytes.NewReader(out.Bytes()[:n]), present); err == nil {
+		if _, _, _, err := stateOf(bytes.NewReader(out.Bytes()[:n]), present); err == nil {
 			t.Fatalf("an archive that was cut after %d of %d bytes was taken", n, out.Len())
 		}
 	}
-	if _, err := stateOf(io.MultiReader(bytes.NewReader(out.Bytes()), bytes.NewReader([]byte{1})), present); err == nil {
+	if _, _, _, err := stateOf(io.MultiReader(bytes.NewReader(out.Bytes()), bytes.NewReader([]byte{1})), present); err == nil {
 		t.Error("an archive with something behind it was taken")
 	}
 	broken := errors.New("the log is full")

@@ -3,13 +3,20 @@ package service
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coopr/coopr/consensus/archive"
+	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/signing"
 )
 
 // Save writes an archive of the whole state to w.
@@ -25,10 +32,70 @@ func (r *Raft) Save(ctx context.Context, w io.Writer) error {
 	return withState(v, func(size int64, in io.Reader) error {
 		meta := archive.Meta{
 			Index: v.Index(), Term: m.Group.Term(), Size: size, SnapshotVersion: 1, FeatureLevel: state.FeatureLevel,
-			Agent: r.Name(), Build: r.Build, TakenAt: time.Now().UTC(),
+			Mesh: v.Mesh(), Agent: r.Name(), Build: r.Build, TakenAt: time.Now().UTC(),
 		}
-		return archive.Write(w, meta, in)
+		signer, err := m.Box.Signer(v.SealedView)
+		if errors.Is(err, problem.NotFound) { // the mesh has voters of an older build, or has just begun
+			return archive.Write(w, meta, in)
+		}
+		if err != nil {
+			return err
+		}
+		return archive.WriteSigned(w, meta, in, func(sums []byte) (*archive.Signature, error) { return sign(m.Box, v, signer, sums) })
 	})
+}
+
+// sign returns the signature of an archive with checksums.
+func sign(box *sealed.Box, v *state.View, signer sealed.Signer, sums []byte) (*archive.Signature, error) {
+	sig := &archive.Signature{Keys: v.SigningKeys(), Key: signer.Number}
+	prints := v.MeshKeys()
+	for _, n := range slices.Sorted(maps.Keys(prints)) {
+		sig.MeshKeys = append(sig.MeshKeys, archive.MeshKey{Number: n, Print: prints[n]})
+	}
+	content, err := sig.Content(sums)
+	if err != nil {
+		return nil, err
+	}
+	if sig.Signature, err = signing.Sign(signing.Snapshot, signer.Seed, content); err != nil {
+		return nil, err
+	}
+	sig.Proof, err = box.Prove(signing.Snapshot, content)
+	return sig, err
+}
+
+// trusted returns an error unless an archive may replace the state of a mesh. The signature must be good, and its key that of this
+// mesh, or of one whose keyring this mesh has: then the keyring proves the archive, as nobody else can make such a code.
+// With unsigned, the operator answers for an archive that nothing proves.
+func trusted(box *sealed.Box, own *state.View, sig *archive.Signature, mesh string, unsigned bool) error {
+	if sig == nil {
+		if unsigned {
+			return nil
+		}
+		return errors.New("it is not signed: restore it with --unsigned if an older build wrote it and nobody could change it since")
+	}
+	content, err := sig.Verify()
+	if err != nil {
+		return fmt.Errorf("it was altered after it was signed: %w", err)
+	}
+	chain := own.SigningKeys()
+	latest, ok := chain.Latest()
+	if chain.Has(sig.Signer()) || ok && sig.Keys.Has(latest) {
+		return nil
+	}
+	if err := box.Proven(signing.Snapshot, content, sig.Proof); err != nil && !unsigned {
+		return fmt.Errorf("it is of mesh %q, whose keyring this mesh does not have: begin a new mesh on a host that has the keyring with %s, "+
+			"and restore it there: %w", mesh, needed(sig.MeshKeys), err)
+	}
+	return nil
+}
+
+// needed names keys of a keyring for people.
+func needed(keys []archive.MeshKey) string {
+	var out []string
+	for _, k := range keys {
+		out = append(out, fmt.Sprintf("key %d (fingerprint %x)", k.Number, k.Print))
+	}
+	return strings.Join(out, " and ")
 }
 
 // withState calls fn with the snapshot of a state and its size. The snapshot is written twice, first
@@ -62,14 +129,18 @@ func (c *counter) Write(p []byte) (int, error) {
 const maxSnapshot = 4 << 30
 
 // Restore replaces the whole state by that of an archive, as state.Restored makes it. Agents that are
-// not in the present state have left since the archive was written.
-func (r *Raft) Restore(ctx context.Context, in io.Reader) error {
+// not in the present state have left since the archive was written. Everything is checked before anything is replaced. An archive
+// without a signature is taken if unsigned is set.
+func (r *Raft) Restore(ctx context.Context, in io.Reader, unsigned bool) error {
 	m, _, err := leader(r.Supervisor)
 	if err != nil {
 		return err
 	}
 	own := m.Machine.View()
-	v, err := stateOf(in, own)
+	v, meta, sig, err := stateOf(in, own)
+	if err == nil {
+		err = trusted(m.Box, own, sig, meta.Mesh, unsigned)
+	}
 	if err != nil {
 		return model.Faults{{Path: "snapshot", Message: err.Error()}}
 	}
@@ -88,12 +159,16 @@ func (r *Raft) Restore(ctx context.Context, in io.Reader) error {
 	return withState(v, func(size int64, in io.Reader) error { return m.Restore(ctx, v.Index(), size, in) })
 }
 
-// stateOf returns the state that is restored from an archive over a mesh's present state. It reads and checks the whole archive.
-func stateOf(in io.Reader, own *state.View) (*state.View, error) {
+// stateOf returns the state that is restored from an archive over a mesh's present state, and the archive's signature, which is not
+// verified. It reads and checks the whole archive.
+func stateOf(in io.Reader, own *state.View) (*state.View, archive.Meta, *archive.Signature, error) {
 	out, to := io.Pipe()
 	read := make(chan error, 1)
+	var meta archive.Meta
+	var sig *archive.Signature
 	go func() {
-		_, err := archive.Read(in, to, maxSnapshot)
+		var err error
+		meta, sig, err = archive.ReadSigned(in, to, maxSnapshot)
 		_ = to.CloseWithError(err) // nil: the end
 		read <- err
 	}()
@@ -105,5 +180,5 @@ func stateOf(in io.Reader, own *state.View) (*state.View, error) {
 	if fault := <-read; fault != nil {
 		err = fault
 	}
-	return v, err
+	return v, meta, sig, err
 }

@@ -9,9 +9,12 @@
 //	SHA256SUMS   one line "<hex>  <name>\n" for each of the two, as sha256sum
 //	             writes them, so that `tar xzf x && sha256sum -c SHA256SUMS` works
 //
-// No further file may follow. The checksums protect against damage, not against malice: archives belong
-// in a place where only operators can write. Secrets in the state are sealed with
-// keys that are not in the archive.
+// Format 2 has one more file, which is the last:
+//
+//	SIGNATURE    Signature, as a JSON object, at most 1 MiB
+//
+// It signs the checksums, and thereby the whole archive. No further file may follow. The checksums of format 1 protect against damage,
+// not against malice. Secrets in the state are sealed with keys that are not in the archive.
 //
 // The checksums come last, so a reader knows that the state is complete only after it has read all of
 // it. A caller must not use the output of Read before Read has returned nil.
@@ -32,13 +35,17 @@ import (
 	"time"
 )
 
-// Format is the number of the format that Write writes.
-const Format = 1
+// Format is the number of the format that Write writes, and Signed that of WriteSigned.
+const (
+	Format = 1
+	Signed = 2
+)
 
 const (
 	metaName  = "meta.json"
 	stateName = "state.bin"
 	sumsName  = "SHA256SUMS"
+	signName  = "SIGNATURE"
 
 	maxMeta = 1 << 20
 	maxSums = 4 << 10
@@ -58,7 +65,7 @@ var (
 
 // Meta describes the content of an archive.
 type Meta struct {
-	// Format is set by Write.
+	// Format is set by the functions that write.
 	Format int `json:"format"`
 	// Index and Term are those of the last log entry in the state.
 	Index uint64 `json:"index"`
@@ -79,11 +86,21 @@ type Meta struct {
 }
 
 // Write writes an archive of the state. It reads exactly meta.Size bytes from state.
-func Write(w io.Writer, meta Meta, state io.Reader) error {
+func Write(w io.Writer, meta Meta, state io.Reader) error { return write(w, meta, state, nil) }
+
+// WriteSigned writes a signed archive. It calls sign with the checksums, for the signature of what Content returns for them.
+func WriteSigned(w io.Writer, meta Meta, state io.Reader, sign func(sums []byte) (*Signature, error)) error {
+	return write(w, meta, state, sign)
+}
+
+func write(w io.Writer, meta Meta, state io.Reader, sign func(sums []byte) (*Signature, error)) error {
 	if meta.Size < 0 {
 		return fmt.Errorf("write snapshot archive: the size %d is negative", meta.Size)
 	}
 	meta.Format = Format
+	if sign != nil {
+		meta.Format = Signed
+	}
 	head, err := json.MarshalIndent(meta, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write snapshot archive: %w", err)
@@ -98,6 +115,7 @@ func Write(w io.Writer, meta Meta, state io.Reader) error {
 		func() error {
 			return out.file(sumsName, int64(out.sums.Len()), bytes.NewReader(out.sums.Bytes()), false)
 		},
+		func() error { return out.sign(sign) },
 		out.tar.Close,
 		zip.Close,
 	}
@@ -134,18 +152,24 @@ func (w *writer) file(name string, size int64, from io.Reader, sum bool) error {
 }
 
 // Read reads an archive to its end, writes its state to state and checks the whole
-// archive. It refuses a state of more than maxState bytes before it writes any of it;
+// archive, but not whether a signature is good. It refuses a state of more than maxState bytes before it writes any of it;
 // 0 means no limit.
 func Read(r io.Reader, state io.Writer, maxState int64) (Meta, error) {
+	meta, _, err := ReadSigned(r, state, maxState)
+	return meta, err
+}
+
+// ReadSigned is Read, and returns the signature too, which the caller must verify. It is nil for an archive without one.
+func ReadSigned(r io.Reader, state io.Writer, maxState int64) (Meta, *Signature, error) {
 	src := &source{r: r}
-	meta, err := read(src, state, maxState)
+	meta, sig, err := read(src, state, maxState)
 	if err != nil {
 		if src.err != nil {
 			err = src.err // an error of the reader is not a fault of the archive
 		}
-		return Meta{}, fmt.Errorf("read snapshot archive: %w", err)
+		return Meta{}, nil, fmt.Errorf("read snapshot archive: %w", err)
 	}
-	return meta, nil
+	return meta, sig, nil
 }
 
 // Inspect reads and checks an archive and returns only its Meta.
@@ -165,11 +189,11 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func read(src io.Reader, state io.Writer, maxState int64) (Meta, error) {
+func read(src io.Reader, state io.Writer, maxState int64) (Meta, *Signature, error) {
 	raw := bufio.NewReader(src)
 	zip, err := gzip.NewReader(raw)
 	if err != nil {
-		return Meta{}, fmt.Errorf("%w: it does not begin as a gzip stream does", ErrNotArchive)
+		return Meta{}, nil, fmt.Errorf("%w: it does not begin as a gzip stream does", ErrNotArchive)
 	}
 	zip.Multistream(false)
 	in := &reader{tar: tar.NewReader(zip), sums: make(map[string]string)}
@@ -179,28 +203,34 @@ func read(src io.Reader, state io.Writer, maxState int64) (Meta, error) {
 		if !errors.Is(err, ErrDamaged) || head.Len() == 0 {
 			err = fmt.Errorf("%w: %w", ErrNotArchive, err)
 		}
-		return Meta{}, err
+		return Meta{}, nil, err
 	}
 	meta, err := parseMeta(head.Bytes())
 	if err != nil {
-		return Meta{}, err
+		return Meta{}, nil, err
 	}
 	if maxState > 0 && meta.Size > maxState {
-		return Meta{}, fmt.Errorf("%w: %d bytes of state, the limit is %d", ErrTooLarge, meta.Size, maxState)
+		return Meta{}, nil, fmt.Errorf("%w: %d bytes of state, the limit is %d", ErrTooLarge, meta.Size, maxState)
 	}
 	in.want = meta.Size
 	if err := in.file(stateName, state, meta.Size); err != nil {
-		return Meta{}, err
+		return Meta{}, nil, err
 	}
 	in.want = -1
 	var sums bytes.Buffer
 	if err := in.file(sumsName, &sums, maxSums); err != nil {
-		return Meta{}, err
+		return Meta{}, nil, err
 	}
 	if err := in.check(sums.String()); err != nil {
-		return Meta{}, err
+		return Meta{}, nil, err
 	}
-	return meta, in.end(zip, raw)
+	var sig *Signature
+	if meta.Format == Signed {
+		if sig, err = in.signature(sums.Bytes()); err != nil {
+			return Meta{}, nil, err
+		}
+	}
+	return meta, sig, in.end(zip, raw)
 }
 
 func parseMeta(head []byte) (Meta, error) {
@@ -208,8 +238,8 @@ func parseMeta(head []byte) (Meta, error) {
 	if err := json.Unmarshal(head, &meta); err != nil {
 		return Meta{}, fmt.Errorf("%w: %s is not JSON of the right shape: %w", ErrNotArchive, metaName, err)
 	}
-	if meta.Format != Format {
-		return Meta{}, fmt.Errorf("%w: format %d, only %d is known here; use a newer build", ErrNotArchive, meta.Format, Format)
+	if meta.Format != Format && meta.Format != Signed {
+		return Meta{}, fmt.Errorf("%w: format %d, only %d and %d are known here; use a newer build", ErrNotArchive, meta.Format, Format, Signed)
 	}
 	if meta.Size < 0 {
 		return Meta{}, fmt.Errorf("%w: the state's size is %d", ErrDamaged, meta.Size)

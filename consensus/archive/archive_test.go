@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/coopr/coopr/engine/signing"
 )
 
 func sample(t testing.TB, state []byte) ([]byte, Meta) {
@@ -127,7 +129,7 @@ func TestWrongContents(t *testing.T) {
 		"meta is a link":      {build(t, entry{name: metaName, kind: tar.TypeSymlink}), ErrNotArchive, "meta.json"},
 		"meta is no JSON":     {build(t, entry{name: metaName, data: "hello"}), ErrNotArchive, "JSON"},
 		"meta is huge":        {build(t, entry{name: metaName, data: strings.Repeat(" ", maxMeta+1)}), ErrNotArchive, "expected"},
-		"of the future":       {build(t, entry{name: metaName, data: `{"format":2}`}), ErrNotArchive, "format 2"},
+		"of the future":       {build(t, entry{name: metaName, data: `{"format":3}`}), ErrNotArchive, "format 3"},
 		"negative size":       {build(t, entry{name: metaName, data: `{"format":1,"size":-1}`}), ErrDamaged, "-1"},
 		"no state":            {build(t, entry{name: metaName, data: meta}), ErrDamaged, "state.bin is missing"},
 		"state of wrong size": {build(t, entry{name: metaName, data: meta}, entry{name: stateName, data: "four"}), ErrDamaged, "4 bytes"},
@@ -276,4 +278,51 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("written again: %+v, %v", second, err)
 		}
 	})
+}
+
+// A signature covers the state, the description and the keys that it names.
+func TestSignature(t *testing.T) {
+	seed := bytes.Repeat([]byte{1}, 32)
+	var buf bytes.Buffer
+	meta := Meta{Size: 3, TakenAt: time.Unix(0, 0).UTC()}
+	err := WriteSigned(&buf, meta, strings.NewReader("abc"), func(sums []byte) (*Signature, error) {
+		s := &Signature{Keys: signing.Chain{signing.Public(1, seed)}, Key: 1, MeshKeys: []MeshKey{{Number: 1, Print: []byte("print")}}}
+		content, err := s.Content(sums)
+		if err != nil {
+			return nil, err
+		}
+		s.Signature, err = signing.Sign(signing.Snapshot, seed, content)
+		return s, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify := func(change func(*Signature)) error {
+		var state bytes.Buffer
+		got, s, err := ReadSigned(bytes.NewReader(buf.Bytes()), &state, 0)
+		if err != nil || s == nil || got.Format != Signed || state.String() != "abc" {
+			t.Fatal(got, s, err)
+		}
+		change(s)
+		_, err = s.Verify()
+		return err
+	}
+	if err := verify(func(*Signature) {}); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*Signature){
+		"other checksums": func(s *Signature) { s.sums[0]++ },
+		"another key":     func(s *Signature) { s.MeshKeys[0].Number = 2 },
+		"no signature":    func(s *Signature) { s.Signature = nil },
+		"another signer":  func(s *Signature) { s.Keys = signing.Chain{signing.Public(1, bytes.Repeat([]byte{2}, 32))} },
+	} {
+		if err := verify(change); !errors.Is(err, signing.ErrForged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for n := range buf.Len() {
+		if _, _, err := ReadSigned(bytes.NewReader(buf.Bytes()[:n]), io.Discard, 0); err == nil {
+			t.Fatalf("cut to %d bytes", n)
+		}
+	}
 }

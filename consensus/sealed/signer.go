@@ -63,3 +63,11 @@ func (b *Box) NextSigningKey(ctx context.Context) (*pb.PutSigningKey, error) {
 	}
 	return &pb.PutSigningKey{Number: next.Number, Public: next.Key, Signature: next.Signature, Private: private}, nil
 }
+
+// Prove returns an authentication code of data for a purpose, under the active key of the keyring.
+func (b *Box) Prove(purpose string, data []byte) ([]byte, error) { return b.ring.MAC(purpose, data) }
+
+// Proven checks what Prove returned on any voter with the same key; see keyring.Ring.Verify.
+func (b *Box) Proven(purpose string, data, proof []byte) error {
+	return b.ring.Verify(purpose, data, proof)
+}

@@ -124,9 +124,13 @@ func (c *Client) SnapshotSave(ctx context.Context, w io.Writer) (int64, error) {
 }
 
 // SnapshotRestore replaces the whole state by a snapshot. The request is sent only once, as r can
-// be read only once.
-func (c *Client) SnapshotRestore(ctx context.Context, r io.Reader) error {
-	_, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/operator/snapshot", stream: r}, nil)
+// be read only once. A snapshot without a signature is taken if unsigned is set.
+func (c *Client) SnapshotRestore(ctx context.Context, r io.Reader, unsigned bool) error {
+	q := url.Values{}
+	if unsigned {
+		q.Set("unsigned", "true")
+	}
+	_, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/operator/snapshot", query: q, stream: r}, nil)
 	return err
 }
 

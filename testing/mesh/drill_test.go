@@ -1,12 +1,17 @@
 package mesh_test
 
 import (
+	"bytes"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/coopr/coopr/consensus/archive"
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/signing"
 	"github.com/coopr/coopr/testing/mesh"
 )
 
@@ -29,14 +34,21 @@ func TestDrill(t *testing.T) {
 		}}, nil)
 		old.Must("PUT", "/v1/secrets/key", map[string]any{"value": canary, "usableBy": []string{"*"}}, nil)
 		saved, keys := old.SaveState(), old.AwaitLeader().Keys()
+		signer := old.AwaitLeader().View().SigningKeys()[0]
 		for _, a := range old.Agents() {
 			a.Crash()
 		}
 
-		other := founded(t, 22, keyring.Set{})
-		if code, body := other.AwaitLeader().Call("POST", "/v1/operator/snapshot", saved, ""); code != http.StatusUnprocessableEntity {
-			t.Errorf("a mesh with other keys restores the snapshot: %d %s", code, body)
+		refused := func(m *mesh.Mesh, what string, snapshot []byte, query, why string) {
+			t.Helper()
+			code, body := m.AwaitLeader().Call("POST", "/v1/operator/snapshot"+query, snapshot, "")
+			if code != http.StatusUnprocessableEntity || !strings.Contains(string(body), why) {
+				t.Errorf("%s: %d %s", what, code, body)
+			}
 		}
+		other := founded(t, 22, keyring.Set{})
+		refused(other, "a mesh with other keys", saved, "", "whose keyring this mesh does not have: begin a new mesh on a host that has the "+
+			"keyring with key 1 (fingerprint")
 		if code := other.Ask("GET", "/v1/programs/job", nil, nil); code != http.StatusNotFound {
 			t.Errorf("the refused snapshot has left something: %d", code)
 		}
@@ -46,13 +58,61 @@ func TestDrill(t *testing.T) {
 
 		m := founded(t, 23, keys)
 		own := m.AwaitLeader().View().MeshIdentity().Mesh
+		refused(m, "a snapshot that was cut", saved[:len(saved)-100], "", "damaged")
+		refused(m, "an altered snapshot", altered(t, saved, func(s *archive.Signature) {}), "", "altered after it was signed")
+		refused(m, "an unsigned snapshot", altered(t, saved, nil), "", "not signed")
+		refused(m, "a snapshot that a stranger has signed", altered(t, saved, strangers), "", "whose keyring this mesh does not have")
+		if code := m.Ask("GET", "/v1/programs/job", nil, nil); code != http.StatusNotFound {
+			t.Errorf("the refused snapshots have left something: %d", code)
+		}
 		m.RestoreState(saved)
 		m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
 		if got := m.AwaitLeader().View().MeshIdentity().Mesh; got != own {
 			t.Errorf("the mesh is %s, and was %s", got, own)
 		}
+		if !m.AwaitLeader().View().SigningKeys().Has(signer) {
+			t.Error("the mesh has lost the key that has signed its audit log")
+		}
+		v := m.AwaitLeader().View()
+		if rep := v.Audit().Verify(v.SigningKeys()); !rep.OK || rep.Heads == 0 {
+			t.Errorf("the audit log: %+v", rep)
+		}
 		if !runWith(m, canary) {
 			t.Error("the program did not get the secret")
 		}
 	})
+}
+
+// altered returns a snapshot with another time in its description, with the signature that sign changes, or without one if sign is nil.
+func altered(t *testing.T, saved []byte, sign func(*archive.Signature)) []byte {
+	var data, out bytes.Buffer
+	meta, sig, err := archive.ReadSigned(bytes.NewReader(saved), &data, 0)
+	if err != nil || sig == nil {
+		t.Fatal(sig, err)
+	}
+	meta.TakenAt = meta.TakenAt.Add(time.Hour)
+	if sign == nil {
+		err = archive.Write(&out, meta, &data)
+	} else {
+		err = archive.WriteSigned(&out, meta, &data, func(sums []byte) (*archive.Signature, error) {
+			sign(sig)
+			if len(sig.Signature) > 0 {
+				return sig, nil
+			}
+			content, err := sig.Content(sums)
+			if err == nil {
+				sig.Signature, err = signing.Sign(signing.Snapshot, make([]byte, 32), content)
+			}
+			return sig, err
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// strangers makes a signature that of somebody without the mesh's keys. Its proof is of the true snapshot.
+func strangers(s *archive.Signature) {
+	s.Keys, s.Key, s.Signature = signing.Chain{signing.Public(1, make([]byte, 32))}, 1, nil
 }

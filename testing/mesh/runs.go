@@ -115,9 +115,10 @@ func (w *World) RazeAll() int {
 	return len(nodes)
 }
 
-// SaveState returns the whole state as an operator saves it.
+// SaveState returns the whole state as an operator saves it, signed.
 func (m *Mesh) SaveState() []byte {
 	m.T.Helper()
+	m.Until("a signing key", func() bool { return len(m.AwaitLeader().View().SigningKeys()) > 0 })
 	code, body := m.AwaitLeader().Call("GET", "/v1/operator/snapshot", nil, "")
 	if code != http.StatusOK {
 		m.T.Fatalf("seed %d: saving the state: %d %s", m.opts.Seed, code, body)

@@ -89,11 +89,13 @@ func operatorRoutes(s *rest.Server) {
 		Summary: "Replace the whole state by a snapshot",
 	}
 	rest.Stream(s, rt, "application/json", "Done, when the state is replaced",
-		func(_ context.Context, _ *rest.Call, _ *rest.None, w http.ResponseWriter, r *http.Request) error {
+		func(_ context.Context, _ *rest.Call, in *struct {
+			Unsigned bool `query:"unsigned" doc:"Take a snapshot without a signature, which a build before signatures wrote"`
+		}, w http.ResponseWriter, r *http.Request) error {
 			if r.Body == nil || r.Body == http.NoBody {
 				return rest.Malformed(model.Faults{{Message: "the body is empty: send a snapshot archive"}})
 			}
-			if err := s.Raft.Restore(r.Context(), r.Body); err != nil {
+			if err := s.Raft.Restore(r.Context(), r.Body, in.Unsigned); err != nil {
 				return err
 			}
 			_, err := w.Write([]byte(`{"done":true}` + "\n"))

@@ -243,7 +243,7 @@ type Raft interface {
 	Transfer(ctx context.Context, to string) error
 	Remove(ctx context.Context, id string) error
 	Save(ctx context.Context, w io.Writer) error
-	Restore(ctx context.Context, r io.Reader) error
+	Restore(ctx context.Context, r io.Reader, unsigned bool) error
 	// Rotate begins the rotation of a key of the mesh. That of the root token is done with it, and returns the new one; only the old root
 	// token may ask for it.
 	Rotate(ctx context.Context, who model.Caller, r api.NewRotation) (api.BegunRotation, api.Written, error)

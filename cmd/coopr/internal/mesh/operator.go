@@ -98,8 +98,12 @@ func snapshotRestoreCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
 		Use: "restore FILE", Short: "Replace the whole state with a saved one", Args: cli.Args("FILE"),
+		Long: `Replace the whole state with a saved one. The file must be whole and signed, by
+this mesh or by one whose keyring this mesh has. Nothing is replaced before all
+of that is checked.`,
 		Example: "  coopr operator snapshot restore coopr.snap --yes",
 	}
+	unsigned := cmd.Flags().Bool("unsigned", false, "take a file without a signature, which a build before signatures wrote")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := os.Open(args[0])
 		if err != nil {
@@ -110,8 +114,11 @@ func snapshotRestoreCmd(app cli.App) *cobra.Command {
 			return err
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-			if err := c.SnapshotRestore(ctx, f); err != nil {
+			if err := c.SnapshotRestore(ctx, f, *unsigned); err != nil {
 				return err
+			}
+			if *unsigned {
+				out.Notef("Warning: nobody has checked who wrote %s.\n", args[0])
 			}
 			out.Printf("The state was restored from %s.\n", args[0])
 			return nil

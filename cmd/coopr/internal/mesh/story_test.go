@@ -29,7 +29,7 @@ func TestMeshStory(t *testing.T) {
 	s.Run(0, "operator", "snapshot", "save", "state.snap")
 	s.Run(0, "tenant", "put", "new", "--max-nodes", "10")
 	s.Run(0, "tenant", "list")
-	s.Run(0, "operator", "snapshot", "restore", "state.snap", "--yes")
+	s.Run(0, "operator", "snapshot", "restore", "state.snap", "--unsigned", "--yes")
 	s.Run(3, "tenant", "get", "new")
 	s.Run(0, "tenant", "put", "new", "--max-nodes", "10")
 	s.Run(0, "tenant", "put", "new", "--max-clusters", "3", "--max-tokens", "1")
