@@ -37,14 +37,15 @@ func (m *Member) compact(ctx context.Context) error {
 
 // forgetLog replaces the whole log and all snapshots by new snapshots.
 func (m *Member) forgetLog() (err error) {
-	lib := m.Group.Library()
-	before := lib.ReloadableConfig()
-	all := before
-	all.TrailingLogs = 0
-	if err := lib.ReloadConfig(all); err != nil {
+	kept, err := m.Group.KeepLog(0)
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lib.ReloadConfig(before)) }()
+	defer func() {
+		_, e := m.Group.KeepLog(kept)
+		err = errors.Join(err, e)
+	}()
+	lib := m.Group.Library()
 	for range logstore.DefaultRetainSnapshots { // so that no older one is kept
 		if err := lib.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 			return err

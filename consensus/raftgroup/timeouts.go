@@ -20,6 +20,8 @@ type timeouts struct {
 	log     *slog.Logger
 	changed chan struct{} // receives after a change; buffered
 
+	configuring sync.Mutex // held while the library's settings are changed
+
 	mu       sync.Mutex
 	tempo    *tempo.Tempo
 	term     uint64    // of the leader that was heard last
@@ -87,6 +89,18 @@ func (t *timeouts) stand() {
 	t.signal()
 }
 
+// configure changes settings of the library, one change after the other.
+func (t *timeouts) configure(r *raft.Raft, change func(*raft.ReloadableConfig)) error {
+	t.configuring.Lock()
+	defer t.configuring.Unlock()
+	before := r.ReloadableConfig()
+	c := before
+	if change(&c); c == before {
+		return nil
+	}
+	return r.ReloadConfig(c)
+}
+
 // follow keeps the library's time-outs up to date until done is closed.
 func (t *timeouts) follow(r *raft.Raft, done <-chan struct{}) {
 	for {
@@ -111,12 +125,10 @@ func (t *timeouts) set(r *raft.Raft) {
 	if r.State() == raft.Leader {
 		want = t.timing.HeartbeatTimeout
 	}
-	c := r.ReloadableConfig()
-	if c.HeartbeatTimeout == want {
-		return
-	}
-	c.HeartbeatTimeout, c.ElectionTimeout = want, max(want, t.timing.ElectionTimeout)
-	if err := r.ReloadConfig(c); err != nil {
+	err := t.configure(r, func(c *raft.ReloadableConfig) {
+		c.HeartbeatTimeout, c.ElectionTimeout = want, max(want, t.timing.ElectionTimeout)
+	})
+	if err != nil {
 		t.log.Error("the library refuses the time-outs of this member; restart the agent if it does not stand for election", "error", err)
 	}
 }
