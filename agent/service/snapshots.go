@@ -7,15 +7,18 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/coopr/coopr/consensus/archive"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/engine/signing"
 )
 
@@ -35,7 +38,8 @@ func (r *Raft) Save(ctx context.Context, w io.Writer) error {
 			Mesh: v.Mesh(), Agent: r.Name(), Build: r.Build, TakenAt: time.Now().UTC(),
 		}
 		signer, err := m.Box.Signer(v.SealedView)
-		if errors.Is(err, problem.NotFound) { // the mesh has voters of an older build, or has just begun
+		if errors.Is(err, problem.NotFound) || errors.Is(err, keyring.ErrNoKey) {
+			// The mesh has voters of an older build, has just begun, or has lost its keys. A copy without signature is better than none.
 			return archive.Write(w, meta, in)
 		}
 		if err != nil {
@@ -63,9 +67,10 @@ func sign(box *sealed.Box, v *state.View, signer sealed.Signer, sums []byte) (*a
 	return sig, err
 }
 
-// trusted returns an error unless an archive may replace the state of a mesh. The signature must be good, and its key that of this
-// mesh, or of one whose keyring this mesh has: then the keyring proves the archive, as nobody else can make such a code.
-// With unsigned, the operator answers for an archive that nothing proves.
+// trusted returns an error unless an archive may replace the state of a mesh. The signature must be good. Its key must be the one with
+// which this mesh signs now, or this mesh has the keyring of the one that signed: that proves the archive, as nobody else can make such
+// a code. A former key of this mesh is not enough, as it may have been replaced because somebody else has it. With unsigned, the
+// operator answers for an archive that nothing proves.
 func trusted(box *sealed.Box, own *state.View, sig *archive.Signature, mesh string, unsigned bool) error {
 	if sig == nil {
 		if unsigned {
@@ -77,16 +82,19 @@ func trusted(box *sealed.Box, own *state.View, sig *archive.Signature, mesh stri
 	if err != nil {
 		return fmt.Errorf("it was altered after it was signed: %w", err)
 	}
-	chain := own.SigningKeys()
-	latest, ok := chain.Latest()
-	if chain.Has(sig.Signer()) || ok && sig.Keys.Has(latest) {
+	if latest, ok := own.SigningKeys().Latest(); ok && (signing.Chain{latest}).Has(sig.Signer()) {
 		return nil
 	}
-	if err := box.Proven(signing.Snapshot, content, sig.Proof); err != nil && !unsigned {
-		return fmt.Errorf("it is of mesh %q, whose keyring this mesh does not have: begin a new mesh on a host that has the keyring with %s, "+
-			"and restore it there: %w", mesh, needed(sig.MeshKeys), err)
+	err = box.Proven(signing.Snapshot, content, sig.Proof)
+	switch {
+	case err == nil, unsigned:
+		return nil
+	case own.SigningKeys().Has(sig.Signer()):
+		return fmt.Errorf("it is signed with a key that this mesh has retired since, and so its keyring has to prove it: put %s back into the "+
+			"keyring of the leader from a backup, and restore again (docs/operations.md): %w", needed(sig.MeshKeys), err)
 	}
-	return nil
+	return fmt.Errorf("it is of mesh %q, whose keyring this mesh does not have: begin a new mesh on a host that has the keyring with %s, "+
+		"and restore it there: %w", mesh, needed(sig.MeshKeys), err)
 }
 
 // needed names keys of a keyring for people.
@@ -137,6 +145,9 @@ func (r *Raft) Restore(ctx context.Context, in io.Reader, unsigned bool) error {
 		return err
 	}
 	own := m.Machine.View()
+	if rotation, ok := own.Rotation(roster.KindKeyring); ok && rotation.Phase != roster.RotationDone {
+		return problem.New(problem.Conflict, "the mesh key is being rotated: restore once coopr operator rotations shows that it is done")
+	}
 	v, meta, sig, err := stateOf(in, own)
 	if err == nil {
 		err = trusted(m.Box, own, sig, meta.Mesh, unsigned)
@@ -144,7 +155,8 @@ func (r *Raft) Restore(ctx context.Context, in io.Reader, unsigned bool) error {
 	if err != nil {
 		return model.Faults{{Path: "snapshot", Message: err.Error()}}
 	}
-	if own.MeshIdentity() != nil {
+	identity := own.MeshIdentity()
+	if identity != nil {
 		for number, print := range own.MeshKeys() {
 			if other, ok := v.MeshKeys()[number]; ok && !bytes.Equal(other, print) {
 				return model.Faults{{Path: "snapshot", Message: fmt.Sprintf("it is encrypted with another key %d than this mesh has: begin a new "+
@@ -152,9 +164,17 @@ func (r *Raft) Restore(ctx context.Context, in io.Reader, unsigned bool) error {
 			}
 		}
 	}
-	if number, lacks := m.Box.Lacks(v); lacks && own.Rotated(number) {
-		return model.Faults{{Path: "snapshot", Message: fmt.Sprintf("it is encrypted with key %d, which this mesh has retired since: put that "+
-			"key back into the keyring of the leader from a backup, and restore again (docs/operations.md)", number)}}
+	if number, lacks := m.Box.Lacks(v); lacks && identity != nil {
+		why := "this mesh does not have"
+		if own.Rotated(number) {
+			why = "this mesh has retired since"
+		}
+		return model.Faults{{Path: "snapshot", Message: fmt.Sprintf("it is encrypted with key %d, which %s: put that "+
+			"key back into the keyring of the leader from a backup, and restore again (docs/operations.md)", number, why)}}
+	}
+	// The archive may have taken long to arrive, and keys that were replaced meanwhile may exist no more.
+	if now := m.Machine.View(); !reflect.DeepEqual(now.MeshIdentity(), identity) || !reflect.DeepEqual(now.Rotations(), own.Rotations()) {
+		return problem.New(problem.Conflict, "a key of the mesh was rotated while the archive arrived: restore it again")
 	}
 	return withState(v, func(size int64, in io.Reader) error { return m.Restore(ctx, v.Index(), size, in) })
 }

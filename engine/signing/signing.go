@@ -86,9 +86,13 @@ func (c Chain) Latest() (PublicKey, bool) {
 	return c[len(c)-1], true
 }
 
-// Check returns an error unless each key but the first is the next one of the key before it and has its signature.
+// Check returns an error unless each key but the first is the next one of the key before it and has its signature. It proves nothing
+// of the first key.
 func (c Chain) Check() error {
 	for i, k := range c {
+		if k.Number == 0 {
+			return errors.New("signing keys are numbered from 1")
+		}
 		if len(k.Key) != ed25519.PublicKeySize {
 			return fmt.Errorf("signing key %d has %d bytes, not %d", k.Number, len(k.Key), ed25519.PublicKeySize)
 		}

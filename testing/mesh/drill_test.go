@@ -65,6 +65,27 @@ func TestDrill(t *testing.T) {
 		if code := m.Ask("GET", "/v1/programs/job", nil, nil); code != http.StatusNotFound {
 			t.Errorf("the refused snapshots have left something: %d", code)
 		}
+		// The public keys of a mesh are in all its snapshots, and so a stranger can name them.
+		before := m.SaveState()
+		known := m.AwaitLeader().View().SigningKeys()[0]
+		refused(m, "a stranger's key before that of the mesh", altered(t, before, func(s *archive.Signature) {
+			strangers(s)
+			s.Keys[0].Number, s.Key = 2, 2
+			next, err := signing.PublicKey{Number: 3, Key: known.Key}.SignNext(make([]byte, 32))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Keys = append(s.Keys, next)
+		}), "", "whose keyring this mesh does not have")
+		refused(m, "a stranger's key with the number 0 before that of the mesh", altered(t, before, func(s *archive.Signature) {
+			strangers(s)
+			next, err := known.SignNext(make([]byte, 32))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Keys[0].Number, s.Key = 0, 0
+			s.Keys = append(s.Keys, next)
+		}), "", "numbered from 1")
 		m.RestoreState(saved)
 		m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
 		if got := m.AwaitLeader().View().MeshIdentity().Mesh; got != own {

@@ -181,7 +181,7 @@ func (c *Controller) retire(ctx context.Context, r roster.Rotation, members []Me
 }
 
 // encryptAgain encrypts with the new mesh key what others have encrypted. In a full rotation there are new data keys too, with which all
-// values are encrypted again.
+// values are encrypted again, and a new signing key: who had the old keys could read the one before.
 func (c *Controller) encryptAgain(ctx context.Context, r roster.Rotation) error {
 	mesh, err := c.cfg.Box.RewrapMesh(c.cfg.Machine.View(), r.MeshKey)
 	if err == nil && mesh != nil {
@@ -200,6 +200,9 @@ func (c *Controller) encryptAgain(ctx context.Context, r roster.Rotation) error 
 		if err := c.cfg.Box.NewDataKey(ctx, tenant); err != nil && !errors.Is(err, problem.NotFound) { // a tenant may be deleted
 			return err
 		}
+	}
+	if err := c.renewSigning(ctx); err != nil {
+		return err
 	}
 	if err := c.resealValues(ctx); err != nil {
 		return err

@@ -180,6 +180,13 @@ func TestRotate(t *testing.T) {
 				if r.Number != 1 || r.MeshKey != 2 || r.Full != full || r.Actor != "ann" || len(r.Behind) > 0 {
 					t.Errorf("%+v", r)
 				}
+				signers := 1
+				if full {
+					signers = 2
+				}
+				if chain := g.View().SigningKeys(); len(chain) != signers || chain.Check() != nil {
+					t.Errorf("signing keys: %+v, not %d: %v", chain, signers, chain.Check())
+				}
 				for id, ring := range g.rings {
 					if s := ring.Set(); len(s.Keys) != 1 || s.Active != 2 || g.opens(ring) != 4+len(g.written) {
 						t.Errorf("%s has %v and opens %d values", id, s, g.opens(ring))
