@@ -124,7 +124,7 @@ func (c *Client) SnapshotSave(ctx context.Context, w io.Writer) (int64, error) {
 }
 
 // SnapshotRestore replaces the whole state by a snapshot. The request is sent only once, as r can
-// be read only once. A snapshot without a signature is taken if unsigned is set.
+// be read only once. If unsigned is set, a snapshot is taken that nothing proves.
 func (c *Client) SnapshotRestore(ctx context.Context, r io.Reader, unsigned bool) error {
 	q := url.Values{}
 	if unsigned {

@@ -90,7 +90,7 @@ func operatorRoutes(s *rest.Server) {
 	}
 	rest.Stream(s, rt, "application/json", "Done, when the state is replaced",
 		func(_ context.Context, _ *rest.Call, in *struct {
-			Unsigned bool `query:"unsigned" doc:"Take a snapshot without a signature, which a build before signatures wrote"`
+			Unsigned bool `query:"unsigned" doc:"Take a snapshot that nothing proves: without a signature, or signed by a mesh whose keyring this mesh does not have"`
 		}, w http.ResponseWriter, r *http.Request) error {
 			if r.Body == nil || r.Body == http.NoBody {
 				return rest.Malformed(model.Faults{{Message: "the body is empty: send a snapshot archive"}})

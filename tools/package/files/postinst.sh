@@ -1,6 +1,6 @@
 #!/bin/sh
-# Creates the folders. An agent that runs is restarted with the new program; tasks that run go on. Nothing is enabled or started
-# that was not: a new agent first needs an identity or a join token.
+# Creates the folders. An agent that runs is restarted with the new program. Programs on nodes go on, and tasks that were under way are
+# observed again. Nothing is enabled or started that was not: a new agent first needs an identity or a join token.
 set -e
 case ${1:-} in
 abort-*) exit 0 ;;
