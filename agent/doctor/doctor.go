@@ -73,7 +73,8 @@ func Examine(ctx context.Context, cfg config.Config, build string) []Finding {
 
 // Invalid returns the finding about a configuration that cannot be loaded. No other check is possible then.
 func Invalid(err error) []Finding {
-	return []Finding{{Check: "configuration", Level: Fail, Message: err.Error(), Advice: "correct the settings that are named; docs/agent.yaml has all of them"}}
+	return []Finding{{Check: "configuration", Level: Fail, Message: err.Error(),
+		Advice: "correct the settings that are named; docs/agent.yaml has all of them"}}
 }
 
 // Worst returns the worst level of findings.

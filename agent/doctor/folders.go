@@ -109,7 +109,8 @@ func (e *exam) identity() {
 	}
 	c, err := x509.ParseCertificate(m.Certificate)
 	if err != nil {
-		e.fail("identity", "restore the file identity of data_dir from a backup, or join with a new token", "the certificate cannot be read: %v", err)
+		e.fail("identity", "restore the file identity of data_dir from a backup, or join with a new token",
+			"the certificate cannot be read: %v", err)
 		return
 	}
 	switch over := e.now.Sub(c.NotAfter); {
@@ -117,7 +118,8 @@ func (e *exam) identity() {
 		e.fail("identity", "remove the agent (coopr leave), move data_dir away and join with a new token",
 			"the certificate ended on %s, too long ago to be renewed", c.NotAfter.Format(time.DateOnly))
 	case over > 0:
-		e.warn("identity", "start the agent; if it runs, see that it reaches a voter", "the certificate ended at %s", c.NotAfter.Format(time.RFC3339))
+		e.warn("identity", "start the agent; if it runs, see that it reaches a voter", "the certificate ended at %s",
+			c.NotAfter.Format(time.RFC3339))
 	case e.now.Before(c.NotBefore.Add(-time.Minute)):
 		e.fail("identity", "set the clock of this machine", "the certificate begins in the future, at %s: the clock of this machine is behind",
 			c.NotBefore.Format(time.RFC3339))
@@ -246,7 +248,8 @@ func (e *exam) store(ctx context.Context) {
 		return
 	}
 	r, err := raftgroup.ReadReport(ctx, e.id, dir)
-	advice := "start the agent: it puts the damaged store aside, and the leader sends it the state. If a majority of the voters is damaged, see docs/operations.md"
+	advice := "start the agent: it puts the damaged store aside, and the leader sends it the state. If a majority of the voters is " +
+		"damaged, see docs/operations.md"
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		e.fail("log", asUser, "%v", err)

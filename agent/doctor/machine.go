@@ -60,7 +60,8 @@ func (e *exam) limits() {
 		return
 	}
 	if files.Max < leastFiles {
-		e.warn("limits", "set LimitNOFILE=65536 in the unit, or raise ulimit -Hn", "a process may have %d open files; a busy agent needs %d", files.Max,
+		e.warn("limits", "set LimitNOFILE=65536 in the unit, or raise ulimit -Hn",
+			"a process may have %d open files; a busy agent needs %d", files.Max,
 			leastFiles)
 		return
 	}
@@ -80,7 +81,8 @@ func (e *exam) clockState(state int, err error) {
 	case err != nil:
 		e.warn("clock", "see that the clock is synchronised: timedatectl", "the state of the clock is unknown: %v", err)
 	case state == timeError:
-		e.warn("clock", "run chrony or systemd-timesyncd: certificates and leases need clocks that agree", "nothing synchronises the clock of this machine")
+		e.warn("clock", "run chrony or systemd-timesyncd: certificates and leases need clocks that agree",
+			"nothing synchronises the clock of this machine")
 	default:
 		e.ok("clock", "the clock is synchronised")
 	}
@@ -120,13 +122,15 @@ func (e *exam) plugins() {
 			e.fail("plugins", "install it, or remove it from the configuration", "plugin %s: %v", p.Name, err)
 		case p.Checksum != "" && "sha256:"+sum != p.Checksum && filepath.Ext(path) == "":
 			good = false
-			e.fail("plugins", "install the right file, or correct the checksum if you have replaced the plugin", "plugin %s: %s has the checksum sha256:%s",
+			e.fail("plugins", "install the right file, or correct the checksum if you have replaced the plugin",
+				"plugin %s: %s has the checksum sha256:%s",
 				p.Name, path, sum)
 		}
 	}
 	switch {
 	case good && len(found)+len(e.cfg.Plugins) == 0 && e.cfg.Worker.Slots > 0 && !e.cfg.Dev:
-		e.warn("plugins", "install plugins to plugin_dir, or set worker.slots to 0", "there are no plugins in %q, so this agent can carry out no tasks",
+		e.warn("plugins", "install plugins to plugin_dir, or set worker.slots to 0",
+			"there are no plugins in %q, so this agent can carry out no tasks",
 			e.cfg.PluginDir)
 	case good:
 		e.ok("plugins", "%d files", len(found)+len(e.cfg.Plugins))
@@ -192,9 +196,11 @@ func (e *exam) peers(ctx context.Context) {
 		st, err := ask(ctx, pool, addr)
 		switch {
 		case err != nil:
-			e.fail("peers", "see that the agent there runs, and that this machine reaches its port (nc -vz)", "the voter at %s does not answer: %v", addr, err)
+			e.fail("peers", "see that the agent there runs, and that this machine reaches its port (nc -vz)",
+				"the voter at %s does not answer: %v", addr, err)
 		case st.Build != e.build:
-			e.warn("peers", "finish the upgrade: all agents of a mesh should run one build", "the agent at %s runs build %s, and this is %s", addr, st.Build, e.build)
+			e.warn("peers", "finish the upgrade: all agents of a mesh should run one build", "the agent at %s runs build %s, and this is %s",
+				addr, st.Build, e.build)
 		default:
 			e.ok("peers", "the voter at %s answers", addr)
 		}

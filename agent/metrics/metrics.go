@@ -130,12 +130,13 @@ func (s Sources) raft() collector {
 	voters := gauge("coopr_raft_voters", "Voters as this member sees them: wanted, present in the group, alive.", "which")
 	margin := gauge("coopr_raft_quorum_margin_voters", "How many more voters may be lost. Below 0 nothing can be changed.")
 	age := gauge("coopr_raft_snapshot_age_seconds", "Time since this member's newest snapshot, if it has one.")
-	patience := gauge("coopr_raft_heartbeat_timeout_seconds", "Silence of a leader after which this member stands for election. It is longer than "+
-		"usual while heartbeats are late, as on a busy machine.")
+	patience := gauge("coopr_raft_heartbeat_timeout_seconds",
+		"Silence of a leader after which this member stands for election. It is longer while heartbeats are late, as on a busy machine.")
 	writes := counter("coopr_raft_log_writes_total", "Writes to the Raft log of this member, by outcome.", "outcome")
 	writing := counter("coopr_raft_log_write_seconds_total",
 		"Time of the writes to the Raft log that succeeded. Divided by their number, it is how long a write takes to be on the disk.")
-	entries := counter("coopr_raft_applied_entries_total", "Log entries that this member has applied to its copy of the state since it started.")
+	entries := counter("coopr_raft_applied_entries_total",
+		"Log entries that this member has applied to its copy of the state since it started.")
 	applying := counter("coopr_raft_apply_seconds_total", "Time that it took to apply them.")
 	return collector{[]family{leads, known, term, committed, applied, voters, margin, age, patience, writes, writing, entries,
 		applying}, func(send emit) {

@@ -19,8 +19,9 @@ func doctorCommand() *cobra.Command {
 	var structured bool
 	c := &cobra.Command{
 		Use: "doctor", Short: "Examine this machine and the folders of its agent", Args: cobra.NoArgs,
-		Long: "Checks what an agent needs: configuration, folders, identity, certificates, keyring, disk, journal, log, ports, limits, clock, plugins and\n" +
-			"their confinement, and the other voters. It works while the agent runs or not, and changes nothing. Run it as the agent's user.\n" +
+		Long: "Checks what an agent needs: configuration, folders, identity, certificates, keyring, disk, journal, log, ports, limits,\n" +
+			"clock, plugins and their confinement, and the other voters. It works while the agent runs or not, and changes nothing. Run it as\n" +
+			"the agent's user.\n" +
 			"The exit code is 0 if there are no failures, though there may be warnings, and 1 otherwise.",
 		Example: "  runuser -u coopr -- coopr-agent doctor --config /etc/coopr/agent.yaml\n  coopr-agent doctor --data-dir /var/lib/coopr --json",
 	}

@@ -154,7 +154,8 @@ func (c *Controller) commit(ctx context.Context, command *pb.Command) error {
 }
 
 // retire erases the keys that nothing needs from the members' keyrings. It returns the members that have them still.
-func (c *Controller) retire(ctx context.Context, r roster.Rotation, members []Member, answers map[string]Status) (behind []string, err error) {
+func (c *Controller) retire(ctx context.Context, r roster.Rotation, members []Member, answers map[string]Status) (
+	behind []string, err error) {
 	need := needed(c.cfg.Machine.View())
 	for _, m := range members {
 		st, ok := answers[m.ID]

@@ -91,7 +91,8 @@ func auditRoutes(s *rest.Server) {
 	)
 	rest.Read(
 		s,
-		rest.Route{ID: "verifyAudit", Path: path + "/verify", Tag: tag, Rule: reads, Summary: "Verify the audit log's chain of hashes and its signed heads",
+		rest.Route{ID: "verifyAudit", Path: path + "/verify", Tag: tag, Rule: reads,
+			Summary:     "Verify the audit log's chain of hashes and its signed heads",
 			Description: "Verifies the whole log, of all tenants. With consistency=stale a voter verifies its own copy."},
 		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) (audit.Verification, error) {
 			return v.Audit().Verify(v.SigningKeys()), nil
@@ -100,7 +101,8 @@ func auditRoutes(s *rest.Server) {
 	rest.Read(
 		s,
 		rest.Route{ID: "listSigningKeys", Path: path + "/keys", Tag: tag, Rule: reads, Summary: "List the public keys with which the mesh signs",
-			Description: "With them, heads of an exported audit log and snapshots are verified. Each key but the first is signed by the one before it."},
+			Description: "With them, heads of an exported audit log and snapshots are verified. Each key but the first is signed by the one " +
+				"before it."},
 		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) (signing.Chain, error) {
 			return append(signing.Chain{}, v.SigningKeys()...), nil
 		},

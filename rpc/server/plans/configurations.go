@@ -54,7 +54,8 @@ func (x target) shown() api.Configuration {
 
 func configurationRoutes(s *rest.Server) {
 	cluster := func(in *rest.ByCluster) string { return in.ID }
-	inspect(s, "listConfigurations", "configurations", "List the ids of a cluster's targets, the oldest first", reflect.TypeFor[[]string](), cluster,
+	inspect(s, "listConfigurations", "configurations", "List the ids of a cluster's targets, the oldest first",
+		reflect.TypeFor[[]string](), cluster,
 		func(c *rest.Call, v rest.View, cl *model.Cluster, _ *rest.ByCluster) (any, error) {
 			var ids []string
 			for _, x := range configurationsOf(c, v, cl) {

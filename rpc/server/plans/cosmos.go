@@ -118,13 +118,14 @@ func mismatch(faults model.Faults) *cosmosFault {
 	for _, f := range faults {
 		at := strings.TrimPrefix(strings.TrimPrefix(f.Path, "config"), ".")
 		pointer := "/" + strings.ReplaceAll(at, ".", "/")
-		rows = append(rows, map[string]any{"instance": map[string]any{"pointer": pointer}, "message": strings.ReplaceAll(f.Message, "%", " percent")})
+		rows = append(rows, map[string]any{"instance": map[string]any{"pointer": pointer},
+			"message": strings.ReplaceAll(f.Message, "%", " percent")})
 	}
 	return &cosmosFault{Type: "JsonSchemaMismatch", Message: "the options do not fit the cluster", Data: map[string]any{"errors": rows}}
 }
 
-// resolved returns the configuration of a cluster as the options of a package. They have the name of the service, unless the template has an
-// option of that name.
+// resolved returns the configuration of a cluster as the options of a package. They have the name of the service, unless the template
+// has an option of that name.
 func resolved(cl *model.Cluster) map[string]any {
 	if ownsName(cl) {
 		return model.MergeConfig(map[string]any{}, cl.Config)

@@ -32,7 +32,8 @@ func podName(n *model.Node) string {
 func pod(cl *model.Cluster, n *model.Node, now attempts) tree.Pod {
 	p := tree.Pod{Name: podName(n), Tasks: []tree.PodTask{}}
 	for _, s := range n.Services {
-		p.Tasks = append(p.Tasks, tree.PodTask{ID: string(model.NodeID(n.ID).Placement(s)), Name: p.Name + "-" + s, Status: taskState(cl, n, s, now)})
+		p.Tasks = append(p.Tasks, tree.PodTask{ID: string(model.NodeID(n.ID).Placement(s)), Name: p.Name + "-" + s,
+			Status: taskState(cl, n, s, now)})
 	}
 	return p
 }

@@ -103,7 +103,8 @@ this mesh or by one whose keyring this mesh has. Nothing is replaced before all
 of that is checked.`,
 		Example: "  coopr operator snapshot restore coopr.snap --yes",
 	}
-	unsigned := cmd.Flags().Bool("unsigned", false, "take a file that nothing proves: without a signature, or signed by a mesh whose keyring is not here")
+	unsigned := cmd.Flags().Bool("unsigned", false, "take a file that nothing proves: without a signature, or signed by a mesh whose "+
+		"keyring is not here")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := os.Open(args[0])
 		if err != nil {

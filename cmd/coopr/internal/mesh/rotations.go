@@ -39,9 +39,9 @@ func rotateKeyring(app cli.App) *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
 		Use: "rotate", Short: "Replace the key of the mesh by a new one", Args: cli.Args(),
-		Long: "Replace the key of the mesh, which encrypts the data keys of the tenants, by a new one. Every member of the Raft group gets it, and\n" +
-			"erases the old one when nothing needs it. With --full, data keys are replaced too and all values are encrypted again: use it if\n" +
-			"somebody may have a copy of a voter's keyring.",
+		Long: "Replace the key of the mesh, which encrypts the data keys of the tenants, by a new one. Every member of the Raft group\n" +
+			"gets it, and erases the old one when nothing needs it. With --full, data keys and the signing key are replaced too, and all values\n" +
+			"are encrypted again: use it if somebody may have a copy of a voter's keyring.",
 		Example: "  coopr operator keyring rotate\n  coopr operator keyring rotate --full",
 	}
 	cmd.Flags().BoolVar(&full, "full", false, "replace data keys too, and encrypt all values again")
@@ -60,8 +60,8 @@ func rotateRoot(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
 		Use: "rotate", Short: "Replace the root token by a new one", Args: cli.Args(),
-		Long: "Replace the root token by a new one, which is shown only once. The old one and the tokens of its own name end at once. Only the\n" +
-			"root token may do this.",
+		Long: "Replace the root token by a new one, which is shown only once. The old one and the tokens of its own name end at once. Only\n" +
+			"the root token may do this.",
 		Example: "  coopr operator root rotate --yes",
 	}
 	cmd.RunE = cli.Confirmed(app, func([]string) string { return "Replace the root token? The old one ends at once." },
