@@ -61,13 +61,13 @@ func secretResults(t *pb.Task, output []byte) []string {
 	return secretsIn(marked(t), o.Result)
 }
 
-// hideIn hides the secrets of a task in the output of an automator, but for its sensitive results: the leader encrypts them, and an
+// hideIn hides the secrets of a task in the output of an automator, but for its sensitive results if the leader encrypts them: an
 // automator may return one that it was given.
 func hideIn(t *pb.Task, hide *mask.Mask, output []byte) []byte {
 	var in, out map[string]json.RawMessage
 	var given, hidden map[string]any
 	masked := hide.JSON(output)
-	if len(secretResults(t, output)) == 0 || json.Unmarshal(output, &in) != nil || json.Unmarshal(masked, &out) != nil ||
+	if !t.Encrypts || len(secretResults(t, output)) == 0 || json.Unmarshal(output, &in) != nil || json.Unmarshal(masked, &out) != nil ||
 		json.Unmarshal(in["result"], &given) != nil || json.Unmarshal(out["result"], &hidden) != nil {
 		return masked
 	}
