@@ -61,6 +61,32 @@ func secretResults(t *pb.Task, output []byte) []string {
 	return secretsIn(marked(t), o.Result)
 }
 
+// shown puts the sensitive values back, at every depth, into a copy of the values in which secrets are hidden.
+func shown(t model.PluginType, values, hidden map[string]any) {
+	for name, v := range values {
+		shownIn(v, hidden[name])
+	}
+	for _, name := range model.Sensitive(t, values) {
+		hidden[name] = values[name]
+	}
+}
+
+// shownIn does the same within a value that is not sensitive itself. hidden has the shape of v.
+func shownIn(v, hidden any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if hidden, ok := hidden.(map[string]any); ok {
+			shown(model.PluginType{}, v, hidden)
+		}
+	case []any:
+		if hidden, ok := hidden.([]any); ok && len(hidden) == len(v) {
+			for i := range v {
+				shownIn(v[i], hidden[i])
+			}
+		}
+	}
+}
+
 // hideIn hides the secrets of a task in the output of an automator, but for its sensitive results if the leader encrypts them: an
 // automator may return one that it was given.
 func hideIn(t *pb.Task, hide *mask.Mask, output []byte) []byte {
@@ -71,9 +97,7 @@ func hideIn(t *pb.Task, hide *mask.Mask, output []byte) []byte {
 		json.Unmarshal(in["result"], &given) != nil || json.Unmarshal(out["result"], &hidden) != nil {
 		return masked
 	}
-	for _, name := range model.Sensitive(marked(t), given) {
-		hidden[name] = given[name]
-	}
+	shown(marked(t), given, hidden)
 	var err error
 	if out["result"], err = json.Marshal(hidden); err != nil {
 		return masked
