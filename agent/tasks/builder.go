@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -220,6 +221,7 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(),
 		Input:     operation.WithParameters(w.Input, op.Parameters),
 		Resources: op.Resources, Secrets: slices.Concat(secrets, returned), Sensitive: b.marked(v, cl, w),
+		Encrypts: encrypts(v),
 	}
 	if p := w.Ready; act == model.Check {
 		out.Ready = &pb.Ready{IntervalMs: int64(p.Interval), DelayMs: int64(p.Delay), TimeoutMs: int64(p.Timeout)}
@@ -227,6 +229,9 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	}
 	return out, nil
 }
+
+// encrypts reports whether the leader encrypts the results of tasks that are secrets, as keys.Controller.SealResults does.
+func encrypts(v *state.View) bool { return v.Understands(logformat.RotationLevel) }
 
 // readyWithinMillis is how long a started service has to become ready before its
 // readiness check counts as one failure.

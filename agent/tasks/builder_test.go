@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/consensus/state/view"
@@ -51,7 +52,11 @@ func TestKeysOfProvidersOnly(t *testing.T) {
 			Provisioner: map[string]any{"region": "r", "password": model.SealedRef{ID: "a", Version: 1}.String()}},
 		Definitions: map[string]model.Service{"s": {Base: model.Base{Name: "s"}, Provisioner: model.ServiceProvisioner{Actions: install}}}}
 	n := model.Node{ID: "00000001-1000", Cluster: cl.ID, Tenant: "t", Number: 1000, Services: []string{"s"}}
+	level := func(level uint32) *pb.Command {
+		return &pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level}}}
+	}
 	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, Commands: []*pb.Command{
+		level(logformat.SealedLevel - 1), // which does not look for the value that the provider names
 		{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t"})}}},
 		{Tenant: "t", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
 			Cluster: logtest.Cluster(cl), Nodes: logtest.Nodes(n), Graph: graph.Encode()}}},
@@ -60,6 +65,11 @@ func TestKeysOfProvidersOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Apply(&raft.Log{Type: raft.LogCommand, Index: 1, Data: b})
+	raise, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel,
+		Commands: []*pb.Command{level(logformat.RotationLevel)}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	v := m.View()
 	s, ok := v.Plan(op.ID)
 	started, _ := v.Operation("t", op.ID)
@@ -68,6 +78,7 @@ func TestKeysOfProvidersOnly(t *testing.T) {
 	if !ok || !has {
 		t.Fatal("the operation did not start")
 	}
+	m.Apply(&raft.Log{Type: raft.LogCommand, Index: 2, Data: raise})
 	keys := &opener{}
 	builder, checks := NewBuilder(m, keys), NewChecks(m, keys)
 	for _, keys.keys = range []bool{false, true} {
@@ -78,6 +89,12 @@ func TestKeysOfProvidersOnly(t *testing.T) {
 		case keys.keys && (err != nil || !bytes.Contains(create.Input, []byte("canary")) ||
 			!slices.Equal(create.Secrets, []string{"canary-password"})):
 			t.Error(create, err)
+		}
+		// The leader encrypts results as soon as all members can read them.
+		for view, encrypts := range map[*state.View]bool{v: false, m.View(): true} {
+			if install, err := builder.Task(view, started, s, 1); err != nil || install.Encrypts != encrypts {
+				t.Errorf("at level %d: %v, %v", view.FeatureLevel(), install, err)
+			}
 		}
 		install, err := builder.Task(v, started, s, 1)
 		if err != nil || bytes.Contains(install.Input, []byte("canary")) || len(install.Secrets) > 0 {

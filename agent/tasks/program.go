@@ -104,6 +104,6 @@ func (b *Builder) step(v *state.View, op *model.Operation, cl *model.Cluster, n 
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Mesh: v.Mesh(), Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
 		Action: model.Run.String(), Service: name, Plugin: w.Plugin, Automator: w.Automator,
 		Observe: st.Note != nil && st.Note.Observe, TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(w.Input, env),
-		Resources: op.Resources, Secrets: slices.Concat(p.secrets[name], returned),
+		Resources: op.Resources, Secrets: slices.Concat(p.secrets[name], returned), Encrypts: encrypts(v),
 	}, nil
 }

@@ -61,19 +61,43 @@ func secretResults(t *pb.Task, output []byte) []string {
 	return secretsIn(marked(t), o.Result)
 }
 
-// hideIn hides the secrets of a task in the output of an automator, but for its sensitive results: the leader encrypts them, and an
+// shown puts the sensitive values back, at every depth, into a copy of the values in which secrets are hidden.
+func shown(t model.PluginType, values, hidden map[string]any) {
+	for name, v := range values {
+		shownIn(v, hidden[name])
+	}
+	for _, name := range model.Sensitive(t, values) {
+		hidden[name] = values[name]
+	}
+}
+
+// shownIn does the same within a value that is not sensitive itself. hidden has the shape of v.
+func shownIn(v, hidden any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if hidden, ok := hidden.(map[string]any); ok {
+			shown(model.PluginType{}, v, hidden)
+		}
+	case []any:
+		if hidden, ok := hidden.([]any); ok && len(hidden) == len(v) {
+			for i := range v {
+				shownIn(v[i], hidden[i])
+			}
+		}
+	}
+}
+
+// hideIn hides the secrets of a task in the output of an automator, but for its sensitive results if the leader encrypts them: an
 // automator may return one that it was given.
 func hideIn(t *pb.Task, hide *mask.Mask, output []byte) []byte {
 	var in, out map[string]json.RawMessage
 	var given, hidden map[string]any
 	masked := hide.JSON(output)
-	if len(secretResults(t, output)) == 0 || json.Unmarshal(output, &in) != nil || json.Unmarshal(masked, &out) != nil ||
+	if !t.Encrypts || len(secretResults(t, output)) == 0 || json.Unmarshal(output, &in) != nil || json.Unmarshal(masked, &out) != nil ||
 		json.Unmarshal(in["result"], &given) != nil || json.Unmarshal(out["result"], &hidden) != nil {
 		return masked
 	}
-	for _, name := range model.Sensitive(marked(t), given) {
-		hidden[name] = given[name]
-	}
+	shown(marked(t), given, hidden)
 	var err error
 	if out["result"], err = json.Marshal(hidden); err != nil {
 		return masked

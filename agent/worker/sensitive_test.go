@@ -34,11 +34,13 @@ func TestSecretResults(t *testing.T) {
 		kept            bool
 		want, wantText  string
 	}{
-		"by its name":  {`{"result":{"password":"canary-in-a-mine"}}`, "it is canary-in-a-mine", &pb.Task{}, false, "canary-in-a-mine", "it is [redacted]"},
-		"within":       {`{"result":{"auth":[{"private_key":"canary-in-a-mine"}]}}`, "", &pb.Task{}, false, "canary-in-a-mine", ""},
-		"by its mark":  {`{"result":{"pin":"canary-in-a-mine"}}`, "", &pb.Task{Sensitive: []string{"pin"}}, false, "canary-in-a-mine", ""},
-		"no secret":    {`{"result":{"pin":"canary-in-a-mine"}}`, "", &pb.Task{}, true, "canary-in-a-mine", ""},
-		"of the input": {`{"result":{"note":"canary-in-a-mine","secret":"canary-in-a-mine"}}`, "", &pb.Task{Automator: true, Secrets: []string{"canary-in-a-mine"}}, false, `"note":"[redacted]","secret":"canary-in-a-mine"`, ""},
+		"by its name":          {`{"result":{"password":"canary-in-a-mine"}}`, "it is canary-in-a-mine", &pb.Task{}, false, "canary-in-a-mine", "it is [redacted]"},
+		"within":               {`{"result":{"auth":[{"private_key":"canary-in-a-mine"}]}}`, "", &pb.Task{}, false, "canary-in-a-mine", ""},
+		"by its mark":          {`{"result":{"pin":"canary-in-a-mine"}}`, "", &pb.Task{Sensitive: []string{"pin"}}, false, "canary-in-a-mine", ""},
+		"no secret":            {`{"result":{"pin":"canary-in-a-mine"}}`, "", &pb.Task{}, true, "canary-in-a-mine", ""},
+		"of the input":         {`{"result":{"note":"canary-in-a-mine","secret":"canary-in-a-mine"}}`, "", &pb.Task{Automator: true, Encrypts: true, Secrets: []string{"canary-in-a-mine"}}, false, `"note":"[redacted]","secret":"canary-in-a-mine"`, ""},
+		"of the input, within": {`{"result":{"all":[{"db":{"password":"canary-in-a-mine","note":"canary-in-a-mine"}}],"note":"canary-in-a-mine"}}`, "", &pb.Task{Automator: true, Encrypts: true, Secrets: []string{"canary-in-a-mine"}}, false, `{"all":[{"db":{"note":"[redacted]","password":"canary-in-a-mine"}}],"note":"[redacted]"}`, ""},
+		"of the input, for a leader that encrypts nothing": {`{"result":{"note":"canary-in-a-mine","secret":"canary-in-a-mine"}}`, "", &pb.Task{Automator: true, Secrets: []string{"canary-in-a-mine"}}, false, `"note":"[redacted]","secret":"[redacted]"`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/coopr/coopr/consensus/keyring"
@@ -60,7 +61,10 @@ func (b *Box) reencrypt(aad, sealed []byte, meshKey uint32) ([]byte, error) {
 	return b.ring.SealWith(meshKey, aad, plain)
 }
 
-// Again encrypts a value of a view with the latest data key of its tenant.
+// ErrUnreadable means that a value cannot be decrypted.
+var ErrUnreadable = errors.New("the value cannot be decrypted")
+
+// Again encrypts a value of a view with the latest data key of its tenant. It returns ErrUnreadable for one that cannot be decrypted.
 func (b *Box) Again(v *state.View, r table.SealedRow) (*pb.ResealedValue, error) {
 	k, ok := v.DataKey(r.Tenant)
 	if !ok {
@@ -68,7 +72,7 @@ func (b *Box) Again(v *state.View, r table.SealedRow) (*pb.ResealedValue, error)
 	}
 	value, err := b.open(v.SealedView, r)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	c, err := b.cipher(v.Mesh(), k)
 	if err != nil {

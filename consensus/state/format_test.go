@@ -511,10 +511,10 @@ func (c *clinic) programs(must func(*pb.Command) state.Answer, as func(string, *
 	put("secret", "key", "put", profile.Secret{Value: model.NewSecret("value"), UsableBy: []string{"alice"}})
 	put("secret", "old", "put", profile.Secret{Value: model.NewSecret("value")})
 	must(&pb.Command{Actor: "coopr", Change: &pb.Command_Reseal{Reseal: &pb.Reseal{
-		Secrets:   []*pb.ResealedSecret{{Tenant: "t", Name: "old", Value: &pb.SealedValue{Id: "w", Version: 1, Sealed: []byte("sealed")}}},
+		Secrets:   []*pb.ResealedSecret{{Tenant: "t", Name: "old", Value: &pb.SealedValue{Id: "w", Version: 1, Sealed: []byte("\x00\x00\x00\x02sealed")}}},
 		Providers: []*pb.ResealedProvider{{Tenant: "t", Cluster: "00000002", ClusterVersion: 1, Fields: []byte(`{}`)}},
 	}}})
-	put("secret", "new", "put", logformat.Secret{Value: &pb.SealedValue{Id: "x", Version: 1, Sealed: []byte("sealed")}})
+	put("secret", "new", "put", logformat.Secret{Value: &pb.SealedValue{Id: "x", Version: 1, Sealed: []byte("\x00\x00\x00\x02sealed")}})
 	put("profile", "p", "put", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}, Retries: 1,
 		Limits: profile.Limits{Runs: &retries}})
 	put("program", "job", "create", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true",

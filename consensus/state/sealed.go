@@ -73,14 +73,21 @@ func (a sealed) putSealed(p *pb.PutSealed) Answer {
 	return Answer{}
 }
 
-// follows returns an error unless a version of a value follows the latest one.
+// follows returns an error unless a version of a value follows the latest one, and its data key is there. Below
+// logformat.RotationLevel there may be voters that only compare the key with the oldest one, and all of them have to apply an entry alike.
 func (a sealed) follows(tenant string, v *pb.SealedValue) error {
 	latest := uint32(0)
 	if row, ok := a.view().LatestSealed(tenant, v.GetId()); ok {
 		latest = row.Version
 	}
-	if k, ok := a.view().OldestDataKey(tenant); ok && table.KeyNumber(v.GetSealed()) < k.Number {
-		return problem.New(problem.Stale, "the value is encrypted with a key that was replaced meanwhile: write it again")
+	number := table.KeyNumber(v.GetSealed())
+	oldest, ok := a.view().OldestDataKey(tenant)
+	gone := ok && number < oldest.Number
+	if _, there := a.view().DataKeyOf(tenant, number); !there && table.Mesh(a.txn).FeatureLevel >= logformat.RotationLevel {
+		gone = true
+	}
+	if gone {
+		return problem.New(problem.Stale, "the value is encrypted with a key that is not there, or not any more: write it again")
 	}
 	if v.GetId() == "" || v.GetVersion() != latest+1 {
 		return problem.New(problem.Stale, "version %d of a value cannot follow version %d: it was changed meanwhile", v.GetVersion(), latest)

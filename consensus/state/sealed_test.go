@@ -59,6 +59,38 @@ func TestSealed(t *testing.T) {
 	}
 }
 
+// TestSealedWithUnknownKey writes values whose data key is not there. They are refused from the level on at which all voters do so.
+func TestSealedWithUnknownKey(t *testing.T) {
+	for level, want := range map[uint32]error{2: nil, 3: problem.Stale} {
+		c := newClinic(t)
+		value := func(id string, dataKey byte) *pb.SealedValue {
+			return &pb.SealedValue{Id: id, Version: 1, Sealed: []byte{0, 0, 0, dataKey, 'x'}}
+		}
+		for _, step := range []struct {
+			what string
+			do   *pb.Command
+			want error
+		}{
+			{"the level", &pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level}}}, nil},
+			{"a secret without any key", putSecret(value("s", 1)), want},
+			{"the key of another tenant", putDataKey("", 1), nil},
+			{"a value without a key of its tenant", putValues(value("a", 1)), want},
+			{"a key of the tenant", putDataKey("t", 1), nil},
+			{"a value of a key that is not there yet", putValues(value("b", 2)), want},
+			{"a value of a key that is there", putValues(value("c", 1)), nil},
+			{"one of both", putValues(value("d", 1), value("e", 2)), want},
+		} {
+			if a := c.do(step.do); !errors.Is(a.Err, step.want) {
+				t.Errorf("level %d, %s: %v", level, step.what, a.Err)
+			}
+		}
+	}
+}
+
+func putValues(values ...*pb.SealedValue) *pb.Command {
+	return &pb.Command{Change: &pb.Command_PutSealed{PutSealed: &pb.PutSealed{Tenant: "t", Values: values}}}
+}
+
 func putSecret(value *pb.SealedValue, users ...string) *pb.Command {
 	return &pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{
 		Put: &pb.PutSetting{Kind: pb.SettingKind_SETTING_KIND_SECRET, Name: "s", Order: pb.SettingOrder_SETTING_ORDER_PUT, UsableBy: users,

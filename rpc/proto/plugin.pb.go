@@ -106,6 +106,7 @@ type Task struct {
 	Resources     uint64                 `protobuf:"varint,17,opt,name=resources,proto3" json:"resources,omitempty"`                          // number of the tenant's set of plugin resources; 0: none. Plugins never see it
 	Secrets       []string               `protobuf:"bytes,19,rep,name=secrets,proto3" json:"secrets,omitempty"`                               // values in the input that the agent hides in logs and results
 	Sensitive     []string               `protobuf:"bytes,20,rep,name=sensitive,proto3" json:"sensitive,omitempty"`                           // names of results and saved values that are secrets, besides those that sound so
+	Encrypts      bool                   `protobuf:"varint,21,opt,name=encrypts,proto3" json:"encrypts,omitempty"`                            // the leader encrypts results that are secrets, so that they are not hidden from it
 	ResourcesDir  string                 `protobuf:"bytes,18,opt,name=resources_dir,json=resourcesDir,proto3" json:"resources_dir,omitempty"` // folder with the plugin's resources of that set, on the agent: <type>/<name>; "": none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -272,6 +273,13 @@ func (x *Task) GetSensitive() []string {
 		return x.Sensitive
 	}
 	return nil
+}
+
+func (x *Task) GetEncrypts() bool {
+	if x != nil {
+		return x.Encrypts
+	}
+	return false
 }
 
 func (x *Task) GetResourcesDir() string {
@@ -1379,7 +1387,7 @@ var File_plugin_proto protoreflect.FileDescriptor
 
 const file_plugin_proto_rawDesc = "" +
 	"\n" +
-	"\fplugin.proto\x12\x0fcoopr.plugin.v1\"\x9e\x04\n" +
+	"\fplugin.proto\x12\x0fcoopr.plugin.v1\"\xba\x04\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
@@ -1401,7 +1409,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\x05ready\x18\x0f \x01(\v2\x16.coopr.plugin.v1.ReadyR\x05ready\x12\x1c\n" +
 	"\tresources\x18\x11 \x01(\x04R\tresources\x12\x18\n" +
 	"\asecrets\x18\x13 \x03(\tR\asecrets\x12\x1c\n" +
-	"\tsensitive\x18\x14 \x03(\tR\tsensitive\x12#\n" +
+	"\tsensitive\x18\x14 \x03(\tR\tsensitive\x12\x1a\n" +
+	"\bencrypts\x18\x15 \x01(\bR\bencrypts\x12#\n" +
 	"\rresources_dir\x18\x12 \x01(\tR\fresourcesDir\"b\n" +
 	"\x05Ready\x12\x1f\n" +
 	"\vinterval_ms\x18\x01 \x01(\x03R\n" +

@@ -59,7 +59,8 @@ type Config struct {
 
 // Dispatcher leases tasks to workers. It is made for one term.
 type Dispatcher struct {
-	cfg Config
+	cfg   Config
+	seals sealer
 
 	mail  loop.Mailbox[func()] // calls for the owner
 	queue *loop.Queue[job]     // one job at a time
@@ -100,6 +101,7 @@ func New(cfg Config) *Dispatcher {
 		cfg: cfg, ended: make(chan struct{}),
 		book: book{sessions: map[string]*session{}, queues: map[string]*queue{}, ending: map[string][]ending{}, limits: map[string]int{}},
 	}
+	d.seals = sealer{cfg: &d.cfg, waits: map[attempt]string{}}
 	d.queue = loop.New(loop.Config[job]{Reconcile: d.do})
 	return d
 }

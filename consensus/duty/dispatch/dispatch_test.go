@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type log struct {
 	leases int   // entries with leases
 	broken error // what every proposal gets
 	asked  int
+	clear  bool   // an entry has the text "canary"
 	first  func() // done once, before the next proposal
 }
 
@@ -72,6 +74,7 @@ func (l *log) propose(ctx context.Context, cs ...*pb.Command) ([]state.Answer, e
 	if err != nil {
 		return nil, err
 	}
+	l.clear = l.clear || bytes.Contains(b, []byte("canary"))
 	return l.machine.Apply(&raft.Log{Type: raft.LogCommand, Index: l.index, Term: l.term, Data: b}).([][]state.Answer)[0], nil
 }
 
@@ -140,12 +143,15 @@ type conn struct {
 	saved  uint64
 	beats  int // heartbeats that were answered
 	closed bool
+
+	confirmed []*pb.Verdict
 }
 
 func (c *conn) Send(m *pb.LeaderMessage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tasks = append(c.tasks, m.Tasks...)
+	c.confirmed = append(c.confirmed, m.Confirmed...)
 	c.saved = max(c.saved, m.Saved)
 	if m.Heartbeat > 0 {
 		c.beats++
@@ -164,6 +170,13 @@ func (c *conn) all() []*pb.Task {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.tasks)
+}
+
+// heard reports whether a result was confirmed.
+func (c *conn) heard(r *pb.Result) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.confirmed, func(v *pb.Verdict) bool { return v.Task == r.Task && v.Fence == r.Fence })
 }
 
 // stored returns the number up to which values are stored.

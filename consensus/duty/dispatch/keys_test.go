@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -62,6 +63,86 @@ func TestTasksWaitForKeys(t *testing.T) {
 		hear(90)
 		if n := c.got(); n != 1 {
 			t.Errorf("%d tasks were sent", n)
+		}
+	})
+}
+
+// TestResultsWaitForKeys has a worker that connects again and again while its result cannot be encrypted. The leader tries it at regular
+// intervals, as if the worker had stayed, stores one value in the end, and confirms the result in the last session. Nothing of a lease
+// that is over is encrypted.
+func TestResultsWaitForKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.begin(2)
+		var open atomic.Bool
+		var tries, stored atomic.Int32
+		d, end := l.dispatcherOf(dispatch.Config{Propose: l.propose, Tasks: works{},
+			Seal: func(context.Context, string, string, map[string]any) (map[string]any, error) {
+				if tries.Add(1); !open.Load() {
+					return nil, keyring.ErrNoKey
+				}
+				id := fmt.Sprint("v", stored.Add(1))
+				return map[string]any{"password": model.SealedRef{ID: id, Version: 1}.String()}, nil
+			}})
+		defer end()
+		c := &conn{}
+		if err := d.Open(t.Context(), "s0", &pb.Hello{Agent: "a", Slots: 1, Incarnation: 1}, c); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r := succeeded(c.all()[0])
+		r.Output = []byte(`{"result":{"password":"canary"}}`)
+		d.ReportSoon("s0", []*pb.Result{r})
+		last := ""
+		for i := range 12 {
+			time.Sleep(time.Second)
+			last = fmt.Sprint("s", i+1)
+			c = &conn{}
+			if err := d.Open(t.Context(), last, &pb.Hello{Agent: "a", Slots: 1, Incarnation: uint64(i + 2),
+				Held: []*pb.Held{{Task: r.Task, Fence: r.Fence, Started: true, Result: r}}}, c); err != nil {
+				t.Fatal(err)
+			}
+			d.ReportSoon(last, []*pb.Result{r})
+		}
+		hear := func(seconds int) {
+			for range seconds {
+				time.Sleep(time.Second)
+				d.Hear(last, 1, false)
+			}
+		}
+		hear(60)
+		if n := tries.Load(); n < 10 || n > 16 {
+			t.Errorf("%d tries in 72 seconds", n)
+		}
+		open.Store(true)
+		hear(10)
+		synctest.Wait()
+		if n := stored.Load(); n != 1 {
+			t.Errorf("%d values are stored for one result", n)
+		}
+		if !c.heard(r) {
+			t.Error("the last session has no confirmation")
+		}
+		if p, _ := l.machine.View().Plan("00000001-001"); p.Status(0) != model.TaskSucceeded {
+			t.Errorf("the task is %s", p.Status(0))
+		}
+		c.mu.Lock()
+		c.confirmed = nil
+		c.mu.Unlock()
+		before := tries.Load()
+		d.Report(t.Context(), last, []*pb.Result{r})
+		save := &pb.SaveState{Task: r.Task, Fence: r.Fence, Key: "password", Value: []byte(`"canary"`)}
+		if err := d.Save(t.Context(), last, []*pb.SaveState{save}, 1); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if tries.Load() != before || !c.heard(r) {
+			t.Error("the result or a value of a lease that is over is encrypted, or it is not confirmed")
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.clear {
+			t.Error("the log has a secret in the clear")
 		}
 	})
 }

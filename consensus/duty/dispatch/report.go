@@ -21,10 +21,10 @@ func (d *Dispatcher) ReportSoon(session string, results []*pb.Result) {
 			return
 		}
 		d.async(func(ctx context.Context) {
-			ready, waiting := sealer{&d.cfg}.results(ctx, results)
+			ready, waiting := d.seals.results(ctx, session, results)
 			d.post(func() {
 				reportNow(d, session, ready)
-				reportLater(d, session, waiting)
+				reportLater(d, waiting)
 			})
 		})
 	})
@@ -44,23 +44,31 @@ func (d *Dispatcher) Report(ctx context.Context, session string, results []*pb.R
 	if len(results) == 0 {
 		return
 	}
-	ready, waiting := sealer{&d.cfg}.results(ctx, results)
+	ready, waiting := d.seals.results(ctx, session, results)
 	_ = d.propose(ctx, session, d.reports(ready), &round{}) // the worker repeats lost reports
-	d.post(func() { reportLater(d, session, waiting) })
+	d.post(func() { reportLater(d, waiting) })
 }
 
-// reportLater reports results again that could not be encrypted. Their worker holds them, and their nodes, meanwhile. Only the owner
-// calls it.
-func reportLater(d *Dispatcher, session string, results []*pb.Result) {
-	if len(results) > 0 {
-		d.async(func(ctx context.Context) {
+// reportLater reports results that have begun to wait, once they can be encrypted. Their worker holds them, and their nodes, meanwhile.
+// Only the owner calls it.
+func reportLater(d *Dispatcher, results []*pb.Result) {
+	if len(results) == 0 {
+		return
+	}
+	d.async(func(ctx context.Context) {
+		for len(results) > 0 {
 			select {
 			case <-ctx.Done():
+				return
 			case <-time.After(afterUnsealed):
-				d.Report(ctx, session, results)
 			}
-		})
-	}
+			var ready map[string][]*pb.Result
+			ready, results = d.seals.again(ctx, results)
+			for session, list := range ready {
+				_ = d.propose(ctx, session, d.reports(list), &round{}) // the worker repeats lost reports
+			}
+		}
+	})
 }
 
 // reports are a worker's reports, one for each operation.
@@ -240,7 +248,7 @@ func (d *Dispatcher) Save(ctx context.Context, session string, saves []*pb.SaveS
 		if err != nil {
 			continue
 		}
-		if s, err = (sealer{&d.cfg}).saved(ctx, s, string(op), u); err != nil {
+		if s, err = d.seals.saved(ctx, s, string(op), u); err != nil {
 			pause(ctx) // the worker sends it again at once
 			return fmt.Errorf("a value that a plugin saved for its task was not encrypted: %w", err)
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -15,31 +17,89 @@ import (
 // or no majority of the voters has one yet.
 const afterUnsealed = 5 * time.Second
 
-// sealer encrypts the sensitive ones among the results and saved values of tasks.
-type sealer struct{ cfg *Config }
+// sealer encrypts the sensitive ones among the results and saved values of tasks. Any goroutine may use it.
+type sealer struct {
+	cfg *Config
 
-// results returns results for the log: references to encrypted values stand in place of the sensitive ones. waiting are the
-// results that cannot be encrypted now.
-func (e sealer) results(ctx context.Context, results []*pb.Result) (ready, waiting []*pb.Result) {
+	mu sync.Mutex
+	// waits has the results that wait until they can be encrypted, each with the session that delivered it last. A worker delivers
+	// its results in each new session.
+	waits map[attempt]string
+}
+
+// attempt is a lease of a task.
+type attempt struct {
+	task  string
+	fence uint64
+}
+
+// results returns results for the log, which a session has delivered: references to encrypted values stand in place of the sensitive ones.
+// waiting are the results that cannot be encrypted now, and begin to wait. Those that wait already are in neither list.
+func (e *sealer) results(ctx context.Context, session string, results []*pb.Result) (ready, waiting []*pb.Result) {
 	for _, r := range results {
-		encrypted, err := e.result(ctx, r)
-		if err != nil {
-			e.cfg.Logger.Warn("a result waits until it can be encrypted", "task", r.Task, "error", err)
-			waiting = append(waiting, r)
+		if e.delivered(r, session, false) {
 			continue
 		}
-		ready = append(ready, encrypted)
+		encrypted, err := e.result(ctx, r)
+		switch {
+		case err == nil:
+			ready = append(ready, encrypted)
+		case !e.delivered(r, session, true):
+			waiting = append(waiting, r)
+		}
 	}
 	return ready, waiting
 }
 
+// delivered reports whether a result waits already, and notes the session for it then. A result that does not wait begins to, if wait is
+// true.
+func (e *sealer) delivered(r *pb.Result, session string, wait bool) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, waits := e.waits[attempt{r.Task, r.Fence}]
+	if waits || wait {
+		e.waits[attempt{r.Task, r.Fence}] = session
+	}
+	return waits
+}
+
+// again is like results, for results that wait. Those that are ready wait no more, and are returned by the sessions that delivered them
+// last.
+func (e *sealer) again(ctx context.Context, results []*pb.Result) (ready map[string][]*pb.Result, waiting []*pb.Result) {
+	ready = map[string][]*pb.Result{}
+	for _, r := range results {
+		encrypted, err := e.result(ctx, r)
+		if err != nil {
+			waiting = append(waiting, r)
+			continue
+		}
+		e.mu.Lock()
+		session := e.waits[attempt{r.Task, r.Fence}]
+		delete(e.waits, attempt{r.Task, r.Fence})
+		e.mu.Unlock()
+		ready[session] = append(ready[session], encrypted)
+	}
+	return ready, waiting
+}
+
+// over reports whether the lease of a task has ended, so that the state refuses its results. The fence is the index of an entry: a view
+// that has the entry cannot miss the lease.
+func over(v *state.View, op string, u uint32, fence uint64) bool {
+	p, ok := v.Plan(op)
+	return v.Index() >= fence && (!ok || !p.Valid(u, fence))
+}
+
 // result returns a result for the log, or a failure in its place if it must not be stored.
-func (e sealer) result(ctx context.Context, r *pb.Result) (*pb.Result, error) {
+func (e *sealer) result(ctx context.Context, r *pb.Result) (*pb.Result, error) {
 	op, u, err := model.TaskID(r.Task).Split()
 	if err != nil || len(r.Output) == 0 {
 		return r, nil
 	}
-	if r = checked(e.cfg.Machine.View(), string(op), u, r); len(r.Output) == 0 {
+	v := e.cfg.Machine.View()
+	if over(v, string(op), u, r.Fence) {
+		return &pb.Result{Task: r.Task, Fence: r.Fence, Outcome: r.Outcome}, nil // the state refuses it, and the log needs no secrets of it
+	}
+	if r = checked(v, string(op), u, r); len(r.Output) == 0 {
 		return r, nil
 	}
 	var o model.TaskOutput
@@ -57,6 +117,7 @@ func (e sealer) result(ctx context.Context, r *pb.Result) (*pb.Result, error) {
 		return failed, nil
 	}
 	if err != nil {
+		e.cfg.Logger.Warn("a result waits until it can be encrypted", "task", r.Task, "error", err)
 		return nil, err
 	}
 	if !model.HasSealedRef(values) {
@@ -86,7 +147,7 @@ func refusedResult(values map[string]any) string {
 }
 
 // saved returns a saved value for the log, or nil if it must not be stored.
-func (e sealer) saved(ctx context.Context, s *pb.SaveState, op string, u uint32) (*pb.SaveState, error) {
+func (e *sealer) saved(ctx context.Context, s *pb.SaveState, op string, u uint32) (*pb.SaveState, error) {
 	var value any
 	if err := json.Unmarshal(s.Value, &value); err != nil {
 		return s, nil // the plugin's kit writes JSON; nothing else can be a reference
@@ -95,6 +156,9 @@ func (e sealer) saved(ctx context.Context, s *pb.SaveState, op string, u uint32)
 	if why := refusedResult(values); why != "" {
 		e.cfg.Logger.Warn("a value that a plugin saved for its task was refused", "task", s.Task, "error", "it "+why)
 		return nil, nil
+	}
+	if over(e.cfg.Machine.View(), op, u, s.Fence) {
+		return nil, nil // the state would refuse it
 	}
 	sealed, err := e.values(ctx, op, u, values)
 	if errors.Is(err, problem.Quota) {
@@ -115,7 +179,7 @@ func (e sealer) saved(ctx context.Context, s *pb.SaveState, op string, u uint32)
 }
 
 // values encrypts the sensitive ones among the values of a task.
-func (e sealer) values(ctx context.Context, op string, u uint32, values map[string]any) (map[string]any, error) {
+func (e *sealer) values(ctx context.Context, op string, u uint32, values map[string]any) (map[string]any, error) {
 	v := e.cfg.Machine.View()
 	o, ok := v.Operation("", op)
 	p, has := v.Plan(op)

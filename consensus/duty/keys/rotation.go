@@ -10,8 +10,11 @@ import (
 
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/consensus/state/view"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -79,8 +82,11 @@ func needed(v *state.View) map[uint32]bool {
 // Needs reports whether a state needs the mesh key with a number.
 func Needs(v *state.View, number uint32) bool { return needed(v)[number] }
 
-// rotate carries on with a rotation of the mesh key, as far as it can. holders are the members that have all live keys.
-func (c *Controller) rotate(ctx context.Context, members []Member, answers map[string]Status, holders map[string]bool) error {
+// rotate carries on with a rotation of the mesh key, as far as it can. holders are the members that have all live keys. A full rotation
+// goes on without the values that cannot be decrypted; the error names them.
+func (c *Controller) rotate(ctx context.Context, members []Member, answers map[string]Status, holders map[string]bool) (err error) {
+	var lost error
+	defer func() { err = errors.Join(err, lost) }()
 	for {
 		r, ok := c.rotation()
 		if !ok {
@@ -107,7 +113,7 @@ func (c *Controller) rotate(ctx context.Context, members []Member, answers map[s
 		case roster.RotationActive:
 			err := c.activate(c.cfg.Machine.View())
 			if err == nil {
-				err = c.encryptAgain(ctx, r)
+				lost, err = c.encryptAgain(ctx, r)
 			}
 			if err != nil {
 				return fmt.Errorf("encrypt with the new key of the mesh: %w", err)
@@ -182,33 +188,37 @@ func (c *Controller) retire(ctx context.Context, r roster.Rotation, members []Me
 }
 
 // encryptAgain encrypts with the new mesh key what others have encrypted. In a full rotation there are new data keys too, with which all
-// values are encrypted again, and a new signing key: who had the old keys could read the one before.
-func (c *Controller) encryptAgain(ctx context.Context, r roster.Rotation) error {
+// values are encrypted again, and a new signing key: who had the old keys could read the one before. The error lost names values that
+// cannot be decrypted: they stay as they are, and so do their data keys.
+func (c *Controller) encryptAgain(ctx context.Context, r roster.Rotation) (lost, err error) {
 	mesh, err := c.cfg.Box.RewrapMesh(c.cfg.Machine.View(), r.MeshKey)
 	if err == nil && mesh != nil {
 		err = c.reencrypt(ctx, &pb.Reseal{Mesh: mesh})
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !r.Full {
-		return c.rewrap(ctx, r.MeshKey)
+		return nil, c.rewrap(ctx, r.MeshKey)
 	}
 	for _, tenant := range owners(c.cfg.Machine.View()) {
 		if k, ok := c.cfg.Machine.View().DataKey(tenant); !ok || k.MeshKey == r.MeshKey {
 			continue
 		}
 		if err := c.cfg.Box.NewDataKey(ctx, tenant); err != nil && !errors.Is(err, problem.NotFound) { // a tenant may be deleted
-			return err
+			return nil, err
 		}
 	}
 	if err := c.renewSigning(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	if err := c.resealValues(ctx); err != nil {
-		return err
+	if lost, err = c.resealValues(ctx); err != nil {
+		return lost, err
 	}
-	return c.dropDataKeys(ctx)
+	if err = c.dropDataKeys(ctx); err == nil && lost != nil {
+		err = c.rewrap(ctx, r.MeshKey) // else the old mesh key could never retire
+	}
+	return lost, err
 }
 
 // owners returns the tenants that have data keys; "" is the mesh.
@@ -250,8 +260,13 @@ func (c *Controller) rewrap(ctx context.Context, meshKey uint32) error {
 	}
 }
 
-// resealValues encrypts values with the latest data keys of their tenants.
-func (c *Controller) resealValues(ctx context.Context) error {
+// lostNamed is how many of the values that cannot be decrypted an error names.
+const lostNamed = 20
+
+// resealValues encrypts values with the latest data keys of their tenants. The error lost names those that cannot be decrypted.
+func (c *Controller) resealValues(ctx context.Context) (lost, err error) {
+	skip := map[view.SealedKey]bool{}
+	var names []string
 	for {
 		v := c.cfg.Machine.View()
 		latest := map[string]uint32{}
@@ -259,13 +274,19 @@ func (c *Controller) resealValues(ctx context.Context) error {
 			latest[k.Tenant] = k.Number // the last one has the greatest number
 		}
 		p, size := &pb.Reseal{}, 0
-		var err error
 		v.EachSealed(func(row table.SealedRow) bool {
-			if row.DataKeyNumber() >= latest[row.Tenant] {
+			key := view.SealedKey{Tenant: row.Tenant, SealedRef: model.SealedRef{ID: row.ID, Version: row.Version}}
+			if row.DataKeyNumber() >= latest[row.Tenant] || skip[key] {
 				return true
 			}
 			var again *pb.ResealedValue
-			if again, err = c.cfg.Box.Again(v, row); err != nil {
+			switch again, err = c.cfg.Box.Again(v, row); {
+			case errors.Is(err, sealed.ErrUnreadable):
+				if skip[key], err = true, nil; len(skip) <= lostNamed {
+					names = append(names, row.ID)
+				}
+				return true
+			case err != nil:
 				err = fmt.Errorf("version %d of a value of tenant %q: %w", row.Version, row.Tenant, err)
 				return false
 			}
@@ -273,12 +294,15 @@ func (c *Controller) resealValues(ctx context.Context) error {
 			size += len(again.Value.Sealed)
 			return size < batchBytes && len(p.Values) < batchSecrets
 		})
-		if err != nil || len(p.Values) == 0 {
-			return err
+		if err == nil && len(p.Values) > 0 {
+			if err = c.reencrypt(ctx, p); err == nil {
+				continue
+			}
 		}
-		if err := c.reencrypt(ctx, p); err != nil {
-			return err
+		if len(skip) > 0 {
+			lost = fmt.Errorf("%d values cannot be decrypted and stay as they are, among them %v: write them again", len(skip), names)
 		}
+		return lost, err
 	}
 }
 

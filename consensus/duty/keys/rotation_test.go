@@ -243,6 +243,54 @@ type nopCloser struct{ *bytes.Reader }
 
 func (nopCloser) Close() error { return nil }
 
+// TestRotateUnreadable has damaged values, which cannot be decrypted. A full rotation names them, encrypts all others again, and ends.
+func TestRotateUnreadable(t *testing.T) {
+	g := newGroup(t, state.FeatureLevel)
+	if err := g.c.round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.put("t", "v1", "v3")
+	g.put("", "v1")
+	damaged := []string{"v0-damaged", "v2-damaged"}
+	for _, id := range damaged {
+		answers, err := g.propose(t.Context(), &pb.Command{Change: &pb.Command_PutSealed{PutSealed: &pb.PutSealed{Tenant: "t",
+			Values: []*pb.SealedValue{{Id: id, Version: 1, Sealed: []byte("\x00\x00\x00\x01canary")}}}}})
+		if err != nil || answers[0].Err != nil {
+			t.Fatal(err, answers)
+		}
+	}
+	if err := g.begin(1, true); err != nil {
+		t.Fatal(err)
+	}
+	err := g.c.round(t.Context())
+	for _, id := range damaged {
+		if err == nil || strings.Count(err.Error(), id) != 1 {
+			t.Errorf("value %s is not named once: %v", id, err)
+		}
+	}
+	if strings.Contains(fmt.Sprint(err), "canary") {
+		t.Error("the error has a value:", err)
+	}
+	for range 2 {
+		if err := g.c.round(t.Context()); err != nil {
+			t.Error("after the values were named:", err)
+		}
+	}
+	if r, _ := g.View().Rotation(roster.KindKeyring); r.Phase != roster.RotationDone {
+		t.Errorf("the rotation is in phase %q", r.Phase)
+	}
+	for id, ring := range g.rings {
+		if s := ring.Set(); len(s.Keys) != 1 || s.Active != 2 || g.opens(ring) != 3 {
+			t.Errorf("%s has %v and opens %d values", id, s, g.opens(ring))
+		}
+	}
+	for _, id := range []string{"v1", "v3"} {
+		if r, _ := g.View().Sealed("t", id, 1); r.DataKeyNumber() != 2 {
+			t.Errorf("value %s has data key %d", id, r.DataKeyNumber())
+		}
+	}
+}
+
 // TestRotateWaits rotates while a voter does not answer: the key that it has stays in use until it has the new one.
 func TestRotateWaits(t *testing.T) {
 	g := newGroup(t, state.FeatureLevel)
