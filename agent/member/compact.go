@@ -2,12 +2,9 @@ package member
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/hashicorp/raft"
-
-	"github.com/coopr/coopr/consensus/logstore"
+	"github.com/coopr/coopr/consensus/raftgroup"
 )
 
 // compactDelay is the pause between the last entry that encrypts values and the compaction, as there may be more.
@@ -27,32 +24,15 @@ func (m *Member) compact(ctx context.Context) error {
 		case <-m.resealed:
 			timer.Reset(compactDelay)
 		case <-timer.C:
-			if err := m.forgetLog(); err != nil && ctx.Err() == nil {
+			switch err := raftgroup.ReplaceLog(m.Group); {
+			case err == nil:
+				m.cfg.Logger.Info("the log was replaced by a snapshot, as it had values in the clear or under an old key")
+			case ctx.Err() == nil:
 				m.cfg.Logger.Warn("old entries of this agent's log still have values in the clear or under an old key", "error", err)
 				timer.Reset(compactDelay)
 			}
 		}
 	}
-}
-
-// forgetLog replaces the whole log and all snapshots by new snapshots.
-func (m *Member) forgetLog() (err error) {
-	kept, err := m.Group.KeepLog(0)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		_, e := m.Group.KeepLog(kept)
-		err = errors.Join(err, e)
-	}()
-	lib := m.Group.Library()
-	for range logstore.DefaultRetainSnapshots { // so that no older one is kept
-		if err := lib.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-			return err
-		}
-	}
-	m.cfg.Logger.Info("the log was replaced by a snapshot, as it had values in the clear or under an old key")
-	return nil
 }
 
 // oldest returns the index of the oldest entry that this member's log has, or of its oldest snapshot if that is older.

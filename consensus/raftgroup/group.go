@@ -261,12 +261,6 @@ func (g *Group) ID() string { return g.cfg.ID }
 // submitted to it bypass the safeguards of Apply.
 func (g *Group) Library() *raft.Raft { return g.raft }
 
-// KeepLog sets how many entries stay in the log after a snapshot, and returns how many did before.
-func (g *Group) KeepLog(entries uint64) (before uint64, err error) {
-	err = g.waits.configure(g.raft, func(c *raft.ReloadableConfig) { before, c.TrailingLogs = c.TrailingLogs, entries })
-	return before, err
-}
-
 // Done returns a channel that is closed when the member has stopped.
 func (g *Group) Done() <-chan struct{} { return g.done }
 

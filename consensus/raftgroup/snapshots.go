@@ -1,10 +1,13 @@
 package raftgroup
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/consensus/logstore"
 )
 
 // time returns when the newest snapshot was made, or when it arrived from the leader. It is the zero time if that is
@@ -60,4 +63,21 @@ func (s *watchedSink) Close() error {
 		s.of.latest.Store(time.Now().UnixMilli())
 	}
 	return err
+}
+
+// ReplaceLog replaces the whole log of a member, and all its snapshots, by new snapshots.
+func ReplaceLog(g *Group) (err error) {
+	keep := func(entries uint64) error {
+		return g.waits.configure(g.raft, func(c *raft.ReloadableConfig) { c.TrailingLogs = entries })
+	}
+	if err := keep(0); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, keep(g.timing.TrailingLogs)) }()
+	for range logstore.DefaultRetainSnapshots { // so that no older one is kept
+		if err := g.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+			return err
+		}
+	}
+	return nil
 }
