@@ -2,8 +2,8 @@ package service
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
@@ -15,7 +15,7 @@ import (
 )
 
 // Rotate begins the rotation of a key of the mesh. That of the root token is done with it.
-func (r *Raft) Rotate(ctx context.Context, who model.Caller, req api.NewRotation) (out api.BegunRotation, w api.Written, err error) {
+func (r *Raft) Rotate(ctx context.Context, who model.Caller, req api.NewRotation) (out roster.Rotation, w api.Written, err error) {
 	m, _, err := leader(r.Supervisor)
 	if err != nil {
 		return out, w, err
@@ -23,7 +23,6 @@ func (r *Raft) Rotate(ctx context.Context, who model.Caller, req api.NewRotation
 	v := m.Machine.View()
 	last, _ := v.Rotation(req.Kind)
 	p := &pb.Rotate{Kind: logformat.RotationKinds.Number(req.Kind), Number: last.Number + 1, Full: req.Full}
-	secret := ""
 	switch {
 	case !v.Understands(logformat.RotationLevel):
 		return out, w, problem.New(problem.Conflict, "keys are not rotated yet: some members of the Raft group run an older build")
@@ -32,9 +31,11 @@ func (r *Raft) Rotate(ctx context.Context, who model.Caller, req api.NewRotation
 	case req.Kind == roster.KindRoot && !who.Root:
 		return out, w, problem.New(problem.Forbidden, "only the root token may replace the root token")
 	case req.Kind == roster.KindRoot:
-		secret = "coopr-" + rand.Text()
-		hash := sha256.Sum256([]byte(secret))
-		p.Next, p.RootHash, p.RootActor = record.RotationPhase_ROTATION_PHASE_DONE, hash[:], who.Actor
+		hash, err := hex.DecodeString(req.RootHash)
+		if err != nil || len(hash) != sha256.Size {
+			return out, w, model.Faults{{Path: "rootHash", Message: "must be the SHA-256 of the new root token: 64 hexadecimal digits"}}
+		}
+		p.Next, p.RootHash, p.RootActor = record.RotationPhase_ROTATION_PHASE_DONE, hash, who.Actor
 	default:
 		return out, w, model.Faults{{Path: "kind", Message: "the kinds are keyring and root"}}
 	}
@@ -42,10 +43,6 @@ func (r *Raft) Rotate(ctx context.Context, who model.Caller, req api.NewRotation
 	if err != nil {
 		return out, w, err
 	}
-	if w.Repeated && secret != "" {
-		return out, w, problem.New(problem.Conflict, "this request was carried out before, and the root token is shown only once")
-	}
-	out.Rotation, _ = m.Machine.View().Rotation(req.Kind)
-	out.Secret = secret
+	out, _ = m.Machine.View().Rotation(req.Kind)
 	return out, w, nil
 }

@@ -1,7 +1,5 @@
 package api
 
-import "github.com/coopr/coopr/engine/roster"
-
 // TransferBody names the next leader.
 type TransferBody struct {
 	To string `json:"to,omitempty" doc:"The id or name of a voter; absent: any voter"`
@@ -16,10 +14,6 @@ type Done struct {
 type NewRotation struct {
 	Kind string `json:"kind" enum:"keyring,root" doc:"The mesh key, or the root token"`
 	Full bool   `json:"full,omitempty" doc:"Of the mesh key: replace data keys too, and encrypt all values again"`
-}
-
-// BegunRotation is a rotation that was asked for. No later answer shows its secret again.
-type BegunRotation struct {
-	roster.Rotation
-	Secret string `json:"secret,omitempty" doc:"The new root token: it is shown only in this answer and not stored"`
+	// RootHash stands for the new root token, which is random and which only the caller knows.
+	RootHash string `json:"rootHash,omitempty" doc:"Of the root token: the SHA-256 of the new one, in hexadecimal digits"`
 }

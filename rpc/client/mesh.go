@@ -106,9 +106,9 @@ func (c *Client) Rotations(ctx context.Context, r Read) ([]roster.Rotation, Meta
 	return out, m, err
 }
 
-// Rotate replaces a key of the mesh. The answer for the root token has the new one.
-func (c *Client) Rotate(ctx context.Context, r api.NewRotation) (api.BegunRotation, Meta, error) {
-	var out api.BegunRotation
+// Rotate replaces a key of the mesh.
+func (c *Client) Rotate(ctx context.Context, r api.NewRotation) (roster.Rotation, Meta, error) {
+	var out roster.Rotation
 	m, err := c.sendSingle(ctx, http.MethodPost, "/v1/operator/rotations", r, &out)
 	return out, m, err
 }

@@ -1,6 +1,8 @@
 package mesh_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"slices"
@@ -112,14 +114,24 @@ func TestRestoreWithRetiredKey(t *testing.T) {
 func TestRotateRoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := founded(t, 42, keyring.Set{})
-		var out api.BegunRotation
-		m.Must("POST", "/v1/operator/rotations", api.NewRotation{Kind: roster.KindRoot}, &out)
-		if out.Secret == "" || out.Phase != roster.RotationDone {
-			t.Errorf("%+v", out.Rotation)
+		for _, hash := range []string{"", "ab", strings.Repeat("x", 64), strings.Repeat("a", 66)} {
+			if code := m.Ask("POST", "/v1/operator/rotations", api.NewRotation{Kind: roster.KindRoot, RootHash: hash}, nil); code != http.StatusUnprocessableEntity {
+				t.Errorf("the hash %q: %d", hash, code)
+			}
+		}
+		const token = "coopr-NEWROOTTOKEN"
+		hash := sha256.Sum256([]byte(token))
+		var out roster.Rotation
+		m.Must("POST", "/v1/operator/rotations", api.NewRotation{Kind: roster.KindRoot, RootHash: hex.EncodeToString(hash[:])}, &out)
+		if out.Phase != roster.RotationDone {
+			t.Errorf("%+v", out)
 		}
 		l := m.AwaitLeader()
 		if code, _ := l.Call("GET", "/v1/operator/rotations", nil, ""); code != http.StatusUnauthorized {
 			t.Errorf("the old token: %d", code)
+		}
+		if code, _ := l.CallAs(token, "GET", "/v1/operator/rotations", nil, ""); code != http.StatusOK {
+			t.Errorf("the new token: %d", code)
 		}
 	})
 }

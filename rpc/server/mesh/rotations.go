@@ -19,14 +19,14 @@ func rotationRoutes(s *rest.Server) {
 	rest.Write(
 		s,
 		rest.Route{
-			ID: "createRotation", Method: http.MethodPost, Path: path, Status: http.StatusCreated, Tag: tag, Rule: rest.Rule{Secret: true},
+			ID: "createRotation", Method: http.MethodPost, Path: path, Status: http.StatusCreated, Tag: tag,
 			Summary: "Replace a key of the mesh",
-			Description: "The rotation of the mesh key goes on by itself. That of the root token is done with the answer, which has the new one; " +
-				"only the old root token may ask for it. If the request is repeated with the same request id, the token is not shown again.",
+			Description: "The rotation of the mesh key goes on by itself. That of the root token is done with the answer; only the old root token " +
+				"may ask for it. The caller makes the new one and sends its hash, so that it is not lost with an answer.",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			Body rest.Raw[api.NewRotation]
-		}) (out api.BegunRotation, w api.Written, err error) {
+		}) (out roster.Rotation, w api.Written, err error) {
 			req, err := in.Body.Value()
 			if err != nil {
 				return out, w, err

@@ -244,7 +244,6 @@ type Raft interface {
 	Remove(ctx context.Context, id string) error
 	Save(ctx context.Context, w io.Writer) error
 	Restore(ctx context.Context, r io.Reader, unsigned bool) error
-	// Rotate begins the rotation of a key of the mesh. That of the root token is done with it, and returns the new one; only the old root
-	// token may ask for it.
-	Rotate(ctx context.Context, who model.Caller, r api.NewRotation) (api.BegunRotation, api.Written, error)
+	// Rotate begins the rotation of a key of the mesh. That of the root token is done with it; only the old root token may ask for it.
+	Rotate(ctx context.Context, who model.Caller, r api.NewRotation) (roster.Rotation, api.Written, error)
 }

@@ -2,7 +2,9 @@ package mesh
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -60,23 +62,22 @@ func rotateRoot(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
 		Use: "rotate", Short: "Replace the root token by a new one", Args: cli.Args(),
-		Long: "Replace the root token by a new one, which is shown only once. The old one and the tokens of its own name end at once. Only\n" +
-			"the root token may do this.",
+		Long: "Replace the root token by a new one, which this command makes and shows before it asks for the replacement, so that it cannot be\n" +
+			"lost with the answer. The old one and the tokens of its own name end at once. Only the root token may do this.",
 		Example: "  coopr operator root rotate --yes",
 	}
 	cmd.RunE = cli.Confirmed(app, func([]string) string { return "Replace the root token? The old one ends at once." },
 		func(ctx context.Context, c *client.Client, _ []string) error {
-			r, _, err := c.Rotate(ctx, api.NewRotation{Kind: roster.KindRoot})
-			switch {
-			case err != nil:
-				return err
-			case r.Secret == "":
-				return errors.New("the answer has no token")
-			}
+			token := "coopr-" + rand.Text()
+			hash := sha256.Sum256([]byte(token))
 			// Only the token goes to the standard output, so that a script can read it.
-			out.Notef("The new root token is shown only once:\n")
-			out.Println(r.Secret)
-			return nil
+			out.Notef("The new root token, which is valid once this command has succeeded:\n")
+			out.Println(token)
+			_, _, err := c.Rotate(ctx, api.NewRotation{Kind: roster.KindRoot, RootHash: hex.EncodeToString(hash[:])})
+			if err != nil {
+				out.Notef("If the old root token is refused from now on, the new one is valid. Otherwise forget the new one.\n")
+			}
+			return err
 		})
 	return cmd
 }
