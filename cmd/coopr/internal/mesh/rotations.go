@@ -62,8 +62,8 @@ func rotateRoot(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
 		Use: "rotate", Short: "Replace the root token by a new one", Args: cli.Args(),
-		Long: "Replace the root token by a new one, which this command makes and shows before it asks for the replacement, so that it cannot be\n" +
-			"lost with the answer. The old one and the tokens of its own name end at once. Only the root token may do this.",
+		Long: "Replace the root token by a new one, which this command makes and shows before it asks for the replacement, so that it\n" +
+			"cannot be lost with the answer. The old one and the tokens of its own name end at once. Only the root token may do this.",
 		Example: "  coopr operator root rotate --yes",
 	}
 	cmd.RunE = cli.Confirmed(app, func([]string) string { return "Replace the root token? The old one ends at once." },
