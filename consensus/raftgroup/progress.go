@@ -263,7 +263,7 @@ func (w *watchedTransport) awaited() <-chan struct{} {
 	return w.news
 }
 
-// SetHeartbeatHandler notes the heartbeats that the transport gives to the library directly.
+// SetHeartbeatHandler has the heartbeats noted that the transport passes to the library without the inbox.
 func (w *watchedTransport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	w.Transport.SetHeartbeatHandler(func(rpc raft.RPC) {
 		if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {

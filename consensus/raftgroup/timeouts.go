@@ -34,7 +34,7 @@ func newTimeouts(t Timing, log *slog.Logger) *timeouts {
 		tempo: tempo.New(t.HeartbeatTimeout), mayStand: true}
 }
 
-// hears notes a message of the leader of a term. The pause since the last one tells how late it is, unless another leader sent
+// hears notes a message of the leader of a term. How late it is follows from the pause since the last one, unless another leader sent
 // that one.
 func (t *timeouts) hears(term uint64) {
 	now := time.Now()
@@ -113,7 +113,7 @@ func (t *timeouts) follow(r *raft.Raft, done <-chan struct{}) {
 	}
 }
 
-// set gives the library the present time-outs. The library of a leader derives the pause between heartbeats from them, so a leader
+// set brings the library's time-outs up to date. The library of a leader derives the pause between heartbeats from them, so a leader
 // has the usual ones.
 func (t *timeouts) set(r *raft.Raft) {
 	t.mu.Lock()

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/testing/programs"
 )
 
 // program returns a program with commands whose texts have what roff would take for its own.
@@ -57,13 +59,9 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// groff accepts every page without a warning, and shows the lines that look like requests.
+// TestPageIsRoff checks that groff accepts every page without a warning, and shows the lines that look like requests.
 func TestPageIsRoff(t *testing.T) {
-	groff, err := exec.LookPath("groff")
-	if err != nil {
-		t.Skip("needs groff")
-	}
-	cmd := exec.Command(groff, "-man", "-Tascii", "-ww", "-P-c")
+	cmd := exec.Command(programs.Installed(t, "groff"), "-man", "-Tascii", "-ww", "-P-c")
 	cmd.Stdin = strings.NewReader(Page(program()))
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Contains(string(out), "warning") || !strings.Contains(string(out), ".hidden is shown, as is \\n.") {

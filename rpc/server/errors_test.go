@@ -280,7 +280,7 @@ func TestHugeBodiesAreRefusedUnread(t *testing.T) {
 			}
 			resp.Body.Close()
 		}
-		// What fills the buffers of the connection's two ends counts as taken, too: some 10 MiB.
+		// The buffers at the two ends of the connection take some 10 MiB, too.
 		if body.taken.Load() > 64<<20 {
 			t.Errorf("announced %v: %d MiB were taken", announced, body.taken.Load()>>20)
 		}

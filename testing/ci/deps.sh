@@ -21,6 +21,7 @@ programs=(
   "python3 python3 plugins/host"
   "slapd slapd agent/directory"
   "prometheus prometheus testing/monitoring"
+  "groff groff-base internal/manual"
   "rsyslogd rsyslog-gnutls agent/sinks"
 )
 
