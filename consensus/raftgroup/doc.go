@@ -9,6 +9,7 @@
 //   - outcomes that a caller can act on: ErrNotLeader (not done, ask the
 //     leader), ErrUnknownOutcome (may or may not be done), ErrShutdown;
 //   - linearizable reads (ReadIndex, WaitApplied);
+//   - time-outs that follow how late heartbeats are (package tempo);
 //   - the leader's knowledge of the other members (Progress), taken from the heartbeats;
 //   - protection against a snapshot that is older than the member's log, and against a loop with a
 //     leader that sends such snapshots (inbox);
