@@ -224,8 +224,9 @@ func (a *Agent) openMember() error {
 	})
 	a.locator = member.NewLocator(a.supervisor)
 	a.desk = admission.New(admission.Config{
-		ID: a.id, Store: a.identity.Store(), Ring: a.ring, Lifetime: a.cfg.Lifetime, Names: a.cfg.APINames(), Network: a.net.plain,
-		Supervisor: a.supervisor, Locator: a.locator, Mesh: a.mesh, Registry: a.agents, Peers: a.net.peers, Hang: a.net.mux.Hang, Logger: a.log,
+		ID: a.id, Store: a.identity.Store(), Ring: a.ring, Lifetime: a.cfg.Lifetime, Names: a.cfg.APINames(), Gossip: a.mesh.Addr(),
+		Network: a.net.plain, Supervisor: a.supervisor, Locator: a.locator, Mesh: a.mesh, Registry: a.agents, Peers: a.net.peers,
+		Hang: a.net.mux.Hang, Logger: a.log,
 	})
 	a.departure = service.NewDeparture(a.supervisor, func() error { return a.mesh.SetSelf(a.self()) })
 	return nil

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
@@ -30,6 +31,7 @@ type Config struct {
 	Ring       Ring
 	Lifetime   time.Duration // of certificates
 	Names      []string      // host names and addresses of this agent's API
+	Gossip     string        // this agent's gossip address
 	Network    wire.Network
 	Supervisor *member.Supervisor
 	Locator    *member.Locator
@@ -235,8 +237,8 @@ func (d *Desk) ServesOthers(conn net.Conn) bool {
 // maxPlaces bounds the addresses that a newcomer receives.
 const maxPlaces = 32
 
-// places returns the peer addresses of voters and the gossip addresses of agents, as the state has them. This agent is among them.
-func (d *Desk) places() (peers, seeds []string) {
+// places returns the peer addresses of voters, as the Raft group has them, and the gossip addresses of agents.
+func (d *Desk) places() (peers, addresses []string) {
 	m := d.cfg.Supervisor.Member()
 	if m == nil {
 		return nil, nil
@@ -244,10 +246,17 @@ func (d *Desk) places() (peers, seeds []string) {
 	for _, s := range m.Group.Servers() {
 		peers = append(peers, s.Addr)
 	}
-	for _, a := range m.Machine.View().Agents() {
-		if a.Alive && a.GossipAddr != "" && len(seeds) < maxPlaces {
-			seeds = append(seeds, a.GossipAddr)
+	return peers, seeds(d.cfg.Gossip, m.Machine.View().Agents())
+}
+
+// seeds returns the gossip addresses of some agents that are alive. This agent's own comes first: a mesh that has just begun has no record
+// of any agent yet, and a newcomer without an address would stay alone for good.
+func seeds(own string, agents []model.Agent) []string {
+	out := []string{own}
+	for _, a := range agents {
+		if a.Alive && a.GossipAddr != "" && a.GossipAddr != own && len(out) < maxPlaces {
+			out = append(out, a.GossipAddr)
 		}
 	}
-	return peers, seeds
+	return out
 }
