@@ -1,7 +1,9 @@
 package raftgroup
 
 import (
+	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,4 +104,39 @@ func TestHeartbeatsKeepTheirBeat(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPatienceKeepsTheHeader: the library sends each heartbeat with the same request, and reads each answer into the same
+// response. A patient leader's heartbeats name that leader, also after its patience has ended.
+func TestPatienceKeepsTheHeader(t *testing.T) {
+	open := func() *raft.NetworkTransport {
+		n, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, time.Minute, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = n.Close() })
+		return n
+	}
+	lead, member := open(), open()
+	var leaders []string // as the member heard them
+	member.SetHeartbeatHandler(func(rpc raft.RPC) {
+		leaders = append(leaders, string(rpc.Command.(*raft.AppendEntriesRequest).ID))
+		rpc.Respond(&raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ID: []byte("member")}, Term: 3, Success: true}, nil)
+	})
+	w := watchTransport(lead, newTimeouts(Timing{HeartbeatTimeout: time.Minute}, slog.New(slog.DiscardHandler)))
+	req := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("leader"),
+		Addr: []byte(lead.LocalAddr())}, Term: 3}
+	resp := &raft.AppendEntriesResponse{}
+	if err := w.patient("member", member.LocalAddr(), req, resp, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	w.stopAsking()
+	for range 2 {
+		if err := w.noted("member", member.LocalAddr(), req, resp); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"leader", "leader", "leader"}; !slices.Equal(leaders, want) {
+		t.Errorf("the member heard the leaders %q", leaders)
+	}
 }

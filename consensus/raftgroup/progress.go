@@ -115,7 +115,8 @@ func (w *watchedTransport) patient(id raft.ServerID, target raft.ServerAddress, 
 		last, news := w.heard[id], w.awaited()
 		w.mu.Unlock()
 		if last.Term > args.Term || last.Term == args.Term && time.Since(last.Asked) < extra {
-			*resp = raft.AppendEntriesResponse{RPCHeader: args.RPCHeader, Term: last.Term, LastLog: last.LastIndex, Success: last.Term == args.Term}
+			// The response has memory of its own: the library reads the next one into it, in place.
+			*resp = raft.AppendEntriesResponse{Term: last.Term, LastLog: last.LastIndex, Success: last.Term == args.Term}
 			return nil
 		}
 		select {

@@ -129,9 +129,9 @@ func (l *load) list(ctx context.Context, id, first int) {
 	}
 }
 
-// checkTokens has every agent admit the tokens that are valid, and refuse those that were revoked.
+// checkTokens has every agent admit the tokens that are valid, and refuse those that were revoked. It ends at the first agent
+// that does not.
 func (l *load) checkTokens(ctx context.Context) error {
-	var errs []error
 	for _, a := range l.mesh.agents {
 		for _, t := range l.tokens {
 			if t.revoking && !t.revoked {
@@ -143,7 +143,7 @@ func (l *load) checkTokens(ctx context.Context) error {
 				return err
 			}
 			// An agent that is behind learns of the token, or of its end.
-			errs = append(errs, await(ctx, fmt.Sprintf("agent %s to admit %s: %v", a.name, t.key(), !t.revoked), func() error {
+			err = await(ctx, fmt.Sprintf("agent %s to admit %s: %v", a.name, t.key(), !t.revoked), func() error {
 				_, _, err := c.Definitions(ctx, model.KindHardwareType, client.Read{})
 				refused := errors.Is(err, client.ErrUnauthorized)
 				switch {
@@ -153,9 +153,12 @@ func (l *load) checkTokens(ctx context.Context) error {
 					return errors.New("it admits a token that was revoked")
 				}
 				return err
-			}))
+			})
 			c.Close()
+			if err != nil {
+				return err
+			}
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
