@@ -415,6 +415,7 @@ func everything(t *testing.T) *clinic {
 	}}})
 
 	rotated(must)
+	c.do(as("", &pb.Command{Change: &pb.Command_ResumeMesh{ResumeMesh: &pb.ResumeMesh{}}})) // refused, as only a restore holds a mesh
 	c.sites(must, as)
 	c.resources(must, as)
 	c.programs(must, as)

@@ -575,6 +575,7 @@ type Command struct {
 	//	*Command_AdmitAgent
 	//	*Command_RecordKeys
 	//	*Command_Rotate
+	//	*Command_ResumeMesh
 	//	*Command_PutDataKey
 	//	*Command_PutSealed
 	//	*Command_Reseal
@@ -1019,6 +1020,15 @@ func (x *Command) GetRotate() *Rotate {
 	return nil
 }
 
+func (x *Command) GetResumeMesh() *ResumeMesh {
+	if x != nil {
+		if x, ok := x.Change.(*Command_ResumeMesh); ok {
+			return x.ResumeMesh
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetPutDataKey() *PutDataKey {
 	if x != nil {
 		if x, ok := x.Change.(*Command_PutDataKey); ok {
@@ -1260,6 +1270,10 @@ type Command_Rotate struct {
 	Rotate *Rotate `protobuf:"bytes,105,opt,name=rotate,proto3,oneof"`
 }
 
+type Command_ResumeMesh struct {
+	ResumeMesh *ResumeMesh `protobuf:"bytes,106,opt,name=resume_mesh,json=resumeMesh,proto3,oneof"`
+}
+
 type Command_PutDataKey struct {
 	PutDataKey *PutDataKey `protobuf:"bytes,110,opt,name=put_data_key,json=putDataKey,proto3,oneof"`
 }
@@ -1373,6 +1387,8 @@ func (*Command_AdmitAgent) isCommand_Change() {}
 func (*Command_RecordKeys) isCommand_Change() {}
 
 func (*Command_Rotate) isCommand_Change() {}
+
+func (*Command_ResumeMesh) isCommand_Change() {}
 
 func (*Command_PutDataKey) isCommand_Change() {}
 
@@ -5955,6 +5971,43 @@ func (x *Rotate) GetRootActor() string {
 	return ""
 }
 
+// ResumeMesh ends the hold of a mesh that was restored: it begins work again.
+type ResumeMesh struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeMesh) Reset() {
+	*x = ResumeMesh{}
+	mi := &file_log_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeMesh) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeMesh) ProtoMessage() {}
+
+func (x *ResumeMesh) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeMesh.ProtoReflect.Descriptor instead.
+func (*ResumeMesh) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{68}
+}
+
 // ResealedProvider is a provider whose sensitive fields name encrypted values, in the state already: a version of a definition, the
 // provider of a cluster, or that of a cluster at an earlier time.
 type ResealedProvider struct {
@@ -5973,7 +6026,7 @@ type ResealedProvider struct {
 
 func (x *ResealedProvider) Reset() {
 	*x = ResealedProvider{}
-	mi := &file_log_proto_msgTypes[68]
+	mi := &file_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5985,7 +6038,7 @@ func (x *ResealedProvider) String() string {
 func (*ResealedProvider) ProtoMessage() {}
 
 func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[68]
+	mi := &file_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5998,7 +6051,7 @@ func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedProvider.ProtoReflect.Descriptor instead.
 func (*ResealedProvider) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{68}
+	return file_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ResealedProvider) GetTenant() string {
@@ -6067,7 +6120,7 @@ type DropSealed struct {
 
 func (x *DropSealed) Reset() {
 	*x = DropSealed{}
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6079,7 +6132,7 @@ func (x *DropSealed) String() string {
 func (*DropSealed) ProtoMessage() {}
 
 func (x *DropSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6092,7 +6145,7 @@ func (x *DropSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSealed.ProtoReflect.Descriptor instead.
 func (*DropSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{69}
+	return file_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DropSealed) GetValues() []*SealedName {
@@ -6113,7 +6166,7 @@ type SealedName struct {
 
 func (x *SealedName) Reset() {
 	*x = SealedName{}
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6125,7 +6178,7 @@ func (x *SealedName) String() string {
 func (*SealedName) ProtoMessage() {}
 
 func (x *SealedName) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6138,7 +6191,7 @@ func (x *SealedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedName.ProtoReflect.Descriptor instead.
 func (*SealedName) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{70}
+	return file_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SealedName) GetTenant() string {
@@ -6173,7 +6226,7 @@ type ResealedSecret struct {
 
 func (x *ResealedSecret) Reset() {
 	*x = ResealedSecret{}
-	mi := &file_log_proto_msgTypes[71]
+	mi := &file_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6185,7 +6238,7 @@ func (x *ResealedSecret) String() string {
 func (*ResealedSecret) ProtoMessage() {}
 
 func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[71]
+	mi := &file_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6198,7 +6251,7 @@ func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
 func (*ResealedSecret) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{71}
+	return file_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ResealedSecret) GetTenant() string {
@@ -6235,7 +6288,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[72]
+	mi := &file_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6247,7 +6300,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[72]
+	mi := &file_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6260,7 +6313,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{72}
+	return file_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -6304,7 +6357,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xe3\x18\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xa0\x19\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -6366,7 +6419,9 @@ const file_log_proto_rawDesc = "" +
 	"admitAgent\x12;\n" +
 	"\vrecord_keys\x18h \x01(\v2\x18.coopr.log.v1.RecordKeysH\x00R\n" +
 	"recordKeys\x12.\n" +
-	"\x06rotate\x18i \x01(\v2\x14.coopr.log.v1.RotateH\x00R\x06rotate\x12<\n" +
+	"\x06rotate\x18i \x01(\v2\x14.coopr.log.v1.RotateH\x00R\x06rotate\x12;\n" +
+	"\vresume_mesh\x18j \x01(\v2\x18.coopr.log.v1.ResumeMeshH\x00R\n" +
+	"resumeMesh\x12<\n" +
 	"\fput_data_key\x18n \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\n" +
 	"putDataKey\x128\n" +
 	"\n" +
@@ -6743,7 +6798,9 @@ const file_log_proto_rawDesc = "" +
 	"\x06behind\x18\a \x03(\tR\x06behind\x12\x1b\n" +
 	"\troot_hash\x18\b \x01(\fR\brootHash\x12\x1d\n" +
 	"\n" +
-	"root_actor\x18\t \x01(\tR\trootActor\"\xed\x01\n" +
+	"root_actor\x18\t \x01(\tR\trootActor\"\f\n" +
+	"\n" +
+	"ResumeMesh\"\xed\x01\n" +
 	"\x10ResealedProvider\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1e\n" +
 	"\n" +
@@ -6834,7 +6891,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -6911,40 +6968,41 @@ var file_log_proto_goTypes = []any{
 	(*DataKeyName)(nil),             // 72: coopr.log.v1.DataKeyName
 	(*ResealedMesh)(nil),            // 73: coopr.log.v1.ResealedMesh
 	(*Rotate)(nil),                  // 74: coopr.log.v1.Rotate
-	(*ResealedProvider)(nil),        // 75: coopr.log.v1.ResealedProvider
-	(*DropSealed)(nil),              // 76: coopr.log.v1.DropSealed
-	(*SealedName)(nil),              // 77: coopr.log.v1.SealedName
-	(*ResealedSecret)(nil),          // 78: coopr.log.v1.ResealedSecret
-	(*ReportDivergence)(nil),        // 79: coopr.log.v1.ReportDivergence
-	nil,                             // 80: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 81: coopr.log.v1.RecordKeys.IssuedEntry
-	nil,                             // 82: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 83: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 84: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 85: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 86: coopr.record.v1.User
-	(*record.Grant)(nil),            // 87: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 88: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 89: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 90: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 91: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 92: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 93: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 94: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 95: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 96: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 97: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 98: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 99: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 100: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 101: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 102: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 103: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 104: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 105: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 106: coopr.record.v1.ResourceKey
-	(record.RotationKind)(0),        // 107: coopr.record.v1.RotationKind
-	(record.RotationPhase)(0),       // 108: coopr.record.v1.RotationPhase
+	(*ResumeMesh)(nil),              // 75: coopr.log.v1.ResumeMesh
+	(*ResealedProvider)(nil),        // 76: coopr.log.v1.ResealedProvider
+	(*DropSealed)(nil),              // 77: coopr.log.v1.DropSealed
+	(*SealedName)(nil),              // 78: coopr.log.v1.SealedName
+	(*ResealedSecret)(nil),          // 79: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 80: coopr.log.v1.ReportDivergence
+	nil,                             // 81: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 82: coopr.log.v1.RecordKeys.IssuedEntry
+	nil,                             // 83: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 84: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 85: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 86: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 87: coopr.record.v1.User
+	(*record.Grant)(nil),            // 88: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 89: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 90: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 91: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 92: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 93: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 94: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 95: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 96: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 97: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 98: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 99: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 100: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 101: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 102: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 103: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 104: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 105: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 106: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 107: coopr.record.v1.ResourceKey
+	(record.RotationKind)(0),        // 108: coopr.record.v1.RotationKind
+	(record.RotationPhase)(0),       // 109: coopr.record.v1.RotationPhase
 }
 var file_log_proto_depIdxs = []int32{
 	8,   // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -6967,14 +7025,14 @@ var file_log_proto_depIdxs = []int32{
 	35,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	38,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	36,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	84,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	85,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	51,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	34,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	54,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
 	59,  // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	52,  // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
 	63,  // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	79,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	80,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17,  // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18,  // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19,  // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
@@ -6987,91 +7045,92 @@ var file_log_proto_depIdxs = []int32{
 	25,  // 37: coopr.log.v1.Command.admit_agent:type_name -> coopr.log.v1.AdmitAgent
 	26,  // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
 	74,  // 39: coopr.log.v1.Command.rotate:type_name -> coopr.log.v1.Rotate
-	66,  // 40: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
-	68,  // 41: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
-	69,  // 42: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
-	76,  // 43: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
-	64,  // 44: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
-	65,  // 45: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
-	43,  // 46: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
-	45,  // 47: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
-	47,  // 48: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
-	9,   // 49: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10,  // 50: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	85,  // 51: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	86,  // 52: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	87,  // 53: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	88,  // 54: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	89,  // 55: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	89,  // 56: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
-	80,  // 57: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	81,  // 58: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
-	90,  // 59: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	91,  // 60: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	92,  // 61: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	93,  // 62: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	94,  // 63: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30,  // 64: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	95,  // 65: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10,  // 66: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	96,  // 67: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31,  // 68: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,   // 69: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,   // 70: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	82,  // 71: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,   // 72: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	83,  // 73: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	92,  // 74: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	97,  // 75: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,   // 76: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37,  // 77: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	49,  // 78: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	44,  // 79: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
-	46,  // 80: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
-	48,  // 81: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
-	53,  // 82: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	55,  // 83: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	56,  // 84: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	57,  // 85: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	58,  // 86: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,   // 87: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,   // 88: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	98,  // 89: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	99,  // 90: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	100, // 91: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	101, // 92: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	67,  // 93: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	102, // 94: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	100, // 95: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	103, // 96: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	104, // 97: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	60,  // 98: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	61,  // 99: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	62,  // 100: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	105, // 101: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,   // 102: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	106, // 103: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,   // 104: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	67,  // 105: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
-	67,  // 106: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	78,  // 107: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	75,  // 108: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
-	70,  // 109: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
-	71,  // 110: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
-	72,  // 111: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
-	73,  // 112: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
-	66,  // 113: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
-	67,  // 114: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
-	107, // 115: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
-	108, // 116: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
-	108, // 117: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
-	77,  // 118: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
-	67,  // 119: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	120, // [120:120] is the sub-list for method output_type
-	120, // [120:120] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	75,  // 40: coopr.log.v1.Command.resume_mesh:type_name -> coopr.log.v1.ResumeMesh
+	66,  // 41: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
+	68,  // 42: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
+	69,  // 43: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
+	77,  // 44: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
+	64,  // 45: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
+	65,  // 46: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
+	43,  // 47: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
+	45,  // 48: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
+	47,  // 49: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
+	9,   // 50: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10,  // 51: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	86,  // 52: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	87,  // 53: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	88,  // 54: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	89,  // 55: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	90,  // 56: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	90,  // 57: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	81,  // 58: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	82,  // 59: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
+	91,  // 60: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	92,  // 61: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	93,  // 62: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	94,  // 63: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	95,  // 64: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30,  // 65: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	96,  // 66: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10,  // 67: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	97,  // 68: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31,  // 69: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,   // 70: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,   // 71: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	83,  // 72: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,   // 73: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	84,  // 74: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	93,  // 75: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	98,  // 76: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,   // 77: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37,  // 78: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	49,  // 79: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	44,  // 80: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	46,  // 81: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	48,  // 82: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	53,  // 83: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	55,  // 84: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	56,  // 85: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	57,  // 86: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	58,  // 87: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,   // 88: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,   // 89: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	99,  // 90: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	100, // 91: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	101, // 92: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	102, // 93: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	67,  // 94: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	103, // 95: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	101, // 96: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	104, // 97: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	105, // 98: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	60,  // 99: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	61,  // 100: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	62,  // 101: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	106, // 102: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,   // 103: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	107, // 104: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,   // 105: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	67,  // 106: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
+	67,  // 107: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	79,  // 108: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	76,  // 109: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
+	70,  // 110: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
+	71,  // 111: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
+	72,  // 112: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
+	73,  // 113: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
+	66,  // 114: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
+	67,  // 115: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
+	108, // 116: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
+	109, // 117: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
+	109, // 118: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
+	78,  // 119: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
+	67,  // 120: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	121, // [121:121] is the sub-list for method output_type
+	121, // [121:121] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -7121,6 +7180,7 @@ func file_log_proto_init() {
 		(*Command_AdmitAgent)(nil),
 		(*Command_RecordKeys)(nil),
 		(*Command_Rotate)(nil),
+		(*Command_ResumeMesh)(nil),
 		(*Command_PutDataKey)(nil),
 		(*Command_PutSealed)(nil),
 		(*Command_Reseal)(nil),
@@ -7156,7 +7216,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   77,
+			NumMessages:   78,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

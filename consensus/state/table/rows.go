@@ -96,6 +96,9 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		if i := r.Identity; i != nil {
 			x.Identity = &pb.MeshIdentity{Mesh: i.Mesh, Cas: i.CAs, SealedCa: i.SealedCA, SealedGossip: i.SealedGossip, RootHash: i.RootHash}
 		}
+		if h := r.Hold; h != nil {
+			x.Hold = &pb.Hold{File: h.File, SinceMs: h.Since, Actor: h.Actor}
+		}
 		rec.Row = &pb.SnapshotRecord_Meta{Meta: x}
 	case *roster.JoinToken:
 		x := &pb.SnapshotRecord_JoinToken{}
@@ -278,6 +281,9 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		}
 		if i := m.Identity; i != nil {
 			r.Identity = &MeshIdentity{Mesh: i.Mesh, CAs: i.Cas, SealedCA: i.SealedCa, SealedGossip: i.SealedGossip, RootHash: i.RootHash}
+		}
+		if h := m.Hold; h != nil {
+			r.Hold = &roster.Hold{File: h.File, Since: h.SinceMs, Actor: h.Actor}
 		}
 		return Meta, r, nil
 	case *pb.SnapshotRecord_History:

@@ -31,6 +31,8 @@ type View interface {
 	Agents() []model.Agent
 	// JoinTokens returns the tokens with which agents join the mesh.
 	JoinTokens() []roster.JoinToken
+	// Hold returns why the mesh begins no work, or nil if it does.
+	Hold() *roster.Hold
 	// Rotations returns the latest rotation of each kind of key.
 	Rotations() []roster.Rotation
 	// Answered returns the result of the write that was carried out with the caller's request id.
