@@ -28,10 +28,11 @@ import (
 
 // Save writes an archive of the whole state to w.
 func (r *Raft) Save(ctx context.Context, w io.Writer) error {
-	m, _, err := leader(r.Supervisor)
+	m, l, err := leader(r.Supervisor)
 	if err != nil {
 		return err
 	}
+	_ = l.Keys.NoteExports(ctx) // if this fails, whoever saves may be warned about the keyring in vain
 	if err := m.Fresh(ctx, false); err != nil {
 		return err
 	}

@@ -466,6 +466,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return rotations{a.writer}.rotate(c, ch.Rotate)
 	case *pb.Command_ResumeMesh:
 		return hold{a.writer}.resume(c)
+	case *pb.Command_NoteExport:
+		return a.sealed().noteExport(ch.NoteExport)
 	case *pb.Command_Reseal:
 		return a.sealed().reseal(ch.Reseal)
 	case *pb.Command_DropSealed:

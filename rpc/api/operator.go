@@ -27,3 +27,9 @@ type RestoreOptions struct {
 	// File is the name of the snapshot's file, by which people recognize it.
 	File string
 }
+
+// Keyring is what is known of the keyring, the other half of a backup.
+type Keyring struct {
+	Key      uint32 `json:"key" doc:"The number of the mesh key that is in use; 0: there is none yet"`
+	Exported int64  `json:"exported,omitempty" doc:"When the keyring was last exported with this key, in Unix milliseconds; absent: it never was"`
+}

@@ -106,6 +106,13 @@ func (c *Client) Rotations(ctx context.Context, r Read) ([]roster.Rotation, Meta
 	return out, m, err
 }
 
+// Keyring returns what is known of the keyring, the other half of a backup.
+func (c *Client) Keyring(ctx context.Context, r Read) (api.Keyring, Meta, error) {
+	var out api.Keyring
+	m, err := c.get(ctx, "/v1/operator/keyring", r, nil, &out)
+	return out, m, err
+}
+
 // Rotate replaces a key of the mesh.
 func (c *Client) Rotate(ctx context.Context, r api.NewRotation) (roster.Rotation, Meta, error) {
 	var out roster.Rotation

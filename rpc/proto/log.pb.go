@@ -576,6 +576,7 @@ type Command struct {
 	//	*Command_RecordKeys
 	//	*Command_Rotate
 	//	*Command_ResumeMesh
+	//	*Command_NoteExport
 	//	*Command_PutDataKey
 	//	*Command_PutSealed
 	//	*Command_Reseal
@@ -1029,6 +1030,15 @@ func (x *Command) GetResumeMesh() *ResumeMesh {
 	return nil
 }
 
+func (x *Command) GetNoteExport() *NoteExport {
+	if x != nil {
+		if x, ok := x.Change.(*Command_NoteExport); ok {
+			return x.NoteExport
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetPutDataKey() *PutDataKey {
 	if x != nil {
 		if x, ok := x.Change.(*Command_PutDataKey); ok {
@@ -1274,6 +1284,10 @@ type Command_ResumeMesh struct {
 	ResumeMesh *ResumeMesh `protobuf:"bytes,106,opt,name=resume_mesh,json=resumeMesh,proto3,oneof"`
 }
 
+type Command_NoteExport struct {
+	NoteExport *NoteExport `protobuf:"bytes,107,opt,name=note_export,json=noteExport,proto3,oneof"`
+}
+
 type Command_PutDataKey struct {
 	PutDataKey *PutDataKey `protobuf:"bytes,110,opt,name=put_data_key,json=putDataKey,proto3,oneof"`
 }
@@ -1389,6 +1403,8 @@ func (*Command_RecordKeys) isCommand_Change() {}
 func (*Command_Rotate) isCommand_Change() {}
 
 func (*Command_ResumeMesh) isCommand_Change() {}
+
+func (*Command_NoteExport) isCommand_Change() {}
 
 func (*Command_PutDataKey) isCommand_Change() {}
 
@@ -6008,6 +6024,67 @@ func (*ResumeMesh) Descriptor() ([]byte, []int) {
 	return file_log_proto_rawDescGZIP(), []int{68}
 }
 
+// NoteExport notes that the keyring was exported for a backup.
+type NoteExport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`               // of the mesh key that was active
+	Print         []byte                 `protobuf:"bytes,2,opt,name=print,proto3" json:"print,omitempty"`                  // its fingerprint
+	TimeMs        int64                  `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // when, by the clock of the host
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteExport) Reset() {
+	*x = NoteExport{}
+	mi := &file_log_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteExport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteExport) ProtoMessage() {}
+
+func (x *NoteExport) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteExport.ProtoReflect.Descriptor instead.
+func (*NoteExport) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *NoteExport) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *NoteExport) GetPrint() []byte {
+	if x != nil {
+		return x.Print
+	}
+	return nil
+}
+
+func (x *NoteExport) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
 // ResealedProvider is a provider whose sensitive fields name encrypted values, in the state already: a version of a definition, the
 // provider of a cluster, or that of a cluster at an earlier time.
 type ResealedProvider struct {
@@ -6026,7 +6103,7 @@ type ResealedProvider struct {
 
 func (x *ResealedProvider) Reset() {
 	*x = ResealedProvider{}
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6038,7 +6115,7 @@ func (x *ResealedProvider) String() string {
 func (*ResealedProvider) ProtoMessage() {}
 
 func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6051,7 +6128,7 @@ func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedProvider.ProtoReflect.Descriptor instead.
 func (*ResealedProvider) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{69}
+	return file_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ResealedProvider) GetTenant() string {
@@ -6120,7 +6197,7 @@ type DropSealed struct {
 
 func (x *DropSealed) Reset() {
 	*x = DropSealed{}
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6132,7 +6209,7 @@ func (x *DropSealed) String() string {
 func (*DropSealed) ProtoMessage() {}
 
 func (x *DropSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6145,7 +6222,7 @@ func (x *DropSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSealed.ProtoReflect.Descriptor instead.
 func (*DropSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{70}
+	return file_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DropSealed) GetValues() []*SealedName {
@@ -6166,7 +6243,7 @@ type SealedName struct {
 
 func (x *SealedName) Reset() {
 	*x = SealedName{}
-	mi := &file_log_proto_msgTypes[71]
+	mi := &file_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6178,7 +6255,7 @@ func (x *SealedName) String() string {
 func (*SealedName) ProtoMessage() {}
 
 func (x *SealedName) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[71]
+	mi := &file_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6191,7 +6268,7 @@ func (x *SealedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedName.ProtoReflect.Descriptor instead.
 func (*SealedName) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{71}
+	return file_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SealedName) GetTenant() string {
@@ -6226,7 +6303,7 @@ type ResealedSecret struct {
 
 func (x *ResealedSecret) Reset() {
 	*x = ResealedSecret{}
-	mi := &file_log_proto_msgTypes[72]
+	mi := &file_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6238,7 +6315,7 @@ func (x *ResealedSecret) String() string {
 func (*ResealedSecret) ProtoMessage() {}
 
 func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[72]
+	mi := &file_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6251,7 +6328,7 @@ func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
 func (*ResealedSecret) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{72}
+	return file_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ResealedSecret) GetTenant() string {
@@ -6288,7 +6365,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[73]
+	mi := &file_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6300,7 +6377,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[73]
+	mi := &file_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6313,7 +6390,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{73}
+	return file_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -6357,7 +6434,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xa0\x19\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xdd\x19\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -6421,7 +6498,9 @@ const file_log_proto_rawDesc = "" +
 	"recordKeys\x12.\n" +
 	"\x06rotate\x18i \x01(\v2\x14.coopr.log.v1.RotateH\x00R\x06rotate\x12;\n" +
 	"\vresume_mesh\x18j \x01(\v2\x18.coopr.log.v1.ResumeMeshH\x00R\n" +
-	"resumeMesh\x12<\n" +
+	"resumeMesh\x12;\n" +
+	"\vnote_export\x18k \x01(\v2\x18.coopr.log.v1.NoteExportH\x00R\n" +
+	"noteExport\x12<\n" +
 	"\fput_data_key\x18n \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\n" +
 	"putDataKey\x128\n" +
 	"\n" +
@@ -6800,7 +6879,12 @@ const file_log_proto_rawDesc = "" +
 	"\n" +
 	"root_actor\x18\t \x01(\tR\trootActor\"\f\n" +
 	"\n" +
-	"ResumeMesh\"\xed\x01\n" +
+	"ResumeMesh\"S\n" +
+	"\n" +
+	"NoteExport\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
+	"\x05print\x18\x02 \x01(\fR\x05print\x12\x17\n" +
+	"\atime_ms\x18\x03 \x01(\x03R\x06timeMs\"\xed\x01\n" +
 	"\x10ResealedProvider\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1e\n" +
 	"\n" +
@@ -6891,7 +6975,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -6969,40 +7053,41 @@ var file_log_proto_goTypes = []any{
 	(*ResealedMesh)(nil),            // 73: coopr.log.v1.ResealedMesh
 	(*Rotate)(nil),                  // 74: coopr.log.v1.Rotate
 	(*ResumeMesh)(nil),              // 75: coopr.log.v1.ResumeMesh
-	(*ResealedProvider)(nil),        // 76: coopr.log.v1.ResealedProvider
-	(*DropSealed)(nil),              // 77: coopr.log.v1.DropSealed
-	(*SealedName)(nil),              // 78: coopr.log.v1.SealedName
-	(*ResealedSecret)(nil),          // 79: coopr.log.v1.ResealedSecret
-	(*ReportDivergence)(nil),        // 80: coopr.log.v1.ReportDivergence
-	nil,                             // 81: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 82: coopr.log.v1.RecordKeys.IssuedEntry
-	nil,                             // 83: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 84: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 85: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 86: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 87: coopr.record.v1.User
-	(*record.Grant)(nil),            // 88: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 89: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 90: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 91: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 92: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 93: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 94: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 95: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 96: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 97: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 98: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 99: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 100: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 101: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 102: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 103: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 104: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 105: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 106: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 107: coopr.record.v1.ResourceKey
-	(record.RotationKind)(0),        // 108: coopr.record.v1.RotationKind
-	(record.RotationPhase)(0),       // 109: coopr.record.v1.RotationPhase
+	(*NoteExport)(nil),              // 76: coopr.log.v1.NoteExport
+	(*ResealedProvider)(nil),        // 77: coopr.log.v1.ResealedProvider
+	(*DropSealed)(nil),              // 78: coopr.log.v1.DropSealed
+	(*SealedName)(nil),              // 79: coopr.log.v1.SealedName
+	(*ResealedSecret)(nil),          // 80: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 81: coopr.log.v1.ReportDivergence
+	nil,                             // 82: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 83: coopr.log.v1.RecordKeys.IssuedEntry
+	nil,                             // 84: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 85: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 86: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 87: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 88: coopr.record.v1.User
+	(*record.Grant)(nil),            // 89: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 90: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 91: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 92: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 93: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 94: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 95: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 96: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 97: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 98: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 99: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 100: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 101: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 102: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 103: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 104: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 105: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 106: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 107: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 108: coopr.record.v1.ResourceKey
+	(record.RotationKind)(0),        // 109: coopr.record.v1.RotationKind
+	(record.RotationPhase)(0),       // 110: coopr.record.v1.RotationPhase
 }
 var file_log_proto_depIdxs = []int32{
 	8,   // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -7025,14 +7110,14 @@ var file_log_proto_depIdxs = []int32{
 	35,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	38,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	36,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	85,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	86,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	51,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	34,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	54,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
 	59,  // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	52,  // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
 	63,  // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	80,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	81,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17,  // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18,  // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19,  // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
@@ -7046,91 +7131,92 @@ var file_log_proto_depIdxs = []int32{
 	26,  // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
 	74,  // 39: coopr.log.v1.Command.rotate:type_name -> coopr.log.v1.Rotate
 	75,  // 40: coopr.log.v1.Command.resume_mesh:type_name -> coopr.log.v1.ResumeMesh
-	66,  // 41: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
-	68,  // 42: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
-	69,  // 43: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
-	77,  // 44: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
-	64,  // 45: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
-	65,  // 46: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
-	43,  // 47: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
-	45,  // 48: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
-	47,  // 49: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
-	9,   // 50: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10,  // 51: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	86,  // 52: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	87,  // 53: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	88,  // 54: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	89,  // 55: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	90,  // 56: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	90,  // 57: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
-	81,  // 58: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	82,  // 59: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
-	91,  // 60: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	92,  // 61: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	93,  // 62: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	94,  // 63: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	95,  // 64: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30,  // 65: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	96,  // 66: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10,  // 67: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	97,  // 68: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31,  // 69: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,   // 70: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,   // 71: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	83,  // 72: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,   // 73: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	84,  // 74: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	93,  // 75: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	98,  // 76: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,   // 77: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37,  // 78: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	49,  // 79: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	44,  // 80: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
-	46,  // 81: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
-	48,  // 82: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
-	53,  // 83: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	55,  // 84: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	56,  // 85: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	57,  // 86: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	58,  // 87: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,   // 88: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,   // 89: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	99,  // 90: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	100, // 91: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	101, // 92: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	102, // 93: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	67,  // 94: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	103, // 95: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	101, // 96: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	104, // 97: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	105, // 98: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	60,  // 99: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	61,  // 100: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	62,  // 101: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	106, // 102: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,   // 103: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	107, // 104: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,   // 105: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	67,  // 106: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
-	67,  // 107: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	79,  // 108: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	76,  // 109: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
-	70,  // 110: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
-	71,  // 111: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
-	72,  // 112: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
-	73,  // 113: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
-	66,  // 114: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
-	67,  // 115: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
-	108, // 116: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
-	109, // 117: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
-	109, // 118: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
-	78,  // 119: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
-	67,  // 120: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	121, // [121:121] is the sub-list for method output_type
-	121, // [121:121] is the sub-list for method input_type
-	121, // [121:121] is the sub-list for extension type_name
-	121, // [121:121] is the sub-list for extension extendee
-	0,   // [0:121] is the sub-list for field type_name
+	76,  // 41: coopr.log.v1.Command.note_export:type_name -> coopr.log.v1.NoteExport
+	66,  // 42: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
+	68,  // 43: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
+	69,  // 44: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
+	78,  // 45: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
+	64,  // 46: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
+	65,  // 47: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
+	43,  // 48: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
+	45,  // 49: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
+	47,  // 50: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
+	9,   // 51: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10,  // 52: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	87,  // 53: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	88,  // 54: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	89,  // 55: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	90,  // 56: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	91,  // 57: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	91,  // 58: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	82,  // 59: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	83,  // 60: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
+	92,  // 61: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	93,  // 62: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	94,  // 63: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	95,  // 64: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	96,  // 65: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30,  // 66: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	97,  // 67: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10,  // 68: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	98,  // 69: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31,  // 70: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,   // 71: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,   // 72: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	84,  // 73: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,   // 74: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	85,  // 75: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	94,  // 76: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	99,  // 77: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,   // 78: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37,  // 79: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	49,  // 80: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	44,  // 81: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	46,  // 82: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	48,  // 83: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	53,  // 84: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	55,  // 85: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	56,  // 86: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	57,  // 87: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	58,  // 88: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,   // 89: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,   // 90: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	100, // 91: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	101, // 92: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	102, // 93: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	103, // 94: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	67,  // 95: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	104, // 96: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	102, // 97: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	105, // 98: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	106, // 99: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	60,  // 100: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	61,  // 101: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	62,  // 102: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	107, // 103: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,   // 104: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	108, // 105: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,   // 106: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	67,  // 107: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
+	67,  // 108: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	80,  // 109: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	77,  // 110: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
+	70,  // 111: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
+	71,  // 112: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
+	72,  // 113: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
+	73,  // 114: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
+	66,  // 115: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
+	67,  // 116: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
+	109, // 117: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
+	110, // 118: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
+	110, // 119: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
+	79,  // 120: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
+	67,  // 121: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	122, // [122:122] is the sub-list for method output_type
+	122, // [122:122] is the sub-list for method input_type
+	122, // [122:122] is the sub-list for extension type_name
+	122, // [122:122] is the sub-list for extension extendee
+	0,   // [0:122] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -7181,6 +7267,7 @@ func file_log_proto_init() {
 		(*Command_RecordKeys)(nil),
 		(*Command_Rotate)(nil),
 		(*Command_ResumeMesh)(nil),
+		(*Command_NoteExport)(nil),
 		(*Command_PutDataKey)(nil),
 		(*Command_PutSealed)(nil),
 		(*Command_Reseal)(nil),
@@ -7216,7 +7303,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   78,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

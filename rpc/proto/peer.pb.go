@@ -142,9 +142,11 @@ type StatusResponse struct {
 	BootstrapExpect uint32                 `protobuf:"varint,9,opt,name=bootstrap_expect,json=bootstrapExpect,proto3" json:"bootstrap_expect,omitempty"`
 	Build           string                 `protobuf:"bytes,10,opt,name=build,proto3" json:"build,omitempty"`
 	FeatureLevel    uint32                 `protobuf:"varint,11,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
-	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"`  // the name of the mesh whose state it holds; empty where it knows none
-	Term            uint64                 `protobuf:"varint,13,opt,name=term,proto3" json:"term,omitempty"` // of Raft, in which it knows leader_id
-	Keys            []*MeshKeyPrint        `protobuf:"bytes,14,rep,name=keys,proto3" json:"keys,omitempty"`  // of its keyring
+	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"`                                // the name of the mesh whose state it holds; empty where it knows none
+	Term            uint64                 `protobuf:"varint,13,opt,name=term,proto3" json:"term,omitempty"`                               // of Raft, in which it knows leader_id
+	Keys            []*MeshKeyPrint        `protobuf:"bytes,14,rep,name=keys,proto3" json:"keys,omitempty"`                                // of its keyring
+	Exported        *MeshKeyPrint          `protobuf:"bytes,60,opt,name=exported,proto3" json:"exported,omitempty"`                        // the key that was active when its keyring was last exported; unset: it never was
+	ExportedMs      int64                  `protobuf:"varint,61,opt,name=exported_ms,json=exportedMs,proto3" json:"exported_ms,omitempty"` // when that was
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -275,6 +277,20 @@ func (x *StatusResponse) GetKeys() []*MeshKeyPrint {
 		return x.Keys
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetExported() *MeshKeyPrint {
+	if x != nil {
+		return x.Exported
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetExportedMs() int64 {
+	if x != nil {
+		return x.ExportedMs
+	}
+	return 0
 }
 
 // MeshKeyPrint names a mesh key by its number and its fingerprint.
@@ -2818,7 +2834,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x06Server\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x14\n" +
-	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xd9\x03\n" +
+	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xb3\x04\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\thas_state\x18\x02 \x01(\bR\bhasState\x12\x1b\n" +
@@ -2835,7 +2851,10 @@ const file_peer_proto_rawDesc = "" +
 	"\rfeature_level\x18\v \x01(\rR\ffeatureLevel\x12\x12\n" +
 	"\x04mesh\x18\f \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04term\x18\r \x01(\x04R\x04term\x12/\n" +
-	"\x04keys\x18\x0e \x03(\v2\x1b.coopr.peer.v1.MeshKeyPrintR\x04keys\"<\n" +
+	"\x04keys\x18\x0e \x03(\v2\x1b.coopr.peer.v1.MeshKeyPrintR\x04keys\x127\n" +
+	"\bexported\x18< \x01(\v2\x1b.coopr.peer.v1.MeshKeyPrintR\bexported\x12\x1f\n" +
+	"\vexported_ms\x18= \x01(\x03R\n" +
+	"exportedMs\"<\n" +
 	"\fMeshKeyPrint\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
 	"\x05print\x18\x02 \x01(\fR\x05print\"9\n" +
@@ -3129,74 +3148,75 @@ var file_peer_proto_goTypes = []any{
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
 	3,  // 1: coopr.peer.v1.StatusResponse.keys:type_name -> coopr.peer.v1.MeshKeyPrint
-	4,  // 2: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
-	41, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	42, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
-	7,  // 5: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	43, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	44, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	44, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
-	8,  // 9: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	41, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
-	9,  // 11: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
-	9,  // 12: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	43, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
-	11, // 14: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	45, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	46, // 16: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
-	13, // 17: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	47, // 18: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
-	14, // 19: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	44, // 20: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	48, // 21: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
-	13, // 22: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
-	15, // 23: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
-	10, // 24: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	49, // 25: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
-	17, // 26: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
-	18, // 27: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	50, // 28: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	51, // 29: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	52, // 30: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	53, // 31: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	40, // 32: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
-	0,  // 33: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	32, // 34: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	38, // 35: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
-	5,  // 36: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
-	12, // 37: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	19, // 38: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	21, // 39: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	23, // 40: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	24, // 41: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	28, // 42: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	30, // 43: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	25, // 44: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
-	54, // 45: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
-	55, // 46: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	34, // 47: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
-	35, // 48: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
-	2,  // 49: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	33, // 50: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	39, // 51: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	6,  // 52: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
-	16, // 53: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	20, // 54: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	22, // 55: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	56, // 56: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	27, // 57: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	29, // 58: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	31, // 59: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	26, // 60: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
-	37, // 61: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
-	55, // 62: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	36, // 63: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
-	36, // 64: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
-	49, // [49:65] is the sub-list for method output_type
-	33, // [33:49] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	3,  // 2: coopr.peer.v1.StatusResponse.exported:type_name -> coopr.peer.v1.MeshKeyPrint
+	4,  // 3: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
+	41, // 4: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	42, // 5: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	7,  // 6: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
+	43, // 7: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	44, // 8: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	44, // 9: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	8,  // 10: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
+	41, // 11: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	9,  // 12: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
+	9,  // 13: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
+	43, // 14: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	11, // 15: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
+	45, // 16: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	46, // 17: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
+	13, // 18: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
+	47, // 19: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	14, // 20: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
+	44, // 21: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	48, // 22: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	13, // 23: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
+	15, // 24: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
+	10, // 25: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
+	49, // 26: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	17, // 27: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
+	18, // 28: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
+	50, // 29: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	51, // 30: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	52, // 31: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	53, // 32: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	40, // 33: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	0,  // 34: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	32, // 35: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
+	38, // 36: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	5,  // 37: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
+	12, // 38: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	19, // 39: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	21, // 40: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	23, // 41: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	24, // 42: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	28, // 43: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	30, // 44: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	25, // 45: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
+	54, // 46: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
+	55, // 47: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	34, // 48: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
+	35, // 49: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
+	2,  // 50: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	33, // 51: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	39, // 52: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 53: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 54: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	20, // 55: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	22, // 56: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	56, // 57: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	27, // 58: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	29, // 59: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	31, // 60: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	26, // 61: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
+	37, // 62: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
+	55, // 63: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	36, // 64: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
+	36, // 65: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
+	50, // [50:66] is the sub-list for method output_type
+	34, // [34:50] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }

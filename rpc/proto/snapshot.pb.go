@@ -1772,6 +1772,7 @@ type MetaRow struct {
 	Orphans       []*FoundOrphan         `protobuf:"bytes,5,rep,name=orphans,proto3" json:"orphans,omitempty"`
 	Identity      *MeshIdentity          `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"` // unset: the agents share a secret
 	Hold          *Hold                  `protobuf:"bytes,8,opt,name=hold,proto3" json:"hold,omitempty"`         // unset: the mesh begins work
+	Export        *KeyringExport         `protobuf:"bytes,9,opt,name=export,proto3" json:"export,omitempty"`     // the latest one; unset: there was none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1855,6 +1856,74 @@ func (x *MetaRow) GetHold() *Hold {
 	return nil
 }
 
+func (x *MetaRow) GetExport() *KeyringExport {
+	if x != nil {
+		return x.Export
+	}
+	return nil
+}
+
+// KeyringExport is a copy of the keyring that was written for a backup.
+type KeyringExport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the mesh key that was active
+	Print         []byte                 `protobuf:"bytes,2,opt,name=print,proto3" json:"print,omitempty"`    // its fingerprint
+	TimeMs        int64                  `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyringExport) Reset() {
+	*x = KeyringExport{}
+	mi := &file_snapshot_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyringExport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyringExport) ProtoMessage() {}
+
+func (x *KeyringExport) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyringExport.ProtoReflect.Descriptor instead.
+func (*KeyringExport) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *KeyringExport) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *KeyringExport) GetPrint() []byte {
+	if x != nil {
+		return x.Print
+	}
+	return nil
+}
+
+func (x *KeyringExport) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
 // Hold is why a mesh begins no work: its state was restored, and nobody has resumed it.
 type Hold struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1867,7 +1936,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +1948,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +1961,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{16}
+	return file_snapshot_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Hold) GetFile() string {
@@ -1930,7 +1999,7 @@ type MeshIdentity struct {
 
 func (x *MeshIdentity) Reset() {
 	*x = MeshIdentity{}
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2011,7 @@ func (x *MeshIdentity) String() string {
 func (*MeshIdentity) ProtoMessage() {}
 
 func (x *MeshIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2024,7 @@ func (x *MeshIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshIdentity.ProtoReflect.Descriptor instead.
 func (*MeshIdentity) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{17}
+	return file_snapshot_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MeshIdentity) GetMesh() string {
@@ -2010,7 +2079,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2091,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2104,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{18}
+	return file_snapshot_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HistoryRow) GetTenant() string {
@@ -2104,7 +2173,7 @@ type QueueRow struct {
 
 func (x *QueueRow) Reset() {
 	*x = QueueRow{}
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2185,7 @@ func (x *QueueRow) String() string {
 func (*QueueRow) ProtoMessage() {}
 
 func (x *QueueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2198,7 @@ func (x *QueueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRow.ProtoReflect.Descriptor instead.
 func (*QueueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{19}
+	return file_snapshot_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QueueRow) GetOperation() string {
@@ -2156,7 +2225,7 @@ type ProfileRow struct {
 
 func (x *ProfileRow) Reset() {
 	*x = ProfileRow{}
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2237,7 @@ func (x *ProfileRow) String() string {
 func (*ProfileRow) ProtoMessage() {}
 
 func (x *ProfileRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2250,7 @@ func (x *ProfileRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileRow.ProtoReflect.Descriptor instead.
 func (*ProfileRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{20}
+	return file_snapshot_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ProfileRow) GetTenant() string {
@@ -2208,7 +2277,7 @@ type ProgramRow struct {
 
 func (x *ProgramRow) Reset() {
 	*x = ProgramRow{}
-	mi := &file_snapshot_proto_msgTypes[21]
+	mi := &file_snapshot_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2289,7 @@ func (x *ProgramRow) String() string {
 func (*ProgramRow) ProtoMessage() {}
 
 func (x *ProgramRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[21]
+	mi := &file_snapshot_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2302,7 @@ func (x *ProgramRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRow.ProtoReflect.Descriptor instead.
 func (*ProgramRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{21}
+	return file_snapshot_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProgramRow) GetTenant() string {
@@ -2264,7 +2333,7 @@ type SecretRow struct {
 
 func (x *SecretRow) Reset() {
 	*x = SecretRow{}
-	mi := &file_snapshot_proto_msgTypes[22]
+	mi := &file_snapshot_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2345,7 @@ func (x *SecretRow) String() string {
 func (*SecretRow) ProtoMessage() {}
 
 func (x *SecretRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[22]
+	mi := &file_snapshot_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2358,7 @@ func (x *SecretRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRow.ProtoReflect.Descriptor instead.
 func (*SecretRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{22}
+	return file_snapshot_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SecretRow) GetTenant() string {
@@ -2346,7 +2415,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_snapshot_proto_msgTypes[23]
+	mi := &file_snapshot_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2427,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[23]
+	mi := &file_snapshot_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2440,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{23}
+	return file_snapshot_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UsageRow) GetTenant() string {
@@ -2550,7 +2619,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\aSinkRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x19\n" +
-	"\bmoved_ms\x18\x03 \x01(\x03R\amovedMs\"\x99\x02\n" +
+	"\bmoved_ms\x18\x03 \x01(\x03R\amovedMs\"\xce\x02\n" +
 	"\aMetaRow\x12#\n" +
 	"\rfeature_level\x18\x01 \x01(\rR\ffeatureLevel\x12\x12\n" +
 	"\x04mesh\x18\x02 \x01(\tR\x04mesh\x12!\n" +
@@ -2559,7 +2628,12 @@ const file_snapshot_proto_rawDesc = "" +
 	"orphans_ms\x18\x04 \x01(\x03R\torphansMs\x123\n" +
 	"\aorphans\x18\x05 \x03(\v2\x19.coopr.log.v1.FoundOrphanR\aorphans\x126\n" +
 	"\bidentity\x18\x06 \x01(\v2\x1a.coopr.log.v1.MeshIdentityR\bidentity\x12&\n" +
-	"\x04hold\x18\b \x01(\v2\x12.coopr.log.v1.HoldR\x04hold\"K\n" +
+	"\x04hold\x18\b \x01(\v2\x12.coopr.log.v1.HoldR\x04hold\x123\n" +
+	"\x06export\x18\t \x01(\v2\x1b.coopr.log.v1.KeyringExportR\x06export\"V\n" +
+	"\rKeyringExport\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
+	"\x05print\x18\x02 \x01(\fR\x05print\x12\x17\n" +
+	"\atime_ms\x18\x03 \x01(\x03R\x06timeMs\"K\n" +
 	"\x04Hold\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12\x19\n" +
 	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x14\n" +
@@ -2616,7 +2690,7 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),          // 0: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),          // 1: coopr.log.v1.SnapshotRecord
@@ -2634,118 +2708,120 @@ var file_snapshot_proto_goTypes = []any{
 	(*ValueRow)(nil),                // 13: coopr.log.v1.ValueRow
 	(*SinkRow)(nil),                 // 14: coopr.log.v1.SinkRow
 	(*MetaRow)(nil),                 // 15: coopr.log.v1.MetaRow
-	(*Hold)(nil),                    // 16: coopr.log.v1.Hold
-	(*MeshIdentity)(nil),            // 17: coopr.log.v1.MeshIdentity
-	(*HistoryRow)(nil),              // 18: coopr.log.v1.HistoryRow
-	(*QueueRow)(nil),                // 19: coopr.log.v1.QueueRow
-	(*ProfileRow)(nil),              // 20: coopr.log.v1.ProfileRow
-	(*ProgramRow)(nil),              // 21: coopr.log.v1.ProgramRow
-	(*SecretRow)(nil),               // 22: coopr.log.v1.SecretRow
-	(*UsageRow)(nil),                // 23: coopr.log.v1.UsageRow
-	nil,                             // 24: coopr.log.v1.Effect.TasksByStatusEntry
-	(*record.Tenant)(nil),           // 25: coopr.record.v1.Tenant
-	(*record.PluginType)(nil),       // 26: coopr.record.v1.PluginType
-	(*record.Agent)(nil),            // 27: coopr.record.v1.Agent
-	(*record.Cluster)(nil),          // 28: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 29: coopr.record.v1.Node
-	(*record.Operation)(nil),        // 30: coopr.record.v1.Operation
-	(*record.NodeHealth)(nil),       // 31: coopr.record.v1.NodeHealth
-	(*record.Site)(nil),             // 32: coopr.record.v1.Site
-	(*record.Generation)(nil),       // 33: coopr.record.v1.Generation
-	(*record.PluginResource)(nil),   // 34: coopr.record.v1.PluginResource
-	(*record.ResourceSet)(nil),      // 35: coopr.record.v1.ResourceSet
-	(*record.Schedule)(nil),         // 36: coopr.record.v1.Schedule
-	(*record.Preferences)(nil),      // 37: coopr.record.v1.Preferences
-	(*record.Run)(nil),              // 38: coopr.record.v1.Run
-	(*record.Grant)(nil),            // 39: coopr.record.v1.Grant
-	(*record.JoinToken)(nil),        // 40: coopr.record.v1.JoinToken
-	(*record.AgentIdentity)(nil),    // 41: coopr.record.v1.AgentIdentity
-	(*record.Rotation)(nil),         // 42: coopr.record.v1.Rotation
-	(*PutDataKey)(nil),              // 43: coopr.log.v1.PutDataKey
-	(*record.Token)(nil),            // 44: coopr.record.v1.Token
-	(*record.User)(nil),             // 45: coopr.record.v1.User
-	(*record.PlanTree)(nil),         // 46: coopr.record.v1.PlanTree
-	(*record.Profile)(nil),          // 47: coopr.record.v1.Profile
-	(*record.ResourceVersion)(nil),  // 48: coopr.record.v1.ResourceVersion
-	(*SealedValue)(nil),             // 49: coopr.log.v1.SealedValue
-	(*FoundOrphan)(nil),             // 50: coopr.log.v1.FoundOrphan
-	(*record.OperationRequest)(nil), // 51: coopr.record.v1.OperationRequest
-	(*record.Program)(nil),          // 52: coopr.record.v1.Program
-	(SettingKind)(0),                // 53: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 54: coopr.record.v1.Usage
+	(*KeyringExport)(nil),           // 16: coopr.log.v1.KeyringExport
+	(*Hold)(nil),                    // 17: coopr.log.v1.Hold
+	(*MeshIdentity)(nil),            // 18: coopr.log.v1.MeshIdentity
+	(*HistoryRow)(nil),              // 19: coopr.log.v1.HistoryRow
+	(*QueueRow)(nil),                // 20: coopr.log.v1.QueueRow
+	(*ProfileRow)(nil),              // 21: coopr.log.v1.ProfileRow
+	(*ProgramRow)(nil),              // 22: coopr.log.v1.ProgramRow
+	(*SecretRow)(nil),               // 23: coopr.log.v1.SecretRow
+	(*UsageRow)(nil),                // 24: coopr.log.v1.UsageRow
+	nil,                             // 25: coopr.log.v1.Effect.TasksByStatusEntry
+	(*record.Tenant)(nil),           // 26: coopr.record.v1.Tenant
+	(*record.PluginType)(nil),       // 27: coopr.record.v1.PluginType
+	(*record.Agent)(nil),            // 28: coopr.record.v1.Agent
+	(*record.Cluster)(nil),          // 29: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 30: coopr.record.v1.Node
+	(*record.Operation)(nil),        // 31: coopr.record.v1.Operation
+	(*record.NodeHealth)(nil),       // 32: coopr.record.v1.NodeHealth
+	(*record.Site)(nil),             // 33: coopr.record.v1.Site
+	(*record.Generation)(nil),       // 34: coopr.record.v1.Generation
+	(*record.PluginResource)(nil),   // 35: coopr.record.v1.PluginResource
+	(*record.ResourceSet)(nil),      // 36: coopr.record.v1.ResourceSet
+	(*record.Schedule)(nil),         // 37: coopr.record.v1.Schedule
+	(*record.Preferences)(nil),      // 38: coopr.record.v1.Preferences
+	(*record.Run)(nil),              // 39: coopr.record.v1.Run
+	(*record.Grant)(nil),            // 40: coopr.record.v1.Grant
+	(*record.JoinToken)(nil),        // 41: coopr.record.v1.JoinToken
+	(*record.AgentIdentity)(nil),    // 42: coopr.record.v1.AgentIdentity
+	(*record.Rotation)(nil),         // 43: coopr.record.v1.Rotation
+	(*PutDataKey)(nil),              // 44: coopr.log.v1.PutDataKey
+	(*record.Token)(nil),            // 45: coopr.record.v1.Token
+	(*record.User)(nil),             // 46: coopr.record.v1.User
+	(*record.PlanTree)(nil),         // 47: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 48: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 49: coopr.record.v1.ResourceVersion
+	(*SealedValue)(nil),             // 50: coopr.log.v1.SealedValue
+	(*FoundOrphan)(nil),             // 51: coopr.log.v1.FoundOrphan
+	(*record.OperationRequest)(nil), // 52: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 53: coopr.record.v1.Program
+	(SettingKind)(0),                // 54: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 55: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
-	25, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
+	26, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
 	2,  // 1: coopr.log.v1.SnapshotRecord.token:type_name -> coopr.log.v1.TokenRow
 	4,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
-	26, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
-	27, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
+	27, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
+	28, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
 	5,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
-	28, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
-	29, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
-	30, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
+	29, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
+	30, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
+	31, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
 	7,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
 	8,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
 	12, // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
 	13, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
 	15, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
-	18, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
-	29, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
-	31, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
-	19, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
-	32, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
-	33, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
-	34, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
-	35, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
-	20, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
-	21, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
-	36, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
-	37, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
-	22, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
-	38, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
-	23, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
+	19, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
+	30, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
+	32, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
+	20, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
+	33, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
+	34, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
+	35, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
+	36, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
+	21, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
+	22, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
+	37, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
+	38, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
+	23, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
+	39, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
+	24, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
 	6,  // 29: coopr.log.v1.SnapshotRecord.hello:type_name -> coopr.log.v1.HelloRow
 	3,  // 30: coopr.log.v1.SnapshotRecord.user:type_name -> coopr.log.v1.UserRow
-	39, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
-	40, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
-	41, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
-	42, // 34: coopr.log.v1.SnapshotRecord.rotation:type_name -> coopr.record.v1.Rotation
+	40, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
+	41, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
+	42, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
+	43, // 34: coopr.log.v1.SnapshotRecord.rotation:type_name -> coopr.record.v1.Rotation
 	11, // 35: coopr.log.v1.SnapshotRecord.signing_key:type_name -> coopr.log.v1.SigningKeyRow
-	43, // 36: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
+	44, // 36: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
 	10, // 37: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
 	14, // 38: coopr.log.v1.SnapshotRecord.sink:type_name -> coopr.log.v1.SinkRow
-	44, // 39: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	45, // 40: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
-	46, // 41: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	45, // 39: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	46, // 40: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
+	47, // 41: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
 	9,  // 42: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
 	4,  // 43: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
-	25, // 44: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
-	44, // 45: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
-	47, // 46: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
-	36, // 47: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
-	38, // 48: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
-	30, // 49: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
-	48, // 50: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
-	24, // 51: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
-	28, // 52: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
-	45, // 53: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
-	39, // 54: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
-	40, // 55: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
-	49, // 56: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
-	50, // 57: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
-	17, // 58: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
-	16, // 59: coopr.log.v1.MetaRow.hold:type_name -> coopr.log.v1.Hold
-	28, // 60: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	51, // 61: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	47, // 62: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	52, // 63: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	53, // 64: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	54, // 65: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	66, // [66:66] is the sub-list for method output_type
-	66, // [66:66] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	26, // 44: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	45, // 45: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	48, // 46: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	37, // 47: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	39, // 48: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	31, // 49: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	49, // 50: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	25, // 51: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	29, // 52: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	46, // 53: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
+	40, // 54: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
+	41, // 55: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
+	50, // 56: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
+	51, // 57: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
+	18, // 58: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
+	17, // 59: coopr.log.v1.MetaRow.hold:type_name -> coopr.log.v1.Hold
+	16, // 60: coopr.log.v1.MetaRow.export:type_name -> coopr.log.v1.KeyringExport
+	29, // 61: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	52, // 62: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	48, // 63: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	53, // 64: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	54, // 65: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	55, // 66: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	67, // [67:67] is the sub-list for method output_type
+	67, // [67:67] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -2802,7 +2878,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

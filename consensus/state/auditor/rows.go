@@ -294,6 +294,8 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		out.Type, out.Subject = "mesh.founded", ch.FoundMesh.Mesh
 	case *pb.Command_RaiseFeatureLevel:
 		out.Type = "mesh.upgraded"
+	case *pb.Command_NoteExport:
+		out.Type, out.Subject = "keyring.exported", strconv.FormatUint(uint64(ch.NoteExport.Number), 10)
 	case *pb.Command_ReportDivergence:
 		switch d := ch.ReportDivergence; {
 		case d.Server == "":

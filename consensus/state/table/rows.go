@@ -99,6 +99,9 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		if h := r.Hold; h != nil {
 			x.Hold = &pb.Hold{File: h.File, SinceMs: h.Since, Actor: h.Actor}
 		}
+		if e := r.Export; e != nil {
+			x.Export = &pb.KeyringExport{Number: e.Number, Print: e.Print, TimeMs: e.At}
+		}
 		rec.Row = &pb.SnapshotRecord_Meta{Meta: x}
 	case *roster.JoinToken:
 		x := &pb.SnapshotRecord_JoinToken{}
@@ -284,6 +287,9 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		}
 		if h := m.Hold; h != nil {
 			r.Hold = &roster.Hold{File: h.File, Since: h.SinceMs, Actor: h.Actor}
+		}
+		if e := m.Export; e != nil {
+			r.Export = &roster.KeyringExport{Number: e.Number, Print: e.Print, At: e.TimeMs}
 		}
 		return Meta, r, nil
 	case *pb.SnapshotRecord_History:

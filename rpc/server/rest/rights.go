@@ -23,7 +23,7 @@ const rightsTable = `
 list Agent             | listAgents listMembers
 read Agent             | getAgent
 read Mesh              | getMetrics getStatus
-admin Mesh             | joinMesh leaveMesh listRaftPeers removeRaftPeer transferLeadership saveSnapshot restoreSnapshot resumeMesh
+admin Mesh             | joinMesh leaveMesh listRaftPeers removeRaftPeer transferLeadership saveSnapshot restoreSnapshot resumeMesh getKeyring
 admin Mesh             | listJoinTokens createJoinToken deleteJoinToken
 admin Mesh             | listAuditSinks listRotations createRotation
 list PluginType        | listAutomatorTypes listProviderTypes listPlugins

@@ -78,7 +78,8 @@ func snapshotSaveCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
 		Use: "save FILE", Short: "Save the whole state to a file", Args: cli.Args("FILE"),
-		Long:    "Save the whole state to a file. The file contains secrets: store it like a password.",
+		Long: "Save the whole state to a file. The file contains secrets: store it like a password. The keyring is the other half of a\n" +
+			"backup, and this command warns if it was never exported.",
 		Example: "  coopr operator snapshot save coopr.snap",
 	}
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
@@ -91,6 +92,16 @@ func snapshotSaveCmd(app cli.App) *cobra.Command {
 			return err
 		}
 		out.Printf("%s was saved: %d bytes.\n", args[0], n)
+		k, _, err := c.Keyring(ctx, client.Read{})
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s is whole, but the state of the keyring is not known: %w", args[0], err)
+		case k.Key > 0:
+			out.Printf("The keyring with key %d is the other half of the backup.\n", k.Key)
+		}
+		if k.Key > 0 && k.Exported == 0 {
+			out.Notef("Warning: The keyring's key %d was never exported: run coopr-agent keyring export on the host of a voter.\n", k.Key)
+		}
 		return nil
 	})
 	return cmd
