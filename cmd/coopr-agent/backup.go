@@ -127,14 +127,15 @@ func importCommand() *cobra.Command {
 			return nil
 		},
 		Long: "Puts the keys of a backup that \"coopr-agent keyring export\" wrote into the keyring of a stopped agent, as its configuration says.\n" +
-			"It is for the first agent of a new mesh, before its first start, and for an agent whose keyring was lost. Nothing is written before\n" +
-			"the whole backup is checked. Run it as the agent's user.",
+			"It is for the first agent of a new mesh, before its first start, for an agent whose keyring was lost, and for the restore of a\n" +
+			"snapshot from before a rotation: the keys of the keyring stay. Nothing is written before the whole backup is checked. Run it as\n" +
+			"the agent's user.",
 		Example: "  " + asAgent + "import keyring.age --config /etc/coopr/agent.yaml --identity key.txt\n" +
 			"  " + asAgent + "import keyring.age --config /etc/coopr/agent.yaml --passphrase-file passphrase",
 	}
 	c.Flags().StringVar(&identityFile, "identity", "", "file with the age identity of a recipient")
 	c.Flags().StringVar(&passphrase, "passphrase-file", "", "file with the passphrase, in place of an identity")
-	c.Flags().BoolVar(&force, "force", false, "replace a keyring that has other keys, which are lost then")
+	c.Flags().BoolVar(&force, "force", false, "replace a keyring that has keys of another mesh, which are lost then")
 	load := settings(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		who, err := identitiesOf(identityFile, passphrase)
@@ -170,9 +171,13 @@ func importCommand() *cobra.Command {
 		switch {
 		case err != nil && !force:
 			return err
-		case err == nil && !force && !set.Contains(have):
-			return fmt.Errorf("the keyring in %s has keys that %s does not have: add --force if nothing needs them", cfg.KeyringDir(),
-				filepath.Base(args[0]))
+		case !force:
+			joined, ok := have.Join(set)
+			if !ok {
+				return fmt.Errorf("the keyring in %s has keys of another mesh than %s: add --force if nothing needs them any more",
+					cfg.KeyringDir(), filepath.Base(args[0]))
+			}
+			set = joined
 		}
 		if err := store.Save(set); err != nil {
 			return err

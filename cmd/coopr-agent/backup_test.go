@@ -83,8 +83,8 @@ func TestKeyringBackup(t *testing.T) {
 		{"an import to an agent that runs", []string{"import", at("a.age"), "--data-dir", busy, "--identity", key}, 1, "in use"},
 		{"an import over other keys", []string{"import", at("a.age"), "--data-dir", agent("foreign", keyring.NewKey(1)), "--identity", key}, 1,
 			"--force"},
-		{"an import over a newer key", []string{"import", at("a.age"), "--data-dir", agent("newer", one, two, keyring.NewKey(3)), "--identity", key},
-			1, "--force"},
+		{"an import before a newer key", []string{"import", at("a.age"), "--data-dir", agent("newer", one, two, keyring.NewKey(3)), "--identity", key},
+			0, "key 3"},
 		{"an import", []string{"import", at("a.age"), "--data-dir", at("new"), "--identity", key}, 0, "key 2"},
 		{"an import again", []string{"import", at("a.age"), "--data-dir", at("new"), "--identity", key}, 0, "key 2"},
 		{"an import over some of the keys", []string{"import", at("b.age"), "--data-dir", agent("some", one), "--passphrase-file", phrase}, 0, "key 2"},
@@ -98,11 +98,14 @@ func TestKeyringBackup(t *testing.T) {
 			t.Errorf("%s shows a secret:\n%s%s", c.name, out, errs)
 		}
 	}
-	for name, want := range map[string]bool{"new": true, "some": true, "foreign": true, "newer": false, "none": false, "busy": false} {
+	for name, want := range map[string]bool{"new": true, "some": true, "foreign": true, "none": false, "busy": false} {
 		set, err := keyring.InDir(at(name) + "-keyring").Load()
 		if is := len(set.Keys) == 2 && set.Contains(keyring.Set{Active: 2, Keys: []keyring.Key{one, two}}); err != nil || is != want {
 			t.Errorf("agent %s has %v, %v", name, set.Keys, err)
 		}
+	}
+	if set, err := keyring.InDir(at("newer") + "-keyring").Load(); err != nil || len(set.Keys) != 3 || set.Active != 3 {
+		t.Errorf("an agent with a newer key has %v, %v", set.Keys, err)
 	}
 	if e, err := keyring.InDir(voter + "-keyring").Exported(); err != nil || e.Number != 2 || string(e.Print) != string(two.Print()) {
 		t.Errorf("on record is %+v, %v", e, err)

@@ -67,6 +67,19 @@ func Import(from io.Reader, identities ...age.Identity) (Set, error) {
 // ActiveKey returns the active key. ok is false for an empty set.
 func (s Set) ActiveKey() (k Key, ok bool) { return s.find(s.Active) }
 
+// Join returns a set with the keys of both. Its active key is the newer one of theirs. It reports false if a number has another key in
+// each of them: they are of different meshes then.
+func (s Set) Join(other Set) (Set, bool) {
+	for _, k := range other.Keys {
+		if have, ok := s.find(k.Number); ok && !have.Same(k) {
+			return Set{}, false
+		}
+	}
+	out := s.with(other)
+	out.Active = max(s.Active, other.Active)
+	return out, true
+}
+
 // Contains reports whether the set has all keys of another one.
 func (s Set) Contains(other Set) bool {
 	for _, k := range other.Keys {

@@ -137,16 +137,32 @@ func TestExported(t *testing.T) {
 	}
 }
 
-func TestContains(t *testing.T) {
-	a, b, other := NewKey(1), NewKey(2), NewKey(1)
-	all := Set{Active: 2, Keys: []Key{a, b}}
-	for _, c := range []struct {
-		s    Set
-		want bool
-	}{{Set{}, true}, {all, true}, {Set{Active: 1, Keys: []Key{a}}, true}, {Set{Active: 1, Keys: []Key{other}}, false},
-		{Set{Active: 3, Keys: []Key{b, NewKey(3)}}, false}} {
-		if got := all.Contains(c.s); got != c.want {
-			t.Errorf("%v: %v", c.s.Keys, got)
+// Sets with the same keys are joined, and those of different meshes are not.
+func TestJoin(t *testing.T) {
+	a, b, c, other := NewKey(1), NewKey(2), NewKey(3), NewKey(1)
+	for name, x := range map[string]struct {
+		have, add []Key
+		active    uint32
+		want      []Key
+	}{
+		"into nothing":    {nil, []Key{a, b}, 2, []Key{a, b}},
+		"the same":        {[]Key{a, b}, []Key{a, b}, 2, []Key{a, b}},
+		"newer keys":      {[]Key{a}, []Key{a, b}, 2, []Key{a, b}},
+		"older keys":      {[]Key{b, c}, []Key{a, b}, 3, []Key{a, b, c}},
+		"of another mesh": {[]Key{a, b}, []Key{other, b}, 0, nil},
+	} {
+		set := func(keys []Key) (s Set) {
+			if s.Keys = keys; len(keys) > 0 {
+				s.Active = keys[len(keys)-1].Number
+			}
+			return s
+		}
+		got, ok := set(x.have).Join(set(x.add))
+		if ok != (x.want != nil) || got.Active != x.active || !reflect.DeepEqual(got.Keys, x.want) {
+			t.Errorf("%s: %v %v, active %d", name, ok, got.Keys, got.Active)
+		}
+		if ok && (!got.Contains(set(x.have)) || !got.Contains(set(x.add)) || got.Contains(set([]Key{other}))) {
+			t.Errorf("%s: %v does not contain both", name, got.Keys)
 		}
 	}
 }
