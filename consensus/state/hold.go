@@ -46,6 +46,6 @@ func (a hold) refuses(c *pb.Command) (Answer, bool) {
 	if why == nil {
 		return Answer{}, false
 	}
-	return refuse(problem.Conflict, "the mesh is held, as it was %s: it begins no work until somebody has looked at it and runs "+
-		"coopr operator resume", why.Why()), true
+	return refuse(problem.Conflict, "the mesh is held, as it was %s: it begins no work until a person has checked what is on "+
+		"record and runs coopr operator resume", why.Why()), true
 }

@@ -58,8 +58,8 @@ func TestHold(t *testing.T) {
 	}
 	for name, cmd := range beginning() {
 		if err := c.do(cmd).Err; !errors.Is(err, problem.Conflict) ||
-			err.Error() != "the mesh is held, as it was restored from a.snap at 2023-11-14 22:13:20Z: it begins no work until somebody has "+
-				"looked at it and runs coopr operator resume" {
+			err.Error() != "the mesh is held, as it was restored from a.snap at 2023-11-14 22:13:20Z: it begins no work until a person has "+
+				"checked what is on record and runs coopr operator resume" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
