@@ -27,8 +27,8 @@ func exportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "export", Short: "Write an encrypted backup of the keyring", Args: cobra.NoArgs,
 		Long: "Writes the keys of the mesh to a new file, encrypted with age for one or more recipients or with a passphrase. It is the other\n" +
-			"half of a backup: a snapshot is worth nothing without it. Keep it elsewhere than the snapshots. Run it on the host of a voter, as the\n" +
-			"agent's user; the agent may run. Export again after each rotation of the mesh key.\n\n" +
+			"half of a backup: a snapshot is worth nothing without it. Keep it elsewhere than the snapshots. Run it on the host of a voter, as\n" +
+			"the agent's user; the agent may run. Export again after each rotation of the mesh key.\n\n" +
 			"age-keygen makes an identity and its recipient. For the kind systemd-creds, run it with the credential of the agent's unit.",
 		Example: "  " + asAgent + "export --config /etc/coopr/agent.yaml \\\n    --to keyring-$(date +%F).age --recipient age1...\n" +
 			"  " + asAgent + "export --config /etc/coopr/agent.yaml \\\n    --to keyring.age --passphrase-file passphrase",
@@ -126,7 +126,7 @@ func importCommand() *cobra.Command {
 			}
 			return nil
 		},
-		Long: "Puts the keys of a backup that \"coopr-agent keyring export\" wrote into the keyring of a stopped agent, as its configuration says.\n" +
+		Long: "Puts the keys of a backup that \"coopr-agent keyring export\" wrote into the keyring of a stopped agent, as it is configured.\n" +
 			"It is for the first agent of a new mesh, before its first start, for an agent whose keyring was lost, and for the restore of a\n" +
 			"snapshot from before a rotation: the keys of the keyring stay. Nothing is written before the whole backup is checked. Run it as\n" +
 			"the agent's user.",

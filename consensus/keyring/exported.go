@@ -39,12 +39,12 @@ func (d dirStore) Exported() (Exported, error) {
 		return Exported{}, err
 	}
 	var e Exported
-	var print string
+	var hexed string
 	var ms int64
-	if _, err := fmt.Sscanf(string(data), "%d %s %d\n", &e.Number, &print, &ms); err != nil {
+	if _, err := fmt.Sscanf(string(data), "%d %s %d\n", &e.Number, &hexed, &ms); err != nil {
 		return Exported{}, fmt.Errorf("%s is damaged: remove it, and export the keyring again", path)
 	}
-	if e.Print, err = hex.DecodeString(print); err != nil {
+	if e.Print, err = hex.DecodeString(hexed); err != nil {
 		return Exported{}, fmt.Errorf("%s is damaged: remove it, and export the keyring again", path)
 	}
 	e.At = time.UnixMilli(ms)

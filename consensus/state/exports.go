@@ -11,7 +11,7 @@ import (
 
 // noteExport records that the keyring was exported. An export of a key that is not one of this mesh, or not any more, is refused.
 func (a sealed) noteExport(p *pb.NoteExport) Answer {
-	if print, ok := a.view().MeshKeys()[p.Number]; !ok || !bytes.Equal(print, p.Print) {
+	if want, ok := a.view().MeshKeys()[p.Number]; !ok || !bytes.Equal(want, p.Print) {
 		return refuse(problem.Stale, "key %d, which was exported, is not a key of this mesh", p.Number)
 	}
 	m := table.Mesh(a.txn)

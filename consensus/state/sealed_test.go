@@ -249,17 +249,17 @@ func TestNamedSealed(t *testing.T) {
 // The export of a key is on record as long as that key is in use.
 func TestNoteExport(t *testing.T) {
 	c := newClinic(t)
-	note := func(number uint32, print string, at int64) error {
-		return c.do(&pb.Command{Actor: "coopr", Change: &pb.Command_NoteExport{NoteExport: &pb.NoteExport{Number: number, Print: []byte(print),
+	note := func(number uint32, key string, at int64) error {
+		return c.do(&pb.Command{Actor: "coopr", Change: &pb.Command_NoteExport{NoteExport: &pb.NoteExport{Number: number, Print: []byte(key),
 			TimeMs: at}}}).Err
 	}
 	if err := note(1, "print", 5); !errors.Is(err, problem.Stale) {
 		t.Errorf("before there is a key: %v", err)
 	}
 	c.do(putDataKey("", 1))
-	for print, number := range map[string]uint32{"other": 1, "print": 2} {
-		if err := note(number, print, 5); !errors.Is(err, problem.Stale) {
-			t.Errorf("key %d %q: %v", number, print, err)
+	for key, number := range map[string]uint32{"other": 1, "print": 2} {
+		if err := note(number, key, 5); !errors.Is(err, problem.Stale) {
+			t.Errorf("key %d %q: %v", number, key, err)
 		}
 	}
 	if got := c.m.View().KeyringExported(); got != 0 {

@@ -27,8 +27,8 @@ func (c *Controller) noteExports(ctx context.Context, answers map[string]Status)
 		c.cfg.Logger.Warn("it is not known whether this keyring was exported", "error", err)
 		latest = keyring.Exported{}
 	}
-	print := v.MeshKeys()[active]
-	current := func(e keyring.Exported) bool { return e.Number == active && bytes.Equal(e.Print, print) }
+	want := v.MeshKeys()[active]
+	current := func(e keyring.Exported) bool { return e.Number == active && bytes.Equal(e.Print, want) }
 	for _, st := range answers {
 		if e := st.Exported; current(e) && (!current(latest) || e.At.After(latest.At)) {
 			latest = e

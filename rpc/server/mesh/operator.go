@@ -98,7 +98,8 @@ func operatorRoutes(s *rest.Server) {
 			if r.Body == nil || r.Body == http.NoBody {
 				return rest.Malformed(model.Faults{{Message: "the body is empty: send a snapshot archive"}})
 			}
-			if err := s.Raft.Restore(r.Context(), c.Who, r.Body, api.RestoreOptions{Unsigned: in.Unsigned, Resume: in.Resume, File: in.File}); err != nil {
+			o := api.RestoreOptions{Unsigned: in.Unsigned, Resume: in.Resume, File: in.File}
+			if err := s.Raft.Restore(r.Context(), c.Who, r.Body, o); err != nil {
 				return err
 			}
 			_, err := w.Write([]byte(`{"done":true}` + "\n"))

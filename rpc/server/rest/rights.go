@@ -23,8 +23,8 @@ const rightsTable = `
 list Agent             | listAgents listMembers
 read Agent             | getAgent
 read Mesh              | getMetrics getStatus
-admin Mesh             | joinMesh leaveMesh listRaftPeers removeRaftPeer transferLeadership saveSnapshot restoreSnapshot resumeMesh getKeyring
-admin Mesh             | listJoinTokens createJoinToken deleteJoinToken
+admin Mesh             | joinMesh leaveMesh listRaftPeers removeRaftPeer transferLeadership saveSnapshot restoreSnapshot
+admin Mesh             | resumeMesh getKeyring listJoinTokens createJoinToken deleteJoinToken
 admin Mesh             | listAuditSinks listRotations createRotation
 list PluginType        | listAutomatorTypes listProviderTypes listPlugins
 read PluginType        | getAutomatorType getAutomatorTypeVersion listAutomatorTypeVersions getProviderType getProviderTypeVersion
