@@ -15,4 +15,7 @@ const (
 	AuditLevel = 2
 	// RotationLevel is the level from which on keys are rotated, and audit heads and snapshots are signed.
 	RotationLevel = 3
+	// OrdersLevel is the level from which on a plan that is held back goes on with the steps that have begun, and orders about a plan
+	// open an operation again that has failed.
+	OrdersLevel = 3
 )
