@@ -34,6 +34,8 @@ type View struct {
 	// milliseconds, 0 for not yet.
 	StepName func(step uint32) string
 	Times    func(step uint32) (started, ended int64)
+	// Shown are the states of pods that the API shows in place of the statuses of steps: PAUSING, PAUSED.
+	Shown map[uint32]string
 }
 
 // Idle returns the view of a plan without work. It is COMPLETE.
@@ -49,7 +51,7 @@ const maxFailed = 100
 func ViewOf(t *Tree, s *plan.State, now int64) *View {
 	v := &View{
 		Tree: t, Interrupted: s.Gates(plan.Whole())&plan.GateInterrupt != 0,
-		Held: make([]bool, len(t.Phases)), Steps: make([]Child, s.Graph.Steps()),
+		Held: make([]bool, len(t.Phases)), Steps: make([]Child, s.Graph.Steps()), Shown: map[uint32]string{},
 	}
 	torn := t.torn(s.Graph)
 	v.StepName = func(step uint32) string {
