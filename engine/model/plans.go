@@ -21,7 +21,26 @@ type Plan struct {
 	// Strategy is "serial" (the default) or "parallel".
 	Strategy string      `json:"strategy,omitempty"`
 	Phases   []PlanPhase `json:"phases,omitempty"`
+	// Recovers makes the plan the pattern by which recovery replaces or restarts a service on a node; nil: it is no pattern.
+	Recovers *Recovers `json:"recovers,omitempty"`
+	// Others is OthersRestart if the service is restarted on all other nodes after a replacement, one after the other.
+	Others string `json:"others,omitempty"`
 }
+
+// Recovers names the recovery that a plan is the pattern for.
+type Recovers struct {
+	// Service is the service that is recovered.
+	Service string `json:"service"`
+	// When is RecoversReplace if its node is replaced, or RecoversRestart if it is restarted where it is.
+	When string `json:"when"`
+}
+
+// The values of Recovers.When, and of Plan.Others.
+const (
+	RecoversReplace = "replace"
+	RecoversRestart = "restart"
+	OthersRestart   = "restart"
+)
 
 // PlanPhase is a sequence of steps on the nodes that carry a service.
 type PlanPhase struct {
@@ -82,6 +101,7 @@ func checkPlans(fs *Faults, plans []Plan) {
 		}
 	}
 	first := map[string]int{}
+	checkRecovers(fs, plans)
 	for i, p := range plans {
 		path := fmt.Sprintf("plans[%d]", i)
 		unique(path, first, p.Name, i)
@@ -96,11 +116,104 @@ func checkPlans(fs *Faults, plans []Plan) {
 			at := fmt.Sprintf("%s.phases[%d]", path, k)
 			unique(at, phases, ph.Name, k)
 			checkPhase(fs, at, ph)
+			checkRecovering(fs, at, &p, ph)
 			if p.Custom() && len(ph.Steps) == 0 { // all actions would include those that remove the service
 				fs.Addf(at+".steps", "is missing: say which actions of %s phase %s of plan %s runs", cmp.Or(ph.Service, "its service"), ph.Name, p.Name)
 			}
 		}
 	}
+}
+
+// checkRecovers adds the faults of what plans say about the recovery that they are patterns for.
+func checkRecovers(fs *Faults, plans []Plan) {
+	first := map[Recovers]string{}
+	for i, p := range plans {
+		path := fmt.Sprintf("plans[%d]", i)
+		if p.Others != "" && p.Others != OthersRestart {
+			fs.Addf(path+".others", "must be %q, but is %q", OthersRestart, words.Shorten(p.Others))
+		}
+		r := p.Recovers
+		if p.Others != "" && (r == nil || r.When != RecoversReplace) {
+			fs.Addf(path+".others", "has a meaning only with recovers.when %q: take it away, or change that", RecoversReplace)
+		}
+		if r == nil {
+			continue
+		}
+		if !p.Custom() {
+			fs.Addf(path+".recovers", "plan %s is not started for a single node: make a plan with a name of its own", p.Name)
+		}
+		if r.Service == "" {
+			fs.Add(path+".recovers.service", "is missing: name the service that is recovered")
+		}
+		if r.When != RecoversReplace && r.When != RecoversRestart {
+			fs.Addf(path+".recovers.when", "must be %q or %q, but is %q", RecoversReplace, RecoversRestart, words.Shorten(r.When))
+		}
+		if len(p.Phases) > 1 {
+			fs.Addf(path+".phases", "are %d, but a recovery by a plan of one's own is one phase: join them", len(p.Phases))
+		}
+		if other, twice := first[*r]; twice {
+			fs.Addf(path+".recovers", "plan %s is already the pattern for this: keep one of the two", other)
+		}
+		first[*r] = p.Name
+	}
+}
+
+// checkRecovering adds the faults of a phase of a plan that is a pattern for recovery. Its steps are built into the recovery of one node,
+// where each action has its place and happens once.
+func checkRecovering(fs *Faults, path string, p *Plan, ph PlanPhase) {
+	r := p.Recovers
+	if r == nil {
+		return
+	}
+	if r.Service != "" && ph.Service != "" && ph.Service != r.Service {
+		fs.Addf(path+".service", "is %s, but the plan recovers %s: its phases are about that service", ph.Service, r.Service)
+	}
+	order := []Action{Install, Configure, Initialize, Start} // nothing runs on a new machine
+	if r.When == RecoversRestart {
+		order = []Action{Stop, Install, Configure, Start}
+	}
+	if ph.Strategy != "" && ph.Strategy != "serial" || ph.Batch != "" {
+		fs.Add(path+".strategy", "has no meaning in the recovery of one node, whose steps follow each other: take strategy and batch away")
+	}
+	for i, s := range ph.Steps {
+		at, starts := 0, len(s.Tasks) == 0
+		for k, tasks := range s.Tasks {
+			for _, task := range tasks {
+				place := slices.IndexFunc(order, func(a Action) bool { return a.Key() == task })
+				switch where := fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k); {
+				case place < 0:
+					fs.Addf(where, "%q is not part of a recovery by %s: it may have %s", words.Shorten(task), r.When, keysOf(order))
+				case place < at:
+					fs.Addf(where, "%s comes too late, or twice: the order is %s", task, keysOf(order))
+				default:
+					at, starts = place+1, starts || task == Start.Key()
+				}
+			}
+		}
+		if !starts {
+			fs.Addf(fmt.Sprintf("%s.steps[%d]", path, i), "does not start %s: a recovery ends with %s", r.Service, Start.Key())
+		}
+	}
+}
+
+// keysOf lists actions for a message.
+func keysOf(actions []Action) string {
+	keys := make([]string, len(actions))
+	for i, a := range actions {
+		keys[i] = a.Key()
+	}
+	return words.And(keys)
+}
+
+// Pattern returns the plan by which recovery replaces or restarts a service, or nil if it does so in the usual way. The argument when is
+// RecoversReplace or RecoversRestart.
+func (t *ClusterTemplate) Pattern(service, when string) *Plan {
+	for i := range t.Plans {
+		if r := t.Plans[i].Recovers; r != nil && *r == (Recovers{service, when}) {
+			return &t.Plans[i]
+		}
+	}
+	return nil
 }
 
 func checkPhase(fs *Faults, path string, p PlanPhase) {

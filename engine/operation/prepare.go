@@ -41,6 +41,8 @@ type Prepared struct {
 	// configured for the new addresses.
 	only  map[string]bool
 	apart bool
+	// own are the phases of recoveries by plans of the template.
+	own []tree.OutlinePhase
 	// gone are the nodes whose machines no longer exist.
 	gone map[string]bool
 	// Answer is the solver's answer, for operations that change the layout.

@@ -13,6 +13,12 @@ import (
 // clusters must be able to have them.
 func (j *judge) lintPlans(t *model.ClusterTemplate) {
 	for i, p := range t.Plans {
+		if r := p.Recovers; r != nil && r.Service != "" && j.Known != nil {
+			if _, ok := model.Find[model.Service](j.all, model.KindService, r.Service); !ok {
+				j.fault(fmt.Sprintf("plans[%d].recovers.service", i), "%s",
+					j.missing(model.KindService, r.Service, fmt.Sprintf("plan %s is the pattern of no recovery", p.Name)))
+			}
+		}
 		for k, ph := range p.Phases {
 			path := fmt.Sprintf("plans[%d].phases[%d]", i, k)
 			s, ok := model.Find[model.Service](j.all, model.KindService, ph.Service)
