@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/logformat"
@@ -213,7 +214,7 @@ func stages(g *plan.Graph) []map[string]int {
 			if g.Action[v] == model.Barrier {
 				continue
 			}
-			name := g.Action[v].String()
+			name := strings.ToUpper(g.ActionKey(int(v)))
 			if s := g.ServiceName(v); s != "" {
 				name += " " + s
 			}

@@ -15,4 +15,6 @@ const (
 	AuditLevel = 2
 	// RotationLevel is the level from which on keys are rotated, and audit heads and snapshots are signed.
 	RotationLevel = 3
+	// OwnActionLevel is the level from which on plans have actions of services' own.
+	OwnActionLevel = 3
 )

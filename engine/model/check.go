@@ -136,12 +136,8 @@ func checkService(fs *Faults, s *Service) {
 	for _, key := range slices.Sorted(maps.Keys(s.Provisioner.Actions)) {
 		a := s.Provisioner.Actions[key]
 		path := "provisioner.actions." + key
-		if !slices.Contains(serviceActions, key) {
-			hint := words.DidYouMean(key, serviceActions)
-			if hint == "" {
-				hint = ": it must be one of " + strings.Join(serviceActions, ", ")
-			}
-			fs.Add(path, "there is no such action"+hint)
+		if why := checkAction(key); why != "" {
+			fs.Add(path, why)
 		}
 		if a.Type == "" {
 			fs.Add(path+".type", "is missing: name the automator that carries the action out, such as \"shell\"")
@@ -167,6 +163,26 @@ func checkService(fs *Faults, s *Service) {
 	}
 	checkProbes(fs, s)
 	checkLinks(fs, s.Links)
+}
+
+var ownActionRule = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
+
+// checkAction returns why a service cannot have an action with this key, or "".
+func checkAction(key string) string {
+	if slices.Contains(serviceActions, key) {
+		return ""
+	}
+	if hint := words.DidYouMean(key, serviceActions); hint != "" {
+		return "there is no such action" + hint
+	}
+	if _, err := ParseAction(key); err == nil {
+		return "is the name of something that is not an action of a service: choose another name"
+	}
+	if !ownActionRule.MatchString(key) {
+		return "must be one of " + strings.Join(serviceActions, ", ") +
+			", or the name of an action of its own: lower-case letters, digits, '-' and '_', at most 63, a letter first"
+	}
+	return ""
 }
 
 func checkLinks(fs *Faults, links []Link) {

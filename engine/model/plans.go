@@ -71,6 +71,20 @@ type PlanSteps struct {
 	Tasks [][]string `json:"tasks,omitempty"`
 }
 
+// StepsOf returns the steps on a node, by its number among those that carry the service.
+func (p *PlanPhase) StepsOf(number int) [][]string {
+	var out [][]string
+	for _, s := range p.Steps {
+		if n, err := strconv.Atoi(s.Node); err == nil && n == number {
+			return s.Tasks
+		}
+		if s.Node == DefaultSteps {
+			out = s.Tasks
+		}
+	}
+	return out
+}
+
 // DefaultSteps is the Node of the steps for all nodes without steps of their own.
 const DefaultSteps = "default"
 
@@ -117,6 +131,9 @@ func checkPlans(fs *Faults, plans []Plan) {
 			unique(at, phases, ph.Name, k)
 			checkPhase(fs, at, ph)
 			checkRecovering(fs, at, &p, ph)
+			if p.Name == DecommissionPlan {
+				checkDecommission(fs, at, ph)
+			}
 			if p.Custom() && len(ph.Steps) == 0 { // all actions would include those that remove the service
 				fs.Addf(at+".steps", "is missing: say which actions of %s phase %s of plan %s runs", cmp.Or(ph.Service, "its service"), ph.Name, p.Name)
 			}
@@ -192,6 +209,26 @@ func checkRecovering(fs *Faults, path string, p *Plan, ph PlanPhase) {
 		}
 		if !starts {
 			fs.Addf(fmt.Sprintf("%s.steps[%d]", path, i), "does not start %s: a recovery ends with %s", r.Service, Start.Key())
+		}
+	}
+}
+
+// checkDecommission adds the faults of a phase of the plan that removes nodes. Actions of a service's own come before it is stopped.
+func checkDecommission(fs *Faults, path string, ph PlanPhase) {
+	for i, s := range ph.Steps {
+		ended := ""
+		for k, tasks := range s.Tasks {
+			for _, task := range tasks {
+				switch where := fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k); {
+				case task == Stop.Key(), task == Remove.Key():
+					ended = task
+				case slices.Contains(serviceActions, task):
+					fs.Addf(where, "%s is not part of the removal of a node: name %s, %s, or actions of the service's own", task, Stop.Key(),
+						Remove.Key())
+				case ended != "":
+					fs.Addf(where, "%s comes too late: an action of the service's own comes before %s", words.Shorten(task), ended)
+				}
+			}
 		}
 	}
 }

@@ -384,6 +384,9 @@ func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 	if p.Graph, err = planned(in); err != nil {
 		return nil, err
 	}
+	if p.Graph, err = p.withOwn(p.Graph, c.gone); err != nil {
+		return nil, err
+	}
 	return p.grouped()
 }
 

@@ -147,3 +147,39 @@ func TestRecoversRestart(t *testing.T) {
 		t.Errorf("a pause: %v", err)
 	}
 }
+
+// TestDecommissionByPlan checks that actions of a service's own come first when a node leaves, if the template's plan says so.
+func TestDecommissionByPlan(t *testing.T) {
+	at, known := recovering(model.Plan{Name: "decommission", Phases: []model.PlanPhase{{Name: "all", Service: "db",
+		Steps: []model.PlanSteps{{Node: "default", Tasks: [][]string{{"drain"}, {"move"}, {"stop"}}}}}}})
+	def := at.Cluster.Definitions["db"]
+	for _, own := range []string{"drain", "move"} {
+		def.Provisioner.Actions[own] = model.ServiceAction{Type: "x"}
+	}
+	shrink := func(forced bool) string {
+		t.Helper()
+		p, err := Prepare(context.Background(), model.Caller{}, Request{Type: model.OpShrink, Victims: []string{"n2"}, Forced: forced}, at, known,
+			"00000001-002")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return shape(t, p)
+	}
+	want := `decommission (serial strategy)
+└─ c-2 (serial strategy)
+   ├─ drain-c-2-db
+   ├─ move-c-2-db
+   ├─ kill-c-2-db
+   ├─ kill-c-2-web
+   └─ unreserve-c-2`
+	if got := shrink(false); got != want {
+		t.Errorf("%s", got)
+	}
+	if got := shrink(true); strings.Contains(got, "drain") {
+		t.Errorf("its machine may be gone: %s", got)
+	}
+	delete(def.Provisioner.Actions, "stop")
+	if got := shrink(false); !strings.Contains(got, "move-c-2-db") || strings.Index(got, "move-c-2-db") > strings.Index(got, "unreserve") {
+		t.Errorf("a service that cannot be stopped: %s", got)
+	}
+}

@@ -202,3 +202,32 @@ plans:
 		}
 	}
 }
+
+// TestDecommissionFaults checks what the plan that removes nodes may have.
+func TestDecommissionFaults(t *testing.T) {
+	if _, err := decodePlans(t, `plans: {decommission: {phases: {a: {service: s, steps: [{default: [[drain], [stop], [remove]]}]}}}}`); err != nil {
+		t.Error(err)
+	}
+	_, err := decodePlans(t, `plans: {decommission: {phases: {a: {service: s, steps: [{default: [[install], [stop], [drain]]}]}}}}`)
+	for _, want := range []string{
+		`plans[0].phases[0].steps[0].tasks[0]: install is not part of the removal of a node`,
+		`plans[0].phases[0].steps[0].tasks[2]: drain comes too late: an action of the service's own comes before stop`,
+	} {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+}
+
+// TestOwnActionNames checks which names a service's own actions may have.
+func TestOwnActionNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"drain": "", "drain_2": "", "check": "", "instal": `did you mean "install"?`, "create": "choose another name", "run": "choose another name",
+		"a b": "must be one of", "Drain": "must be one of", "a:b": "must be one of",
+	} {
+		_, err := Definition(model.KindService, []byte(fmt.Sprintf(`{"name":"s","provisioner":{"actions":{%q:{"type":"shell"}}}}`, name)))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -136,6 +136,22 @@ plans:
 			`clustertemplates/t: plans[0].phases[0].service: Unable to find pod "bas" referenced by phase "x": there is no service "bas": did you ` +
 				`mean "base"?`,
 		}, nil},
+		{"own actions", `
+kind: service
+name: app
+provisioner: {actions: {drain: {type: shell, fields: {script: d}}, start: {type: shell, fields: {script: s}}}}
+---
+kind: clustertemplate
+name: t
+defaults: {services: [app], provider: here, hardwaretype: large, imagetype: linux}
+plans:
+  deploy: {phases: {x: {service: app, steps: [{default: [[drain, start]]}]}}}
+  bounce: {phases: {x: {service: app, steps: [{default: [[drain, start]]}]}}}
+  decommission: {phases: {x: {service: app, steps: [{default: [[drain]]}]}}}
+`, []string{
+			`clustertemplates/t: plans[0].phases[0].steps[0].tasks[0]: "drain" is an action of app's own, which plan deploy cannot have: name it ` +
+				`in decommission, or in a plan that an operator starts`,
+		}, nil},
 		{"contradictions", `
 kind: clustertemplate
 name: t

@@ -158,7 +158,7 @@ func failure(t model.Task) (string, bool) {
 
 // TaskName returns the name of a task as people read it: "INSTALL nginx on shop1-1000.local".
 func TaskName(t model.Task) string {
-	name := t.Action.String()
+	name := t.Does()
 	if t.Service != "" {
 		name += " " + t.Service
 	}
