@@ -43,16 +43,13 @@ func (a Action) String() string {
 // Key returns the action's key in a service's provisioner.actions: "install".
 func (a Action) Key() string { return strings.ToLower(a.String()) }
 
-// ownMark separates the two parts of OwnAction. No name has it.
-const ownMark = ":"
-
 // OwnAction returns the entry of a graph's services that stands for an action of a service's own, such as "drain", which a Run carries
-// out. SplitAction is its inverse.
-func OwnAction(service, key string) string { return service + ownMark + key }
+// out. SplitAction is its inverse. No name has a colon.
+func OwnAction(service, key string) string { return service + ":" + key }
 
 // SplitAction returns the service of an entry of a graph's services, and the key of the action of its own that it stands for, or "".
 func SplitAction(entry string) (service, key string) {
-	service, key, _ = strings.Cut(entry, ownMark)
+	service, key, _ = strings.Cut(entry, ":")
 	return service, key
 }
 

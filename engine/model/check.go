@@ -165,24 +165,18 @@ func checkService(fs *Faults, s *Service) {
 	checkLinks(fs, s.Links)
 }
 
-var ownActionRule = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
-
 // checkAction returns why a service cannot have an action with this key, or "".
 func checkAction(key string) string {
-	if slices.Contains(serviceActions, key) {
+	_, err := ParseAction(key)
+	switch hint := words.DidYouMean(key, serviceActions); {
+	case slices.Contains(serviceActions, key):
 		return ""
-	}
-	if hint := words.DidYouMean(key, serviceActions); hint != "" {
+	case hint != "":
 		return "there is no such action" + hint
+	case err == nil || key != strings.ToLower(key):
+		return "must be one of " + strings.Join(serviceActions, ", ") + ", or a name in lower case for an action of its own"
 	}
-	if _, err := ParseAction(key); err == nil {
-		return "is the name of something that is not an action of a service: choose another name"
-	}
-	if !ownActionRule.MatchString(key) {
-		return "must be one of " + strings.Join(serviceActions, ", ") +
-			", or the name of an action of its own: lower-case letters, digits, '-' and '_', at most 63, a letter first"
-	}
-	return ""
+	return CheckName(key)
 }
 
 func checkLinks(fs *Faults, links []Link) {

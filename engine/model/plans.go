@@ -71,20 +71,6 @@ type PlanSteps struct {
 	Tasks [][]string `json:"tasks,omitempty"`
 }
 
-// StepsOf returns the steps on a node, by its number among those that carry the service.
-func (p *PlanPhase) StepsOf(number int) [][]string {
-	var out [][]string
-	for _, s := range p.Steps {
-		if n, err := strconv.Atoi(s.Node); err == nil && n == number {
-			return s.Tasks
-		}
-		if s.Node == DefaultSteps {
-			out = s.Tasks
-		}
-	}
-	return out
-}
-
 // DefaultSteps is the Node of the steps for all nodes without steps of their own.
 const DefaultSteps = "default"
 
@@ -115,7 +101,6 @@ func checkPlans(fs *Faults, plans []Plan) {
 		}
 	}
 	first := map[string]int{}
-	checkRecovers(fs, plans)
 	for i, p := range plans {
 		path := fmt.Sprintf("plans[%d]", i)
 		unique(path, first, p.Name, i)
@@ -130,127 +115,11 @@ func checkPlans(fs *Faults, plans []Plan) {
 			at := fmt.Sprintf("%s.phases[%d]", path, k)
 			unique(at, phases, ph.Name, k)
 			checkPhase(fs, at, ph)
-			checkRecovering(fs, at, &p, ph)
-			if p.Name == DecommissionPlan {
-				checkDecommission(fs, at, ph)
-			}
 			if p.Custom() && len(ph.Steps) == 0 { // all actions would include those that remove the service
 				fs.Addf(at+".steps", "is missing: say which actions of %s phase %s of plan %s runs", cmp.Or(ph.Service, "its service"), ph.Name, p.Name)
 			}
 		}
 	}
-}
-
-// checkRecovers adds the faults of what plans say about the recovery that they are patterns for.
-func checkRecovers(fs *Faults, plans []Plan) {
-	first := map[Recovers]string{}
-	for i, p := range plans {
-		path := fmt.Sprintf("plans[%d]", i)
-		if p.Others != "" && p.Others != OthersRestart {
-			fs.Addf(path+".others", "must be %q, but is %q", OthersRestart, words.Shorten(p.Others))
-		}
-		r := p.Recovers
-		if p.Others != "" && (r == nil || r.When != RecoversReplace) {
-			fs.Addf(path+".others", "has a meaning only with recovers.when %q: take it away, or change that", RecoversReplace)
-		}
-		if r == nil {
-			continue
-		}
-		if !p.Custom() {
-			fs.Addf(path+".recovers", "plan %s is not started for a single node: make a plan with a name of its own", p.Name)
-		}
-		if r.Service == "" {
-			fs.Add(path+".recovers.service", "is missing: name the service that is recovered")
-		}
-		if r.When != RecoversReplace && r.When != RecoversRestart {
-			fs.Addf(path+".recovers.when", "must be %q or %q, but is %q", RecoversReplace, RecoversRestart, words.Shorten(r.When))
-		}
-		if len(p.Phases) > 1 {
-			fs.Addf(path+".phases", "are %d, but a recovery by a plan of one's own is one phase: join them", len(p.Phases))
-		}
-		if other, twice := first[*r]; twice {
-			fs.Addf(path+".recovers", "plan %s is already the pattern for this: keep one of the two", other)
-		}
-		first[*r] = p.Name
-	}
-}
-
-// checkRecovering adds the faults of a phase of a plan that is a pattern for recovery. Its steps are built into the recovery of one node,
-// where each action has its place and happens once.
-func checkRecovering(fs *Faults, path string, p *Plan, ph PlanPhase) {
-	r := p.Recovers
-	if r == nil {
-		return
-	}
-	if r.Service != "" && ph.Service != "" && ph.Service != r.Service {
-		fs.Addf(path+".service", "is %s, but the plan recovers %s: its phases are about that service", ph.Service, r.Service)
-	}
-	order := []Action{Install, Configure, Initialize, Start} // nothing runs on a new machine
-	if r.When == RecoversRestart {
-		order = []Action{Stop, Install, Configure, Start}
-	}
-	if ph.Strategy != "" && ph.Strategy != "serial" || ph.Batch != "" {
-		fs.Add(path+".strategy", "has no meaning in the recovery of one node, whose steps follow each other: take strategy and batch away")
-	}
-	for i, s := range ph.Steps {
-		at, starts := 0, len(s.Tasks) == 0
-		for k, tasks := range s.Tasks {
-			for _, task := range tasks {
-				place := slices.IndexFunc(order, func(a Action) bool { return a.Key() == task })
-				switch where := fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k); {
-				case place < 0:
-					fs.Addf(where, "%q is not part of a recovery by %s: it may have %s", words.Shorten(task), r.When, keysOf(order))
-				case place < at:
-					fs.Addf(where, "%s comes too late, or twice: the order is %s", task, keysOf(order))
-				default:
-					at, starts = place+1, starts || task == Start.Key()
-				}
-			}
-		}
-		if !starts {
-			fs.Addf(fmt.Sprintf("%s.steps[%d]", path, i), "does not start %s: a recovery ends with %s", r.Service, Start.Key())
-		}
-	}
-}
-
-// checkDecommission adds the faults of a phase of the plan that removes nodes. Actions of a service's own come before it is stopped.
-func checkDecommission(fs *Faults, path string, ph PlanPhase) {
-	for i, s := range ph.Steps {
-		ended := ""
-		for k, tasks := range s.Tasks {
-			for _, task := range tasks {
-				switch where := fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k); {
-				case task == Stop.Key(), task == Remove.Key():
-					ended = task
-				case slices.Contains(serviceActions, task):
-					fs.Addf(where, "%s is not part of the removal of a node: name %s, %s, or actions of the service's own", task, Stop.Key(),
-						Remove.Key())
-				case ended != "":
-					fs.Addf(where, "%s comes too late: an action of the service's own comes before %s", words.Shorten(task), ended)
-				}
-			}
-		}
-	}
-}
-
-// keysOf lists actions for a message.
-func keysOf(actions []Action) string {
-	keys := make([]string, len(actions))
-	for i, a := range actions {
-		keys[i] = a.Key()
-	}
-	return words.And(keys)
-}
-
-// Pattern returns the plan by which recovery replaces or restarts a service, or nil if it does so in the usual way. The argument when is
-// RecoversReplace or RecoversRestart.
-func (t *ClusterTemplate) Pattern(service, when string) *Plan {
-	for i := range t.Plans {
-		if r := t.Plans[i].Recovers; r != nil && *r == (Recovers{service, when}) {
-			return &t.Plans[i]
-		}
-	}
-	return nil
 }
 
 func checkPhase(fs *Faults, path string, p PlanPhase) {

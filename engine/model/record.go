@@ -1,9 +1,6 @@
 package model
 
-import (
-	"encoding/json"
-	"strings"
-)
+import "encoding/json"
 
 // Agent is the record of one agent in the replicated state. The agents known by gossip are
 // completed with these records.
@@ -58,14 +55,6 @@ type Task struct {
 	Adopted  bool       `json:"adopted,omitempty"`
 	// Attempts are all attempts, the latest last.
 	Attempts []TaskAttempt `json:"attempts,omitempty"`
-}
-
-// Does returns the name of the task's action as people read it: "INSTALL", or "DRAIN" for an action of the service's own.
-func (t *Task) Does() string {
-	if t.Own != "" {
-		return strings.ToUpper(t.Own)
-	}
-	return t.Action.String()
 }
 
 // TaskAttempt is one attempt at a task.

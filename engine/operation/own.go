@@ -2,6 +2,7 @@ package operation
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
@@ -42,11 +43,25 @@ func (p *Prepared) ownSteps(ph model.PlanPhase, number int) []string {
 	d := p.Cluster.Definitions[ph.Service]
 	own := d.OwnActions()
 	var out []string
-	for _, tasks := range ph.StepsOf(number) {
+	for _, tasks := range stepsOf(ph, number) {
 		for _, key := range tasks {
 			if slices.Contains(own, key) {
 				out = append(out, key)
 			}
+		}
+	}
+	return out
+}
+
+// stepsOf returns the steps on a node, by its number among those that carry the service.
+func stepsOf(p model.PlanPhase, number int) [][]string {
+	var out [][]string
+	for _, s := range p.Steps {
+		if n, err := strconv.Atoi(s.Node); err == nil && n == number {
+			return s.Tasks
+		}
+		if s.Node == model.DefaultSteps {
+			out = s.Tasks
 		}
 	}
 	return out

@@ -395,7 +395,7 @@ func newNodes(cl *model.Cluster, a *solver.Answer, layout model.Layout, known mo
 				Flavor: text(flavor["flavor"]), Image: text(image["image"]), SSHUser: text(image["sshuser"]),
 				Zone: at.Zone, Host: at.Host,
 			}
-			n.Hostname = model.Hostname(cl.Name, cl.ID, n.Number, cl.DNSSuffix)
+			n.Hostname = hostname(cl.Name, cl.ID, n.Number, cl.DNSSuffix)
 			cl.NextNode++
 			out = append(out, n)
 		}

@@ -16,12 +16,23 @@ const (
 	OldHost = "COOPR_OLD_HOST"
 )
 
+// patternOf returns the plan by which recovery replaces or restarts a service, or nil if it does so in the usual way. The argument when is
+// model.RecoversReplace or model.RecoversRestart.
+func patternOf(t *model.ClusterTemplate, service, when string) *model.Plan {
+	for i := range t.Plans {
+		if r := t.Plans[i].Recovers; r != nil && *r == (model.Recovers{Service: service, When: when}) {
+			return &t.Plans[i]
+		}
+	}
+	return nil
+}
+
 // Patterned returns the plans of the cluster's template by which these services of a node are recovered, by service. The argument when is
 // model.RecoversReplace or model.RecoversRestart.
 func Patterned(cl *model.Cluster, services []string, when string) map[string]*model.Plan {
 	out := map[string]*model.Plan{}
 	for _, s := range services {
-		if t := cl.Template.Pattern(s, when); t != nil {
+		if t := patternOf(&cl.Template, s, when); t != nil {
 			out[s] = t
 		}
 	}
@@ -96,7 +107,7 @@ func (p *Prepared) follow(d *planner.Difference, at Input) error {
 	for k := range all {
 		r := &all[k]
 		want(d, r.node, r.service, r.actions...)
-		if p.Cluster.Template.Pattern(r.service, model.RecoversReplace).Others != model.OthersRestart {
+		if patternOf(&p.Cluster.Template, r.service, model.RecoversReplace).Others != model.OthersRestart {
 			continue
 		}
 		for i := range p.Nodes {

@@ -20,8 +20,7 @@ type sdkShop struct {
 	at       *world // that the client asks
 	id       string
 	printed  string // by the client after its latest order
-	template string // the fields of the template beside those of every case
-	before   map[string]string
+	template string // further plans of the template
 }
 
 // sdkDefinitions are the definitions of the cases. A "%d" stands for the version.

@@ -12,6 +12,7 @@ import (
 // lintPlans checks the references of plans to services: they must exist, and the template's
 // clusters must be able to have them.
 func (j *judge) lintPlans(t *model.ClusterTemplate) {
+	j.recovers(t.Plans)
 	for i, p := range t.Plans {
 		if r := p.Recovers; r != nil && r.Service != "" && j.Known != nil {
 			if _, ok := model.Find[model.Service](j.all, model.KindService, r.Service); !ok {
@@ -21,6 +22,7 @@ func (j *judge) lintPlans(t *model.ClusterTemplate) {
 		}
 		for k, ph := range p.Phases {
 			path := fmt.Sprintf("plans[%d].phases[%d]", i, k)
+			j.recovering(path, &p, ph)
 			s, ok := model.Find[model.Service](j.all, model.KindService, ph.Service)
 			switch {
 			case ok:
@@ -40,6 +42,9 @@ func (j *judge) lintPlans(t *model.ClusterTemplate) {
 
 func (j *judge) planTasks(path string, p *model.Plan, ph model.PlanPhase, s *model.Service) {
 	own := s.OwnActions()
+	if p.Name == model.DecommissionPlan {
+		j.decommission(path, s, ph)
+	}
 	actions := slices.Sorted(maps.Keys(s.Provisioner.Actions))
 	for i, steps := range ph.Steps {
 		for k, tasks := range steps.Tasks {
