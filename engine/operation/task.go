@@ -150,9 +150,9 @@ func departs(action model.Action) bool {
 	return action == model.Stop || action == model.Remove || action == model.Delete
 }
 
-// Work returns the plugin and the input of a task. The parameter entry is its entry in the services of its graph, and saved has the values that
-// plugins keep about the node, and the node must have its current marks. It fails if the
-// configuration cannot be expanded with the current nodes.
+// Work returns the plugin and the input of a task. The parameter entry is the task's entry in the
+// services of its graph. saved has the values that plugins keep about the node, and the node must have
+// its current marks. It fails if the configuration cannot be expanded with the current nodes.
 func (s *Source) Work(
 	operation, task string,
 	n *model.Node,
