@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server/apitest"
 )
 
@@ -55,4 +57,25 @@ func TestOwnActions(t *testing.T) {
 	if len(nodes) != 1 || nodes[0].States["nginx"] != "START" || nodes[0].States["nginx:drain"] != "" {
 		t.Errorf("%+v", nodes[0].States)
 	}
+}
+
+// TestOwnActionsOfOldVoters checks that a plan with an action of a service's own does not start while some voters would end it in another
+// way.
+func TestOwnActionsOfOldVoters(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	w.must(200, apitest.Admin, "POST", "/v1/import", strings.Replace(parts, `"actions":{`, `"actions":{"drain":{"type":"shell"},`, 1))
+	w.must(200, apitest.Admin, "PUT", "/v1/clustertemplates/shop", strings.Replace(shop, `"links":`,
+		`"plans":{"a":{"phases":{"all":{"service":"nginx","steps":[{"default":[["drain"]]}]}}},
+		"b":{"phases":{"all":{"service":"nginx","steps":[{"default":[["stop","start"]]}]}}}},"links":`, 1))
+	_, op := w.cluster("hello", "1")
+	w.Finish(op)
+	for level := uint32(1); level < logformat.OwnActionLevel; level++ {
+		w.Must(&pb.Command{Actor: "coopr", Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level, Mesh: "m"}}})
+	}
+	a := w.must(409, apitest.User, "POST", "/v1/clusters/hello/plans/a/start", "{}")
+	if p := a.problem(t); !strings.Contains(p.Detail, "coopr members -o wide") {
+		t.Errorf("%+v", p)
+	}
+	w.must(200, apitest.User, "POST", "/v1/clusters/hello/plans/b/start", "{}")
 }
