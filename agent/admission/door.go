@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coopr/coopr/agent/member"
-	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/identity"
@@ -30,6 +29,8 @@ type Door struct {
 	Lifetime   time.Duration // of certificates
 	// Leader returns a client of the leader's door.
 	Leader func(ctx context.Context, addr string) (pb.DoorClient, func(), error)
+	// Gossip returns the keys of gossip that this agent has.
+	Gossip func() identity.Ring
 	// Places returns peer addresses of voters, and gossip addresses of agents.
 	Places func() (peers, seeds []string)
 	Logger *slog.Logger
@@ -111,9 +112,7 @@ func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, erro
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	if out.Gossip, err = d.Ring.Open(keyring.PurposeGossip(mesh.Mesh), mesh.SealedGossip); err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
-	}
+	out.Gossip = d.Gossip().Keys[0]
 	d.Logger.Info("an agent was admitted to the mesh", "id", r.Agent, "kind", who.Role, "token", r.Token)
 	return d.answer(out), nil
 }
@@ -254,7 +253,7 @@ func (d *Door) answer(a *identity.Admission) *pb.Admission {
 	peers, seeds := d.Places()
 	return &pb.Admission{
 		Mesh: a.Mesh, Role: string(a.Role), Zone: a.Zone, Api: a.API, Certificate: a.Certificates.Agent, ApiCertificate: a.Certificates.API,
-		Cas: a.CAs, Gossip: a.Gossip, Peers: peers, Seeds: seeds, SealedCa: a.SealedCA,
+		Cas: a.CAs, Gossip: a.Gossip, Peers: peers, Seeds: seeds, SealedCa: a.SealedCA, Ring: gossipRing(d.Gossip()),
 	}
 }
 

@@ -20,6 +20,8 @@ type Renewer struct {
 	Network wire.Network
 	// Voters returns peer addresses of agents that may be voters.
 	Voters func() []string
+	// Renewed is called after each renewal.
+	Renewed func()
 	// Record passes keys to the leader.
 	Record func(ctx context.Context, keys *pb.RecordKeys) error
 	Logger *slog.Logger
@@ -93,6 +95,7 @@ func (r *Renewer) renew(ctx context.Context) error {
 	if err := r.Store.Renewed(a); err != nil {
 		r.Logger.Error("the new certificate is in use, and this agent could not write it", "error", err)
 	}
+	r.Renewed()
 	return nil
 }
 

@@ -5,8 +5,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/identity"
+	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 const (
@@ -24,9 +28,29 @@ const (
 // to its leases. Whether the agent is alive is known sooner, by a probe.
 type broadcaster struct {
 	machine    *state.Machine
+	message    func([]model.Agent) *pb.AgentRegistry
 	mesh       Mesh
 	registry   *Registry
 	leadership *Leadership
+}
+
+// RegistryMessage returns the agent registry with some agents, with the keys of gossip.
+func (m *Member) RegistryMessage(agents []model.Agent) *pb.AgentRegistry {
+	v := m.Machine.View()
+	out := logformat.EncodeRegistry(agents, v.RemovedAgents())
+	var err error
+	if out.Gossip, err = keys.GossipRing(v, m.cfg.Keyring); err != nil {
+		m.cfg.Logger.Debug("the keys of gossip cannot be sent", "error", err) // the duty of the keys reports a keyring without keys
+	}
+	return out
+}
+
+// GossipRing returns the keys of gossip in a message, or nil if it has none.
+func GossipRing(m *pb.GossipRing) *identity.Ring {
+	if m == nil {
+		return nil
+	}
+	return &identity.Ring{Version: m.Version, Keys: m.Keys}
 }
 
 // brokenSession is a session whose connection is closed.
@@ -99,6 +123,6 @@ func (b *broadcaster) Run(ctx context.Context) error {
 		}
 		list := b.machine.View().Agents()
 		absent = markAbsent(list, absent)
-		b.leadership.Dispatcher.Tell(logformat.EncodeRegistry(list, b.machine.View().RemovedAgents()))
+		b.leadership.Dispatcher.Tell(b.message(list))
 	}
 }

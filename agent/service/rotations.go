@@ -26,7 +26,7 @@ func (r *Raft) Rotate(ctx context.Context, who model.Caller, req api.NewRotation
 	switch {
 	case !v.Understands(logformat.RotationLevel):
 		return out, w, problem.New(problem.Conflict, "keys are not rotated yet: some members of the Raft group run an older build")
-	case req.Kind == roster.KindKeyring:
+	case req.Kind == roster.KindKeyring, req.Kind == roster.KindGossip:
 		p.Next = record.RotationPhase_ROTATION_PHASE_BEGUN
 	case req.Kind == roster.KindRoot && !who.Root:
 		return out, w, problem.New(problem.Forbidden, "only the root token may replace the root token")
@@ -37,7 +37,7 @@ func (r *Raft) Rotate(ctx context.Context, who model.Caller, req api.NewRotation
 		}
 		p.Next, p.RootHash, p.RootActor = record.RotationPhase_ROTATION_PHASE_DONE, hash, who.Actor
 	default:
-		return out, w, model.Faults{{Path: "kind", Message: "the kinds are keyring and root"}}
+		return out, w, model.Faults{{Path: "kind", Message: "the kinds are keyring, gossip and root"}}
 	}
 	w, err = write(ctx, r.Supervisor, who, &pb.Command{Change: &pb.Command_Rotate{Rotate: p}})
 	if err != nil {

@@ -183,7 +183,7 @@ func (s *session) next(beat bool) *pb.WorkerMessage {
 		m.Incidents, w.out.Incidents = w.out.Incidents, nil
 		now := time.Now()
 		s.beats[s.beat] = now
-		m.ClockMs = w.cfg.Clock().UnixMilli()
+		m.ClockMs, m.Gossip = w.cfg.Clock().UnixMilli(), w.cfg.Gossip()
 		for k, a := range w.held {
 			if a.result == nil && !a.marked && now.Sub(a.since) > time.Second {
 				a.marked = true

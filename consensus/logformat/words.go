@@ -68,6 +68,7 @@ var PlanOrders = Words[pb.PlanOrder, string]{
 var RotationKinds = Words[record.RotationKind, string]{
 	record.RotationKind_ROTATION_KIND_KEYRING: roster.KindKeyring,
 	record.RotationKind_ROTATION_KIND_ROOT:    roster.KindRoot,
+	record.RotationKind_ROTATION_KIND_GOSSIP:  roster.KindGossip,
 }
 
 // RotationPhases are the phases of a rotation.

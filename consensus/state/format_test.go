@@ -461,6 +461,10 @@ func rotated(must func(*pb.Command) state.Answer) {
 		Values: []*pb.ResealedValue{{Tenant: "t", Value: &pb.SealedValue{Id: "v", Version: 1, Sealed: []byte("sealed anew")}}},
 		Drop:   []*pb.DataKeyName{{Tenant: "t", Number: 1}},
 	}}})
+	gossip := &pb.Rotate{Kind: record.RotationKind_ROTATION_KIND_GOSSIP, Number: 1, Next: begun}
+	must(&pb.Command{Actor: "ann", Change: &pb.Command_Rotate{Rotate: gossip}})
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_Rotate{Rotate: &pb.Rotate{Kind: gossip.Kind, Number: 1, Phase: begun, Next: spread,
+		WasGossip: []byte("gossip anew"), Gossip: []byte("\x00\x00\x00\x02both keys of gossip")}}})
 }
 
 func (c *clinic) sites(must func(*pb.Command) state.Answer, as func(string, *pb.Command) *pb.Command) {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"slices"
 
@@ -41,13 +42,17 @@ func (a rotations) rotate(c *pb.Command, p *pb.Rotate) Answer {
 	if p.Next != p.Phase+1 || next == "" {
 		return refuse(problem.Invalid, "phase %q does not follow phase %q", next, phase)
 	}
-	switch next {
-	case roster.RotationSpread:
+	switch {
+	case kind == roster.KindGossip:
+		if err := a.newGossip(p, next); err != nil {
+			return Answer{Err: err}
+		}
+	case next == roster.RotationSpread:
 		if len(p.Print) == 0 {
 			return refuse(problem.Invalid, "the new key has no fingerprint")
 		}
 		row.Print = p.Print
-	case roster.RotationRetire:
+	case next == roster.RotationRetire:
 		if tenant, ok := a.outdated(row.MeshKey); ok {
 			return refuse(problem.Stale, "a key of tenant %q is still encrypted with another mesh key than %d", tenant, row.MeshKey)
 		}
@@ -77,10 +82,14 @@ func (a rotations) begin(c *pb.Command, p *pb.Rotate, kind string, old *roster.R
 			return Answer{Err: err}
 		}
 		row.Phase, row.Full = roster.RotationDone, false
-	default:
-		if p.Next != record.RotationPhase_ROTATION_PHASE_BEGUN {
-			return refuse(problem.Invalid, "a rotation does not begin with phase %d", p.Next)
+	case p.Next != record.RotationPhase_ROTATION_PHASE_BEGUN:
+		return refuse(problem.Invalid, "a rotation does not begin with phase %d", p.Next)
+	case kind == roster.KindGossip:
+		if m := table.Mesh(a.txn).Identity; m == nil || len(m.SealedGossip) == 0 {
+			return refuse(problem.Conflict, "the agents of this mesh share a secret, of which the key of gossip is made: it cannot be replaced")
 		}
+		row.Full = false
+	default:
 		if _, ok := a.view().DataKey(""); !ok {
 			return refuse(problem.Conflict, "the mesh has no key yet: try again in a moment")
 		}
@@ -110,6 +119,27 @@ func (a rotations) newRoot(c *pb.Command, p *pb.Rotate) error {
 	for _, t := range a.users().tokensOf(model.FirstTenant, p.RootActor) {
 		a.users().end(c, t)
 	}
+	return nil
+}
+
+// newGossip replaces the keys of gossip by those of a phase. They are sealed with the mesh key in use, as nobody would do that afterwards.
+func (a rotations) newGossip(p *pb.Rotate, phase string) error {
+	if phase == roster.RotationDone {
+		return nil
+	}
+	m := table.Mesh(a.txn)
+	active, _ := a.view().ActiveMeshKey()
+	switch {
+	case m.Identity == nil || !bytes.Equal(m.Identity.SealedGossip, p.WasGossip):
+		return problem.New(problem.Stale, "the keys of gossip have changed meanwhile")
+	case len(p.Gossip) == 0 || table.KeyNumber(p.Gossip) != active:
+		return problem.New(problem.Stale, "the keys of gossip are not encrypted with mesh key %d, which is in use", active)
+	}
+	identity := *m.Identity
+	identity.SealedGossip = p.Gossip
+	m.Identity = &identity
+	a.put(table.Meta, &m)
+	a.batch.Agents = true // all agents get them
 	return nil
 }
 

@@ -186,3 +186,50 @@ func TestRotateRoot(t *testing.T) {
 		t.Error("tokens", left)
 	}
 }
+
+// TestRotateGossip replaces the keys of gossip in each phase. What was encrypted meanwhile with another mesh key, or has replaced other keys, is
+// refused.
+func TestRotateGossip(t *testing.T) {
+	c := newClinic(t)
+	do := func(phase, next record.RotationPhase, was, gossip string) *pb.Command {
+		return &pb.Command{Actor: "ann", Change: &pb.Command_Rotate{Rotate: &pb.Rotate{Kind: record.RotationKind_ROTATION_KIND_GOSSIP, Number: 1,
+			Phase: phase, Next: next, Full: true, Gossip: []byte(gossip), WasGossip: []byte(was)}}}
+	}
+	const first, second, third, fourth = "sealed gossip", "\x00\x00\x00\x01both", "\x00\x00\x00\x01swapped", "\x00\x00\x00\x01new"
+	raise := &pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: 3, Mesh: "m"}}}
+	for _, step := range []struct {
+		what string
+		do   *pb.Command
+		want error
+		ring string
+	}{
+		{"below its level", do(begins, begun, "", ""), problem.Conflict, ""},
+		{"level 3", raise, nil, ""},
+		{"of agents that share a secret", do(begins, begun, "", ""), problem.Conflict, ""},
+		{"a mesh", foundMesh(), nil, first},
+		{"the key of the mesh", putDataKey("", 1), nil, first},
+		{"in the middle", do(begins, active, "", ""), problem.Invalid, first},
+		{"the first rotation", do(begins, begun, "", ""), nil, first},
+		{"another one meanwhile", do(begins, begun, "", ""), problem.Conflict, first},
+		{"without keys", do(begun, spread, first, ""), problem.Stale, first},
+		{"with another mesh key", do(begun, spread, first, "\x00\x00\x00\x02both"), problem.Stale, first},
+		{"in place of others", do(begun, spread, "others", second), problem.Stale, first},
+		{"both keys", do(begun, spread, first, second), nil, second},
+		{"both keys again", do(begun, spread, first, second), problem.Stale, second},
+		{"agents behind", do(spread, spread, "", "x"), nil, second},
+		{"the new one in use", do(spread, active, second, third), nil, third},
+		{"the old one forgotten", do(active, retire, third, fourth), nil, fourth},
+		{"the end", do(retire, ended, "", ""), nil, fourth},
+	} {
+		a := c.do(step.do)
+		if !errors.Is(a.Err, step.want) {
+			t.Fatalf("%s: %v", step.what, a.Err)
+		}
+		if m := c.m.View().MeshIdentity(); m != nil && string(m.SealedGossip) != step.ring {
+			t.Fatalf("%s: the keys are %q", step.what, m.SealedGossip)
+		}
+	}
+	if r, _ := c.m.View().Rotation(roster.KindGossip); r.Phase != roster.RotationDone || r.Full || r.MeshKey != 0 || string(c.m.View().MeshIdentity().SealedCA) != "sealed key" {
+		t.Errorf("%+v", r)
+	}
+}

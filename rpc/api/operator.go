@@ -12,7 +12,7 @@ type Done struct {
 
 // NewRotation asks for the rotation of a key of the mesh.
 type NewRotation struct {
-	Kind string `json:"kind" enum:"keyring,root" doc:"The mesh key, or the root token"`
+	Kind string `json:"kind" enum:"keyring,root,gossip" doc:"The mesh key, the root token, or the key of gossip"`
 	Full bool   `json:"full,omitempty" doc:"Of the mesh key: replace data keys too, and encrypt all values again"`
 	// RootHash stands for the new root token, which is random and which only the caller knows.
 	RootHash string `json:"rootHash,omitempty" doc:"Of the root token: the SHA-256 of the new one, in hexadecimal digits"`

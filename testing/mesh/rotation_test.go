@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	gossip "github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/api"
@@ -107,6 +110,96 @@ func TestRestoreWithRetiredKey(t *testing.T) {
 		if !runWith(m, canary) {
 			t.Error("the program did not get the secret")
 		}
+	})
+}
+
+// gossips reports whether a stranger with a key can join the gossip of a mesh.
+func gossips(t *testing.T, m *mesh.Mesh, host string, key []byte) bool {
+	t.Helper()
+	g, err := m.Fabric.Host(host).Gossip(55056)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := gossip.New(gossip.Config{ID: "00000000-0000-4000-8000-99999999999" + host[len(host)-1:], Transport: g, GossipKeys: [][]byte{key}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- stranger.Run(ctx) }()
+	joined, _ := stranger.Join(ctx, []string{"10.0.0.1:55056", "10.0.0.2:55056", "10.0.0.3:55056"})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return joined > 0
+}
+
+// gossipPhase returns the number and the phase of the rotation of the key of gossip, as the leader knows it.
+func gossipPhase(m *mesh.Mesh) (uint32, string) {
+	l := m.Leader()
+	if l == nil {
+		return 0, ""
+	}
+	r, _ := l.View().Rotation(roster.KindGossip)
+	return r.Number, r.Phase
+}
+
+// TestRotateGossip replaces the key of gossip while agents work, the leader dies, and a worker is away. Nobody is lost from the view of others.
+// The worker takes part in gossip when it is back, and the old key is worth nothing. When the worker is removed, its key is replaced, too.
+func TestRotateGossip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mesh.New(t, mesh.Options{Agents: 5, Workers: 2, Identity: true, Seed: 51, Verbose: testing.Verbose()})
+		m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
+		m.Define()
+		all := m.Agents()
+		away := all[4]
+		sees := func(n int) func() bool {
+			return func() bool {
+				return !slices.ContainsFunc(m.Up(), func(a *mesh.Agent) bool { return a.Sees() != n })
+			}
+		}
+		m.Until("all agents in all views", sees(5))
+		first := away.Membership().Gossip
+		if !gossips(t, m, "10.9.0.1", first) {
+			t.Fatal("the key of gossip does not let anybody in")
+		}
+		away.Stop()
+		m.Until("the worker to be gone", func() bool { a, ok := m.AwaitLeader().View().Agent(away.ID); return ok && !a.Alive })
+		_, op := m.Create("one", 4, "pause")
+		m.Must("POST", "/v1/operator/rotations", api.NewRotation{Kind: roster.KindGossip}, nil)
+		m.Within(time.Minute, 100*time.Millisecond, "a rotation that is half done", func() bool { _, p := gossipPhase(m); return p == roster.RotationActive })
+		dead := m.AwaitLeader()
+		dead.Crash()
+		m.AwaitLeader()
+		dead.Start()
+		m.Until("the end of the rotation", func() bool { _, p := gossipPhase(m); return p == roster.RotationDone })
+		if s := m.AwaitEnd(op); s != model.OpSucceeded {
+			t.Errorf("the operation is %s", s)
+		}
+		m.Until("all other agents in all views", sees(4))
+		for _, a := range m.Up() {
+			if ring := a.Membership().GossipRing(); len(ring.Keys) != 1 || slices.Equal(ring.Keys[0], first) {
+				t.Errorf("%s has %d keys, or the old one", a.Name, len(ring.Keys))
+			}
+		}
+		if gossips(t, m, "10.9.0.2", first) {
+			t.Error("somebody has joined with the old key")
+		}
+		away.Start()
+		m.Until("all agents in all views again", sees(5))
+		second := away.Membership().Gossip
+		if slices.Equal(second, first) || !gossips(t, m, "10.9.0.3", second) {
+			t.Error("the agent that was away has another key than the others")
+		}
+		m.Must("POST", "/v1/leave", map[string]any{"agent": away.ID, "force": true}, nil)
+		m.Until("another rotation", func() bool { n, p := gossipPhase(m); return n == 2 && p == roster.RotationDone })
+		if gossips(t, m, "10.9.0.4", second) {
+			t.Error("somebody has joined with the key of the agent that was removed")
+		}
+		m.Until("the others in all views", func() bool {
+			return !slices.ContainsFunc(all[:4], func(a *mesh.Agent) bool { return a.Sees() != 4 })
+		})
 	})
 }
 

@@ -71,13 +71,16 @@ const (
 
 // Controller keeps the mesh's keys on its voters. It is made for one term.
 type Controller struct {
-	cfg   Config
-	queue *loop.Queue[struct{}]
-	mu    sync.Mutex // of one round
-	fresh fresh      // the new key of a rotation that has begun
-	swept time.Time  // when unused values were last removed in this term
-	whole bool       // no provider is in the clear any more, as the types of providers were described then
-	types [sha256.Size]byte
+	cfg     Config
+	queue   *loop.Queue[struct{}]
+	mu      sync.Mutex // of one round
+	fresh   fresh      // the new key of a rotation that has begun
+	swept   time.Time  // when unused values were last removed in this term
+	whole   bool       // no provider is in the clear any more, as the types of providers were described then
+	types   [sha256.Size]byte
+	hearing sync.Mutex
+	// sessions has what agents have reported, by session.
+	sessions map[string]heard
 	// restored is set when a snapshot has replaced the state.
 	restored atomic.Bool
 }
@@ -226,7 +229,7 @@ func (c *Controller) round(ctx context.Context) error {
 	holders, err := c.distribute(ctx, members, answers)
 	if _, ok := v.DataKey(""); ok {
 		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx), c.sweep(ctx),
-			c.rotate(ctx, members, answers, holders))
+			c.rotate(ctx, members, answers, holders), c.rotateGossip(ctx))
 	}
 	had := voting(members, holders)
 	// Values must not depend on keys that the next leader may not have.

@@ -31,6 +31,7 @@ const (
 	RotationKind_ROTATION_KIND_UNSPECIFIED RotationKind = 0
 	RotationKind_ROTATION_KIND_KEYRING     RotationKind = 1
 	RotationKind_ROTATION_KIND_ROOT        RotationKind = 2
+	RotationKind_ROTATION_KIND_GOSSIP      RotationKind = 3
 )
 
 // Enum value maps for RotationKind.
@@ -39,11 +40,13 @@ var (
 		0: "ROTATION_KIND_UNSPECIFIED",
 		1: "ROTATION_KIND_KEYRING",
 		2: "ROTATION_KIND_ROOT",
+		3: "ROTATION_KIND_GOSSIP",
 	}
 	RotationKind_value = map[string]int32{
 		"ROTATION_KIND_UNSPECIFIED": 0,
 		"ROTATION_KIND_KEYRING":     1,
 		"ROTATION_KIND_ROOT":        2,
+		"ROTATION_KIND_GOSSIP":      3,
 	}
 )
 
@@ -2246,11 +2249,12 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\vResourceSet\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x120\n" +
-	"\x04pins\x18\x03 \x03(\v2\x1c.coopr.record.v1.ResourcePinR\x04pins*`\n" +
+	"\x04pins\x18\x03 \x03(\v2\x1c.coopr.record.v1.ResourcePinR\x04pins*z\n" +
 	"\fRotationKind\x12\x1d\n" +
 	"\x19ROTATION_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ROTATION_KIND_KEYRING\x10\x01\x12\x16\n" +
-	"\x12ROTATION_KIND_ROOT\x10\x02*\xb3\x01\n" +
+	"\x12ROTATION_KIND_ROOT\x10\x02\x12\x18\n" +
+	"\x14ROTATION_KIND_GOSSIP\x10\x03*\xb3\x01\n" +
 	"\rRotationPhase\x12\x1e\n" +
 	"\x1aROTATION_PHASE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ROTATION_PHASE_BEGUN\x10\x01\x12\x19\n" +

@@ -58,6 +58,25 @@ func rotateKeyring(app cli.App) *cobra.Command {
 	return cmd
 }
 
+func rotateGossip(app cli.App) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{
+		Use: "rotate", Short: "Replace the key of gossip by a new one", Args: cli.Args(),
+		Long: "Replace the key with which agents encrypt gossip by a new one. All agents get it, use it, and then forget the old one.\n" +
+			"Agents that are away get it from a voter when they come back. The mesh does this by itself when an agent was removed.",
+		Example: "  coopr operator gossip rotate",
+	}
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+		r, _, err := c.Rotate(ctx, api.NewRotation{Kind: roster.KindGossip})
+		if err != nil {
+			return err
+		}
+		out.Printf("Rotation %d of the key of gossip has begun. To see how far it is: coopr operator rotations\n", r.Number)
+		return nil
+	})
+	return cmd
+}
+
 func rotateRoot(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
