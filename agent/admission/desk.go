@@ -76,7 +76,7 @@ func New(cfg Config) *Desk {
 	}
 	d.renewer = &Renewer{
 		Store: cfg.Store, Door: d.door, Names: cfg.Names, Network: cfg.Network, Voters: d.voters, Record: d.record,
-		Renewed: d.gossip.use, Logger: cfg.Logger,
+		due: make(chan struct{}, 1), Renewed: d.gossip.use, Logger: cfg.Logger,
 	}
 	return d
 }
@@ -117,17 +117,21 @@ func (d *Desk) Update(removed []string) {
 		d.cfg.Logger.Error("this agent did not take the keys of gossip from the leader", "error", err)
 		ring = identity.Ring{}
 	}
+	bundle := d.cfg.Registry.Bundle()
 	if own := d.cfg.Supervisor.Member(); own != nil {
-		if mesh := own.Machine.View().MeshIdentity(); mesh != nil && mesh.Mesh == m.Mesh {
+		v := own.Machine.View()
+		if mesh := v.MeshIdentity(); mesh != nil && mesh.Mesh == m.Mesh {
 			if _, err := authority(d.cfg.Ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA); err == nil {
 				next.Birth = nil // what the state has can be opened
 			}
-			next.CAs = mesh.CAs
-			if m.Role == identity.Voter {
-				next.SealedCA = mesh.SealedCA
+			if b := member.Bundle(v); b.Version >= max(m.CAVersion, bundle.Version) { // a state from a snapshot may be older
+				if bundle = b; m.Role == identity.Voter {
+					next.SealedCA = mesh.SealedCA
+				}
 			}
 		}
 	}
+	next.Trust(bundle)
 	next.Peers = slices.Sorted(slices.Values(d.voters()))
 	var addrs []string
 	for _, id := range next.Removed {
@@ -139,14 +143,16 @@ func (d *Desk) Update(removed []string) {
 		return
 	}
 	err := d.cfg.Store.Change(func(m *identity.Membership) {
-		m.Removed, m.Birth, m.CAs, m.SealedCA, m.Peers = next.Removed, next.Birth, next.CAs, next.SealedCA, next.Peers
+		m.Removed, m.Birth, m.SealedCA, m.Peers = next.Removed, next.Birth, next.SealedCA, next.Peers
+		m.Trust(bundle)
 		_ = m.Follow(ring) // it was checked
 	})
 	if err != nil {
 		d.cfg.Logger.Error("this agent could not write its identity", "error", err)
 	}
 	d.gossip.use()
-	d.cfg.Hang(func(p identity.Peer) bool { return slices.Contains(next.Removed, p.ID) })
+	d.renewer.notify()
+	d.cfg.Hang(func(p identity.Peer) bool { return slices.Contains(next.Removed, p.ID) || !d.cfg.Store.Trusts(p) })
 	for _, addr := range addrs {
 		d.cfg.Peers.Drop(addr)
 	}
@@ -162,6 +168,7 @@ func union(a, b []string) []string {
 func same(a, b *identity.Membership) bool {
 	return slices.Equal(a.Removed, b.Removed) && (a.Birth == nil) == (b.Birth == nil) && slices.EqualFunc(a.CAs, b.CAs, bytes.Equal) &&
 		bytes.Equal(a.SealedCA, b.SealedCA) && slices.Equal(a.Peers, b.Peers) &&
+		slices.EqualFunc(a.Bridges, b.Bridges, bytes.Equal) && a.CAVersion == b.CAVersion &&
 		a.GossipRing().Version == b.GossipRing().Version
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -108,7 +109,7 @@ func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, erro
 	if !ok {
 		return nil, status.Error(codes.Unavailable, "the agent's record is missing")
 	}
-	out, err := issue(d.Ring, mesh, who, r.Csr, r.Names, d.Lifetime)
+	out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.Names, d.Lifetime)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
@@ -174,7 +175,8 @@ func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
 		return nil, status.Error(codes.Unavailable, "this agent does not know the mesh's identity yet")
 	}
 	renewal := identity.Renewal{Certificate: r.Certificate, Request: r.Csr, Signature: r.Signature}
-	asker, err := renewal.Verify(mesh.CAs, time.Now())
+	// A bridge serves agents that were away while the CA was replaced.
+	asker, err := renewal.Verify(slices.Concat(mesh.CAs, member.Replaced(mesh)), time.Now())
 	if err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
@@ -192,7 +194,7 @@ func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
 		return nil, status.Errorf(codes.PermissionDenied, "agent %s has renewed its certificate with another key since: this is a copy of "+
 			"its data directory, or an old one. Delete data_dir, and it joins as a new agent with a token", asker.ID)
 	default:
-		out, err := issue(d.Ring, mesh, who, r.Csr, r.Names, d.Lifetime)
+		out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.Names, d.Lifetime)
 		if err != nil {
 			return nil, status.Error(codes.Unavailable, err.Error())
 		}
@@ -254,6 +256,7 @@ func (d *Door) answer(a *identity.Admission) *pb.Admission {
 	return &pb.Admission{
 		Mesh: a.Mesh, Role: string(a.Role), Zone: a.Zone, Api: a.API, Certificate: a.Certificates.Agent, ApiCertificate: a.Certificates.API,
 		Cas: a.CAs, Gossip: a.Gossip, Peers: peers, Seeds: seeds, SealedCa: a.SealedCA, Ring: gossipRing(d.Gossip()),
+		Bundle: &pb.CABundle{Version: a.CAVersion, Cas: a.CAs, Bridges: a.Bridges},
 	}
 }
 

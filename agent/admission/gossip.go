@@ -40,12 +40,16 @@ func (g *gossip) use() {
 	}
 }
 
-// Followed returns the version of the keys that gossip uses.
-func (d *Desk) Followed() uint64 {
+// Followed returns the version of the keys that gossip uses, and that of the CAs if the first one of them has signed the agent's
+// certificates.
+func (d *Desk) Followed() (gossip, cas uint64) {
 	if d == nil {
-		return 0
+		return 0, 0
 	}
-	return d.gossip.followed.Load()
+	if cas = d.cfg.Store.Membership().CAVersion; d.cfg.Store.Outdated() {
+		cas = 0
+	}
+	return d.gossip.followed.Load(), cas
 }
 
 // prepareTimeout bounds how long gossip waits for answers of voters before it starts.
@@ -70,6 +74,7 @@ func (d *Desk) Prepare(ctx context.Context) {
 	}
 	_ = all.Wait() // no function returns an error
 	d.gossip.use()
+	d.renewer.notify() // the answers may have shown that the mesh has another CA
 }
 
 // fetchGossip takes the keys of gossip from the voter at a peer address, if they are newer than those of this agent.

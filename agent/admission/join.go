@@ -130,6 +130,6 @@ func admission(a *pb.Admission) *identity.Admission {
 		Mesh: a.Mesh, Role: identity.Role(a.Role), Zone: a.Zone, API: a.Api,
 		Certificates: identity.Certificates{Agent: a.Certificate, API: a.ApiCertificate},
 		CAs:          a.Cas, Gossip: a.Gossip, Peers: a.Peers, Seeds: a.Seeds, SealedCA: a.SealedCa,
-		Ring: member.GossipRing(a.Ring),
+		Ring: member.GossipRing(a.Ring), CAVersion: a.Bundle.GetVersion(), Bridges: a.Bundle.GetBridges(),
 	}
 }

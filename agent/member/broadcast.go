@@ -8,7 +8,9 @@ import (
 	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -34,10 +36,39 @@ type broadcaster struct {
 	leadership *Leadership
 }
 
-// RegistryMessage returns the agent registry with some agents, with the keys of gossip.
+// Bundle returns the CAs of a view. Their version is the index of the entry with which the phase of their rotation began.
+func Bundle(v *state.View) identity.Bundle {
+	m := v.MeshIdentity()
+	if m == nil {
+		return identity.Bundle{}
+	}
+	r, _ := v.Rotation(roster.KindCA)
+	out := identity.Bundle{Version: r.Index, CAs: m.CAs}
+	for _, b := range m.Bridges {
+		if time.Now().UnixMilli() < b.Until {
+			out.Bridges = append(out.Bridges, b.Certificate, b.Old)
+		}
+	}
+	return out
+}
+
+// Replaced returns the CAs of a mesh that others have replaced, as long as a bridge leads from them.
+func Replaced(m *table.MeshIdentity) (cas [][]byte) {
+	for _, b := range m.Bridges {
+		if time.Now().UnixMilli() < b.Until {
+			cas = append(cas, b.Old)
+		}
+	}
+	return cas
+}
+
+// RegistryMessage returns the agent registry with some agents, with the keys of gossip and the CAs.
 func (m *Member) RegistryMessage(agents []model.Agent) *pb.AgentRegistry {
 	v := m.Machine.View()
 	out := logformat.EncodeRegistry(agents, v.RemovedAgents())
+	if b := Bundle(v); len(b.CAs) > 0 {
+		out.Cas = &pb.CABundle{Version: b.Version, Cas: b.CAs, Bridges: b.Bridges}
+	}
 	var err error
 	if out.Gossip, err = keys.GossipRing(v, m.cfg.Keyring); err != nil {
 		m.cfg.Logger.Debug("the keys of gossip cannot be sent", "error", err) // the duty of the keys reports a keyring without keys

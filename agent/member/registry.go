@@ -24,6 +24,7 @@ type Registry struct {
 	agents  []model.Agent
 	removed map[string]bool // ids of agents that were removed from the mesh; nobody returns from there
 	gossip  identity.Ring   // the keys of gossip as the leader sent them last
+	bundle  identity.Bundle // the CAs as the leader sent them last
 	absent  map[string]bool // sessions whose agents do not answer, according to the last leader
 }
 
@@ -68,7 +69,17 @@ func (r *Registry) Receive(m *pb.AgentRegistry) {
 	if g := GossipRing(m.Gossip); g != nil {
 		r.gossip = *g
 	}
+	if c := m.Cas; c != nil {
+		r.bundle = identity.Bundle{Version: c.Version, CAs: c.Cas, Bridges: c.Bridges}
+	}
 	r.setLocked(agents, m.Removed)
+}
+
+// Bundle returns the CAs as the leader has sent them. There are none before it has.
+func (r *Registry) Bundle() identity.Bundle {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bundle
 }
 
 // Gossip returns the keys of gossip as the leader has sent them. There are none before it has.

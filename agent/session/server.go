@@ -77,7 +77,7 @@ func (s Server) serve(in stream, caller string) error {
 	// A new worker receives the agent registry right after its welcome.
 	out.Send(&pb.LeaderMessage{Registry: m.RegistryMessage(m.Machine.View().Agents())})
 	defer l.Clocks.Leave(id)
-	defer l.Keys.Leave(id)
+	defer l.Keys.Followers.Leave(id)
 	received := make(chan error, 1)
 	go func() { received <- receive(in, m.Machine, l, id, h, out) }()
 	select {
@@ -107,7 +107,7 @@ func receive(in stream, machine *state.Machine, l *member.Leadership, id string,
 			d.Hear(id, m.Heartbeat, m.Leaving)
 		}
 		if m.Heartbeat > 0 {
-			l.Keys.Hear(id, h.Agent, m.Gossip)
+			l.Keys.Followers.Hear(id, h.Agent, m.Gossip, m.Cas)
 		}
 		if m.ClockMs > 0 {
 			l.Clocks.Hear(id, h.Agent, h.Name, time.Until(time.UnixMilli(m.ClockMs)))

@@ -183,7 +183,8 @@ func (s *session) next(beat bool) *pb.WorkerMessage {
 		m.Incidents, w.out.Incidents = w.out.Incidents, nil
 		now := time.Now()
 		s.beats[s.beat] = now
-		m.ClockMs, m.Gossip = w.cfg.Clock().UnixMilli(), w.cfg.Gossip()
+		m.ClockMs = w.cfg.Clock().UnixMilli()
+		m.Gossip, m.Cas = w.cfg.Followed()
 		for k, a := range w.held {
 			if a.result == nil && !a.marked && now.Sub(a.since) > time.Second {
 				a.marked = true

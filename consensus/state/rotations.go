@@ -47,6 +47,10 @@ func (a rotations) rotate(c *pb.Command, p *pb.Rotate) Answer {
 		if err := a.newGossip(p, next); err != nil {
 			return Answer{Err: err}
 		}
+	case kind == roster.KindCA:
+		if err := a.newCA(p, next, row.NoBridge); err != nil {
+			return Answer{Err: err}
+		}
 	case next == roster.RotationSpread:
 		if len(p.Print) == 0 {
 			return refuse(problem.Invalid, "the new key has no fingerprint")
@@ -89,6 +93,11 @@ func (a rotations) begin(c *pb.Command, p *pb.Rotate, kind string, old *roster.R
 			return refuse(problem.Conflict, "the agents of this mesh share a secret, of which the key of gossip is made: it cannot be replaced")
 		}
 		row.Full = false
+	case kind == roster.KindCA:
+		if m := table.Mesh(a.txn).Identity; m == nil || len(m.SealedCA) == 0 {
+			return refuse(problem.Conflict, "the agents of this mesh share a secret, of which the key of the CA is made: it cannot be replaced")
+		}
+		row.Full, row.NoBridge = false, p.NoBridge
 	default:
 		if _, ok := a.view().DataKey(""); !ok {
 			return refuse(problem.Conflict, "the mesh has no key yet: try again in a moment")
@@ -137,6 +146,44 @@ func (a rotations) newGossip(p *pb.Rotate, phase string) error {
 	}
 	identity := *m.Identity
 	identity.SealedGossip = p.Gossip
+	m.Identity = &identity
+	a.put(table.Meta, &m)
+	a.batch.Agents = true // all agents get them
+	return nil
+}
+
+// bridgeTime is how long a bridge serves agents that were away, and clients, in milliseconds. An agent's certificate can be renewed for as
+// long after its end.
+const bridgeTime = 90 * 24 * 60 * 60 * 1000
+
+// newCA replaces the CAs by those of a phase, and their keys. The old CA is known by its bridge once it is not trusted any more.
+func (a rotations) newCA(p *pb.Rotate, phase string, noBridge bool) error {
+	if phase == roster.RotationDone {
+		return nil
+	}
+	m := table.Mesh(a.txn)
+	active, _ := a.view().ActiveMeshKey()
+	switch {
+	case m.Identity == nil || !bytes.Equal(m.Identity.SealedCA, p.WasCa):
+		return problem.New(problem.Stale, "the key of the CA has changed meanwhile")
+	case len(p.Cas) == 0 || len(p.SealedCa) == 0 || table.KeyNumber(p.SealedCa) != active:
+		return problem.New(problem.Stale, "there is no CA, or its key is not encrypted with mesh key %d, which is in use", active)
+	case phase == roster.RotationActive && noBridge != (len(p.Bridge) == 0):
+		return problem.New(problem.Invalid, "a bridge is missing, or there must not be one")
+	}
+	identity := *m.Identity
+	if phase == roster.RotationActive {
+		identity.Bridges = nil
+		if !noBridge {
+			for _, b := range m.Identity.Bridges {
+				if b.Until > a.now {
+					identity.Bridges = append(identity.Bridges, b)
+				}
+			}
+			identity.Bridges = append(identity.Bridges, table.Bridge{Certificate: p.Bridge, Old: m.Identity.CAs[0], Until: a.now + bridgeTime})
+		}
+	}
+	identity.CAs, identity.SealedCA = p.Cas, p.SealedCa
 	m.Identity = &identity
 	a.put(table.Meta, &m)
 	a.batch.Agents = true // all agents get them

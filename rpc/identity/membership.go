@@ -53,6 +53,10 @@ type Membership struct {
 	Certificate    []byte   `json:"certificate,omitempty"`
 	APICertificate []byte   `json:"api_certificate,omitempty"`
 	CAs            [][]byte `json:"cas,omitempty"`
+	// CAVersion grows with each change of the CAs; it is 0 for the CA with which the mesh began. Bridges are certificates (in DER) that lead
+	// from earlier CAs to the first one of CAs, which is the one that signs.
+	CAVersion uint64   `json:"ca_version,omitempty"`
+	Bridges   [][]byte `json:"bridges,omitempty"`
 	// Gossip is the key of gossip in use. Ring has all of them once they have changed; GossipRing returns them either way.
 	Gossip []byte `json:"gossip,omitempty"`
 	Ring   *Ring  `json:"ring,omitempty"`
@@ -293,6 +297,8 @@ type Admission struct {
 	API          bool
 	Certificates Certificates
 	CAs          [][]byte
+	CAVersion    uint64
+	Bridges      [][]byte
 	Gossip       []byte
 	Ring         *Ring // nil: the voter has not answered it
 	Peers, Seeds []string
@@ -312,9 +318,7 @@ func (m *Membership) with(a *Admission, seed []byte) (*Membership, error) {
 	next.Mesh, next.Role, next.Zone, next.API = a.Mesh, a.Role, a.Zone, a.API
 	next.Key, next.NextKey = seed, nil
 	next.Certificate, next.APICertificate = a.Certificates.Agent, a.Certificates.API
-	if len(a.CAs) > 0 {
-		next.CAs = a.CAs
-	}
+	next.Trust(Bundle{Version: a.CAVersion, CAs: a.CAs, Bridges: a.Bridges})
 	if len(a.Gossip) > 0 {
 		next.Gossip = a.Gossip
 	}
@@ -347,6 +351,19 @@ func (m *Membership) with(a *Admission, seed []byte) (*Membership, error) {
 
 // Admit returns the membership of an agent that a mesh has admitted.
 func (m *Membership) Admit(a *Admission) (*Membership, error) { return m.with(a, m.Key) }
+
+// Bundle has the CAs of a mesh.
+type Bundle struct {
+	Version      uint64
+	CAs, Bridges [][]byte
+}
+
+// Trust takes the CAs of a bundle, unless the agent's own are newer.
+func (m *Membership) Trust(b Bundle) {
+	if len(b.CAs) > 0 && b.Version >= m.CAVersion {
+		m.CAs, m.CAVersion, m.Bridges = b.CAs, b.Version, b.Bridges
+	}
+}
 
 // GossipRing returns the keys of gossip that the agent has.
 func (m *Membership) GossipRing() Ring {

@@ -179,7 +179,7 @@ func TestRenewalOfCertificates(t *testing.T) {
 			t.Error("a repeated renewal has another key:", errA, errB)
 		}
 		asker, err := second.Verify([][]byte{f.ca.Certificate()}, time.Now())
-		if err != nil || asker.Peer != (Peer{twoID, Worker}) || asker.Key == KeyID(b) || time.Since(asker.Issued) != 0 {
+		if err != nil || asker.Peer != (Peer{twoID, Worker, f.ca.cert.Subject.CommonName}) || asker.Key == KeyID(b) || time.Since(asker.Issued) != 0 {
 			t.Error(asker, err)
 		}
 		if err := again.Store().Renewed(f.sign(twoID, Worker, second.Request)); err != nil {

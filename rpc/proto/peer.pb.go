@@ -1040,6 +1040,7 @@ type WorkerMessage struct {
 	Runtimes      []*RuntimeReport       `protobuf:"bytes,30,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
 	Incidents     []*Incident            `protobuf:"bytes,40,rep,name=incidents,proto3" json:"incidents,omitempty"` // of requests that the agent has answered by itself
 	Gossip        uint64                 `protobuf:"varint,62,opt,name=gossip,proto3" json:"gossip,omitempty"`      // the version of the keys of gossip that the agent uses; with a heartbeat
+	Cas           uint64                 `protobuf:"varint,63,opt,name=cas,proto3" json:"cas,omitempty"`            // the version of the CAs under which the agent has its certificate; with a heartbeat
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1175,6 +1176,13 @@ func (x *WorkerMessage) GetIncidents() []*Incident {
 func (x *WorkerMessage) GetGossip() uint64 {
 	if x != nil {
 		return x.Gossip
+	}
+	return 0
+}
+
+func (x *WorkerMessage) GetCas() uint64 {
+	if x != nil {
+		return x.Cas
 	}
 	return 0
 }
@@ -1322,6 +1330,7 @@ type AgentRegistry struct {
 	Agents        []*record.Agent        `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
 	Removed       []string               `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"` // ids of agents that were removed from the mesh
 	Gossip        *GossipRing            `protobuf:"bytes,62,opt,name=gossip,proto3" json:"gossip,omitempty"`  // unset: the leader cannot open it, or the agents share a secret
+	Cas           *CABundle              `protobuf:"bytes,63,opt,name=cas,proto3" json:"cas,omitempty"`        // unset: the agents share a secret
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1373,6 +1382,13 @@ func (x *AgentRegistry) GetRemoved() []string {
 func (x *AgentRegistry) GetGossip() *GossipRing {
 	if x != nil {
 		return x.Gossip
+	}
+	return nil
+}
+
+func (x *AgentRegistry) GetCas() *CABundle {
+	if x != nil {
+		return x.Cas
 	}
 	return nil
 }
@@ -2662,6 +2678,67 @@ func (x *GossipRing) GetKeys() [][]byte {
 	return nil
 }
 
+// CABundle has the CAs of the mesh.
+type CABundle struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // grows with each change; 0: the CA with which the mesh began
+	Cas           [][]byte               `protobuf:"bytes,2,rep,name=cas,proto3" json:"cas,omitempty"`          // DER; the first one signs
+	Bridges       [][]byte               `protobuf:"bytes,3,rep,name=bridges,proto3" json:"bridges,omitempty"`  // certificates that lead from earlier CAs to the first one, DER
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CABundle) Reset() {
+	*x = CABundle{}
+	mi := &file_peer_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CABundle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CABundle) ProtoMessage() {}
+
+func (x *CABundle) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CABundle.ProtoReflect.Descriptor instead.
+func (*CABundle) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *CABundle) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *CABundle) GetCas() [][]byte {
+	if x != nil {
+		return x.Cas
+	}
+	return nil
+}
+
+func (x *CABundle) GetBridges() [][]byte {
+	if x != nil {
+		return x.Bridges
+	}
+	return nil
+}
+
 // Admission is the answer to both.
 type Admission struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -2677,13 +2754,14 @@ type Admission struct {
 	Seeds          []string               `protobuf:"bytes,10,rep,name=seeds,proto3" json:"seeds,omitempty"`                       // gossip addresses of agents
 	SealedCa       []byte                 `protobuf:"bytes,11,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"` // for voters
 	Ring           *GossipRing            `protobuf:"bytes,62,opt,name=ring,proto3" json:"ring,omitempty"`
+	Bundle         *CABundle              `protobuf:"bytes,63,opt,name=bundle,proto3" json:"bundle,omitempty"` // cas has the same
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_peer_proto_msgTypes[38]
+	mi := &file_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2773,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[38]
+	mi := &file_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2786,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{38}
+	return file_peer_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Admission) GetMesh() string {
@@ -2795,6 +2873,13 @@ func (x *Admission) GetRing() *GossipRing {
 	return nil
 }
 
+func (x *Admission) GetBundle() *CABundle {
+	if x != nil {
+		return x.Bundle
+	}
+	return nil
+}
+
 type RecordKeysResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2803,7 +2888,7 @@ type RecordKeysResponse struct {
 
 func (x *RecordKeysResponse) Reset() {
 	*x = RecordKeysResponse{}
-	mi := &file_peer_proto_msgTypes[39]
+	mi := &file_peer_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +2900,7 @@ func (x *RecordKeysResponse) String() string {
 func (*RecordKeysResponse) ProtoMessage() {}
 
 func (x *RecordKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[39]
+	mi := &file_peer_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +2913,7 @@ func (x *RecordKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordKeysResponse.ProtoReflect.Descriptor instead.
 func (*RecordKeysResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{39}
+	return file_peer_proto_rawDescGZIP(), []int{40}
 }
 
 // QuarantineRequest informs a member that its state differs from that of a majority.
@@ -2842,7 +2927,7 @@ type QuarantineRequest struct {
 
 func (x *QuarantineRequest) Reset() {
 	*x = QuarantineRequest{}
-	mi := &file_peer_proto_msgTypes[40]
+	mi := &file_peer_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +2939,7 @@ func (x *QuarantineRequest) String() string {
 func (*QuarantineRequest) ProtoMessage() {}
 
 func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[40]
+	mi := &file_peer_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +2952,7 @@ func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineRequest.ProtoReflect.Descriptor instead.
 func (*QuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{40}
+	return file_peer_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *QuarantineRequest) GetIndex() uint64 {
@@ -2892,7 +2977,7 @@ type QuarantineResponse struct {
 
 func (x *QuarantineResponse) Reset() {
 	*x = QuarantineResponse{}
-	mi := &file_peer_proto_msgTypes[41]
+	mi := &file_peer_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2904,7 +2989,7 @@ func (x *QuarantineResponse) String() string {
 func (*QuarantineResponse) ProtoMessage() {}
 
 func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[41]
+	mi := &file_peer_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2917,7 +3002,7 @@ func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineResponse.ProtoReflect.Descriptor instead.
 func (*QuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{41}
+	return file_peer_proto_rawDescGZIP(), []int{42}
 }
 
 var File_peer_proto protoreflect.FileDescriptor
@@ -3014,7 +3099,7 @@ const file_peer_proto_rawDesc = "" +
 	"\fnode_version\x18\x02 \x01(\x04R\vnodeVersion\x12\x18\n" +
 	"\ahealthy\x18\x03 \x01(\bR\ahealthy\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\amachine\x18\x05 \x01(\rR\amachine\"\xd9\x04\n" +
+	"\amachine\x18\x05 \x01(\rR\amachine\"\xeb\x04\n" +
 	"\rWorkerMessage\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.coopr.peer.v1.HelloR\x05hello\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x121\n" +
@@ -3031,7 +3116,8 @@ const file_peer_proto_rawDesc = "" +
 	"\bclock_ms\x18\f \x01(\x03R\aclockMs\x128\n" +
 	"\bruntimes\x18\x1e \x03(\v2\x1c.coopr.site.v1.RuntimeReportR\bruntimes\x124\n" +
 	"\tincidents\x18( \x03(\v2\x16.coopr.log.v1.IncidentR\tincidents\x12\x16\n" +
-	"\x06gossip\x18> \x01(\x04R\x06gossip\"G\n" +
+	"\x06gossip\x18> \x01(\x04R\x06gossip\x12\x10\n" +
+	"\x03cas\x18? \x01(\x04R\x03cas\"G\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x12\n" +
@@ -3041,11 +3127,12 @@ const file_peer_proto_rawDesc = "" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x15\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\x12!\n" +
 	"\fheartbeat_ms\x18\x04 \x01(\x03R\vheartbeatMs\x122\n" +
-	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"\x8c\x01\n" +
+	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"\xb7\x01\n" +
 	"\rAgentRegistry\x12.\n" +
 	"\x06agents\x18\x01 \x03(\v2\x16.coopr.record.v1.AgentR\x06agents\x12\x18\n" +
 	"\aremoved\x18\x02 \x03(\tR\aremoved\x121\n" +
-	"\x06gossip\x18> \x01(\v2\x19.coopr.peer.v1.GossipRingR\x06gossip\"\xf8\x04\n" +
+	"\x06gossip\x18> \x01(\v2\x19.coopr.peer.v1.GossipRingR\x06gossip\x12)\n" +
+	"\x03cas\x18? \x01(\v2\x17.coopr.peer.v1.CABundleR\x03cas\"\xf8\x04\n" +
 	"\rLeaderMessage\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.coopr.peer.v1.WelcomeR\awelcome\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x12+\n" +
@@ -3134,7 +3221,11 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"GossipRing\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
-	"\x04keys\x18\x02 \x03(\fR\x04keys\"\xc6\x02\n" +
+	"\x04keys\x18\x02 \x03(\fR\x04keys\"P\n" +
+	"\bCABundle\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x10\n" +
+	"\x03cas\x18\x02 \x03(\fR\x03cas\x12\x18\n" +
+	"\abridges\x18\x03 \x03(\fR\abridges\"\xf7\x02\n" +
 	"\tAdmission\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -3148,7 +3239,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x05seeds\x18\n" +
 	" \x03(\tR\x05seeds\x12\x1b\n" +
 	"\tsealed_ca\x18\v \x01(\fR\bsealedCa\x12-\n" +
-	"\x04ring\x18> \x01(\v2\x19.coopr.peer.v1.GossipRingR\x04ring\"\x14\n" +
+	"\x04ring\x18> \x01(\v2\x19.coopr.peer.v1.GossipRingR\x04ring\x12/\n" +
+	"\x06bundle\x18? \x01(\v2\x17.coopr.peer.v1.CABundleR\x06bundle\"\x14\n" +
 	"\x12RecordKeysResponse\"A\n" +
 	"\x11QuarantineRequest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
@@ -3189,7 +3281,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
@@ -3229,103 +3321,106 @@ var file_peer_proto_goTypes = []any{
 	(*RenewRequest)(nil),          // 35: coopr.peer.v1.RenewRequest
 	(*GossipRequest)(nil),         // 36: coopr.peer.v1.GossipRequest
 	(*GossipRing)(nil),            // 37: coopr.peer.v1.GossipRing
-	(*Admission)(nil),             // 38: coopr.peer.v1.Admission
-	(*RecordKeysResponse)(nil),    // 39: coopr.peer.v1.RecordKeysResponse
-	(*QuarantineRequest)(nil),     // 40: coopr.peer.v1.QuarantineRequest
-	(*QuarantineResponse)(nil),    // 41: coopr.peer.v1.QuarantineResponse
-	nil,                           // 42: coopr.peer.v1.SumsResponse.TablesEntry
-	(*Result)(nil),                // 43: coopr.plugin.v1.Result
-	(*record.PluginType)(nil),     // 44: coopr.record.v1.PluginType
-	(*SaveState)(nil),             // 45: coopr.plugin.v1.SaveState
-	(*Task)(nil),                  // 46: coopr.plugin.v1.Task
-	(*RuntimeReport)(nil),         // 47: coopr.site.v1.RuntimeReport
-	(*Incident)(nil),              // 48: coopr.log.v1.Incident
-	(*record.Agent)(nil),          // 49: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 50: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 51: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 52: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 53: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 54: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 55: coopr.record.v1.ResourceSet
-	(*RecordKeys)(nil),            // 56: coopr.log.v1.RecordKeys
-	(*ChangePacket)(nil),          // 57: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 58: coopr.plugin.v1.RemoveResponse
+	(*CABundle)(nil),              // 38: coopr.peer.v1.CABundle
+	(*Admission)(nil),             // 39: coopr.peer.v1.Admission
+	(*RecordKeysResponse)(nil),    // 40: coopr.peer.v1.RecordKeysResponse
+	(*QuarantineRequest)(nil),     // 41: coopr.peer.v1.QuarantineRequest
+	(*QuarantineResponse)(nil),    // 42: coopr.peer.v1.QuarantineResponse
+	nil,                           // 43: coopr.peer.v1.SumsResponse.TablesEntry
+	(*Result)(nil),                // 44: coopr.plugin.v1.Result
+	(*record.PluginType)(nil),     // 45: coopr.record.v1.PluginType
+	(*SaveState)(nil),             // 46: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 47: coopr.plugin.v1.Task
+	(*RuntimeReport)(nil),         // 48: coopr.site.v1.RuntimeReport
+	(*Incident)(nil),              // 49: coopr.log.v1.Incident
+	(*record.Agent)(nil),          // 50: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 51: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 52: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 53: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 54: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 55: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 56: coopr.record.v1.ResourceSet
+	(*RecordKeys)(nil),            // 57: coopr.log.v1.RecordKeys
+	(*ChangePacket)(nil),          // 58: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 59: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
 	3,  // 1: coopr.peer.v1.StatusResponse.keys:type_name -> coopr.peer.v1.MeshKeyPrint
 	4,  // 2: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
-	43, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	44, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	44, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	45, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
 	7,  // 5: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	45, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	46, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	46, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	46, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	47, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	47, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
 	8,  // 9: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	43, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	44, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
 	9,  // 11: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
 	9,  // 12: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	45, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	46, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	11, // 14: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	47, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	48, // 16: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
+	48, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	49, // 16: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
 	13, // 17: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	49, // 18: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	50, // 18: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
 	37, // 19: coopr.peer.v1.AgentRegistry.gossip:type_name -> coopr.peer.v1.GossipRing
-	14, // 20: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	46, // 21: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	50, // 22: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
-	13, // 23: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
-	15, // 24: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
-	10, // 25: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	51, // 26: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
-	17, // 27: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
-	18, // 28: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	52, // 29: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	53, // 30: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	54, // 31: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	55, // 32: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	42, // 33: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
-	37, // 34: coopr.peer.v1.Admission.ring:type_name -> coopr.peer.v1.GossipRing
-	0,  // 35: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	32, // 36: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	40, // 37: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
-	5,  // 38: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
-	12, // 39: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	19, // 40: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	21, // 41: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	23, // 42: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	24, // 43: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	28, // 44: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	30, // 45: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	25, // 46: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
-	56, // 47: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
-	36, // 48: coopr.peer.v1.Peer.Gossip:input_type -> coopr.peer.v1.GossipRequest
-	57, // 49: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	34, // 50: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
-	35, // 51: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
-	2,  // 52: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	33, // 53: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	41, // 54: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	6,  // 55: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
-	16, // 56: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	20, // 57: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	22, // 58: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	58, // 59: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	27, // 60: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	29, // 61: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	31, // 62: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	26, // 63: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
-	39, // 64: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
-	37, // 65: coopr.peer.v1.Peer.Gossip:output_type -> coopr.peer.v1.GossipRing
-	57, // 66: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	38, // 67: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
-	38, // 68: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
-	52, // [52:69] is the sub-list for method output_type
-	35, // [35:52] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	38, // 20: coopr.peer.v1.AgentRegistry.cas:type_name -> coopr.peer.v1.CABundle
+	14, // 21: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
+	47, // 22: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	51, // 23: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	13, // 24: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
+	15, // 25: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
+	10, // 26: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
+	52, // 27: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	17, // 28: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
+	18, // 29: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
+	53, // 30: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	54, // 31: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	55, // 32: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	56, // 33: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	43, // 34: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	37, // 35: coopr.peer.v1.Admission.ring:type_name -> coopr.peer.v1.GossipRing
+	38, // 36: coopr.peer.v1.Admission.bundle:type_name -> coopr.peer.v1.CABundle
+	0,  // 37: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	32, // 38: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
+	41, // 39: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	5,  // 40: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
+	12, // 41: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	19, // 42: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	21, // 43: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	23, // 44: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	24, // 45: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	28, // 46: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	30, // 47: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	25, // 48: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
+	57, // 49: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
+	36, // 50: coopr.peer.v1.Peer.Gossip:input_type -> coopr.peer.v1.GossipRequest
+	58, // 51: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	34, // 52: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
+	35, // 53: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
+	2,  // 54: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	33, // 55: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	42, // 56: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 57: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 58: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	20, // 59: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	22, // 60: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	59, // 61: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	27, // 62: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	29, // 63: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	31, // 64: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	26, // 65: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
+	40, // 66: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
+	37, // 67: coopr.peer.v1.Peer.Gossip:output_type -> coopr.peer.v1.GossipRing
+	58, // 68: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	39, // 69: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
+	39, // 70: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
+	54, // [54:71] is the sub-list for method output_type
+	37, // [37:54] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -3342,7 +3437,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -34,8 +34,13 @@ func newAgents(g *group, ids ...string) agents {
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	caKey := bytes.Repeat([]byte{9}, 32)
+	sealedCA, err := g.rings["a"].Seal(keyring.PurposeCA("m"), caKey)
+	if err != nil {
+		g.t.Fatal(err)
+	}
 	commands := []*pb.Command{{Change: &pb.Command_FoundMesh{FoundMesh: &pb.FoundMesh{
-		Mesh: "m", SealedGossip: sealed, First: &record.AgentIdentity{Agent: ids[0], Role: roster.Voter},
+		Mesh: "m", Ca: fakeCert(caKey), SealedCa: sealedCA, SealedGossip: sealed, First: &record.AgentIdentity{Agent: ids[0], Role: roster.Voter},
 		Tokens: []*record.JoinToken{{Id: "t", Hash: []byte("h"), Role: roster.Worker, Uses: 99, Expires: 1 << 60}},
 	}}}}
 	out := agents{}
@@ -69,7 +74,7 @@ func (a agents) follow(g *group, ids ...string) {
 			g.t.Fatal(err)
 		}
 		a[id] = ring
-		g.c.Hear("s"+id, id, ring.Version)
+		g.c.Followers.Hear("s"+id, id, ring.Version, 0)
 		for x, from := range a {
 			for y, to := range a {
 				if !slices.ContainsFunc(to.Keys, func(k []byte) bool { return bytes.Equal(k, from.Keys[0]) }) {
@@ -189,7 +194,7 @@ func TestRotateGossipWaits(t *testing.T) {
 		all.follow(g, "w")
 		round(roster.RotationActive)
 		all.follow(g, "a", "b")
-		g.c.Leave("sw")
+		g.c.Followers.Leave("sw")
 		round(roster.RotationActive, "w")
 		if _, err := g.propose(t.Context(), &pb.Command{Change: &pb.Command_EndSession{EndSession: &pb.EndSession{Session: "sw"}}}); err != nil {
 			t.Fatal(err)
