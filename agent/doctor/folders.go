@@ -102,6 +102,13 @@ func (e *exam) identity() {
 		e.fail("identity", "chmod 600 the file, or restore it from a backup", "%v", err)
 		return
 	}
+	store := keyring.Of(e.cfg.Keyring.Kind, e.cfg.KeyringDir(), os.Getenv("CREDENTIALS_DIRECTORY"))
+	if ring, err := keyring.Open(store); err == nil { // else the check keyring says why
+		if err := m.Unseal(ring); err != nil {
+			e.fail("identity", "see docs/operations.md, The keyring", "%v", err)
+			return
+		}
+	}
 	e.membership = m
 	if m.Mesh == "" && m.Birth != nil {
 		e.ok("identity", "the agent is the first one of a new mesh")

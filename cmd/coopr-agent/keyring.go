@@ -15,10 +15,11 @@ import (
 	"github.com/coopr/coopr/rpc/identity"
 )
 
-// checkKeyring returns an error if the agent cannot open its keyring. An agent that has not joined yet spends no token then.
-func checkKeyring(cfg config.Config) error {
-	_, err := keyring.Open(keyring.Of(cfg.Keyring.Kind, cfg.KeyringDir(), os.Getenv("CREDENTIALS_DIRECTORY")))
-	return err
+// checkKeyring returns the agent's keyring, or an error if it cannot be opened. An agent that has not joined yet spends no token then.
+func checkKeyring(cfg config.Config) (keyring.Store, error) {
+	store := keyring.Of(cfg.Keyring.Kind, cfg.KeyringDir(), os.Getenv("CREDENTIALS_DIRECTORY"))
+	_, err := keyring.Open(store)
+	return store, err
 }
 
 // forbidCores has this process, and those that it starts, write no core dumps.

@@ -161,10 +161,11 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 			}
 		}
 	}
-	if err := checkKeyring(cfg); err != nil {
+	store, err := checkKeyring(cfg)
+	if err != nil {
 		return err
 	}
-	known, err := join(ctx, cfg, logger)
+	known, err := join(ctx, cfg, store, logger)
 	if ctx.Err() != nil {
 		return nil // stopped while no voter had answered
 	}
