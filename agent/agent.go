@@ -181,9 +181,8 @@ func (a *Agent) openMesh() (err error) {
 		ID: a.id, Self: a.self(), Agents: gossip.Expect, Bind: gossip.Addr, Advertise: advertise,
 		Transport: a.cfg.Gossip, Join: a.cfg.JoinAddrs(&a.cfg.Config), Logger: a.log,
 	}
-	c.GossipKey = a.cfg.GossipKey(&a.cfg.Config)
+	c.GossipKeys, c.Prepare = a.cfg.GossipKeys(&a.cfg.Config), func(ctx context.Context) { a.desk.Prepare(ctx) }
 	if a.cfg.DataDir != "" {
-		c.KeyringFile = filepath.Join(a.cfg.DataDir, "gossip-keys.json")
 		c.PeersFile = filepath.Join(a.cfg.DataDir, "known-agents.json")
 	}
 	a.mesh, err = mesh.New(c)

@@ -88,15 +88,15 @@ func (c *Credentials) JoinAddrs(cfg *config.Config) []string {
 	return append(slices.Clone(cfg.Join), c.Membership.Seeds...)
 }
 
-// GossipKey returns the key with which gossip starts. It is nil where there is none, in simulations.
-func (c *Credentials) GossipKey(cfg *config.Config) []byte {
+// GossipKeys returns the keys with which gossip starts. There are none in simulations without identities.
+func (c *Credentials) GossipKeys(cfg *config.Config) [][]byte {
 	switch {
 	case c.Membership != nil:
-		return c.Membership.Gossip
+		return c.Membership.GossipRing().Keys
 	case !c.Secret.IsZero():
-		return c.Secret.GossipKey()
+		return [][]byte{c.Secret.GossipKey()}
 	case cfg.DataDir != "":
-		return identity.DevGossipKey(c.Root)
+		return [][]byte{identity.DevGossipKey(c.Root)}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -37,8 +38,31 @@ func (m *Member) keys() *keys.Controller {
 			st, err := askStatus(ctx, m.cfg.Peers, addr, "")
 			return keyStatus(st), err
 		},
-		Put: m.putKeys, Retire: m.retireKeys, HandOver: m.Group.Transfer,
+		CA: authorities{}, Put: m.putKeys, Retire: m.retireKeys, HandOver: m.Group.Transfer,
 	})
+}
+
+// authorities makes CAs.
+type authorities struct{}
+
+func (authorities) New() (cert, key []byte, err error) {
+	a, err := identity.NewAuthority()
+	if err != nil {
+		return nil, nil, err
+	}
+	return a.Certificate(), a.Key(), nil
+}
+
+func (authorities) Bridge(oldCert, oldKey, cert, key []byte, until time.Time) ([]byte, error) {
+	old, err := identity.LoadAuthority(oldKey, oldCert)
+	if err != nil {
+		return nil, err
+	}
+	next, err := identity.LoadAuthority(key, cert)
+	if err != nil {
+		return nil, err
+	}
+	return old.Bridge(next, time.Now(), until)
 }
 
 // keyStatus returns what an agent's status says about its keyring.

@@ -141,7 +141,7 @@ func (m *Member) duties() []leader.Duty {
 		heads.New(heads.Config{Machine: m.Machine, Propose: m.Propose, Box: m.Box, Logger: log}),
 		l.Sinks,
 		l.Incidents,
-		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
+		&broadcaster{machine: m.Machine, message: m.RegistryMessage, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
 	if cfg.Birth != nil {
 		duties = append(duties, cfg.Birth(m.Replica))

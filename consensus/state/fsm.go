@@ -138,7 +138,7 @@ type Batch struct {
 	Agents bool
 	// Resealed reports that values in the clear were replaced by encrypted ones.
 	Resealed bool
-	// Rotations reports that the rotation of a key began or came to its next phase.
+	// Rotations reports that the rotation of a key began or came to its next phase, or that one is due as an agent was removed.
 	Rotations bool
 	// Restored reports that a snapshot replaced the state, so that everything may have changed.
 	Restored bool

@@ -2197,7 +2197,7 @@ type FoundMesh struct {
 	Mesh          string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`                                     // the mesh's id, as certificates name it
 	Ca            []byte                 `protobuf:"bytes,2,opt,name=ca,proto3" json:"ca,omitempty"`                                         // the CA's certificate, DER
 	SealedCa      []byte                 `protobuf:"bytes,3,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"`             // the CA's key, sealed by the keyring
-	SealedGossip  []byte                 `protobuf:"bytes,4,opt,name=sealed_gossip,json=sealedGossip,proto3" json:"sealed_gossip,omitempty"` // the key of gossip, sealed by the keyring
+	SealedGossip  []byte                 `protobuf:"bytes,4,opt,name=sealed_gossip,json=sealedGossip,proto3" json:"sealed_gossip,omitempty"` // the keys of gossip, sealed by the keyring
 	RootHash      []byte                 `protobuf:"bytes,5,opt,name=root_hash,json=rootHash,proto3" json:"root_hash,omitempty"`             // SHA-256 of the root token
 	First         *record.AgentIdentity  `protobuf:"bytes,6,opt,name=first,proto3" json:"first,omitempty"`
 	Tokens        []*record.JoinToken    `protobuf:"bytes,7,rep,name=tokens,proto3" json:"tokens,omitempty"`
@@ -5858,6 +5858,13 @@ type Rotate struct {
 	Behind        []string               `protobuf:"bytes,7,rep,name=behind,proto3" json:"behind,omitempty"`                                   // the members that have not followed
 	RootHash      []byte                 `protobuf:"bytes,8,opt,name=root_hash,json=rootHash,proto3" json:"root_hash,omitempty"`               // SHA-256 of the new root token
 	RootActor     string                 `protobuf:"bytes,9,opt,name=root_actor,json=rootActor,proto3" json:"root_actor,omitempty"`            // the name in records of whoever has the root token
+	Gossip        []byte                 `protobuf:"bytes,10,opt,name=gossip,proto3" json:"gossip,omitempty"`                                  // the keys of gossip in the next phase, sealed by the keyring
+	WasGossip     []byte                 `protobuf:"bytes,11,opt,name=was_gossip,json=wasGossip,proto3" json:"was_gossip,omitempty"`           // what they replace
+	Cas           [][]byte               `protobuf:"bytes,12,rep,name=cas,proto3" json:"cas,omitempty"`                                        // the certificates of the CAs in the next phase, DER; the first one signs
+	SealedCa      []byte                 `protobuf:"bytes,13,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"`              // their keys that are needed still, sealed by the keyring
+	WasCa         []byte                 `protobuf:"bytes,14,opt,name=was_ca,json=wasCa,proto3" json:"was_ca,omitempty"`                       // what they replace
+	Bridge        []byte                 `protobuf:"bytes,15,opt,name=bridge,proto3" json:"bridge,omitempty"`                                  // in the phase "active": the certificate of the new CA, signed by the old one
+	NoBridge      bool                   `protobuf:"varint,16,opt,name=no_bridge,json=noBridge,proto3" json:"no_bridge,omitempty"`             // of a rotation that begins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5953,6 +5960,55 @@ func (x *Rotate) GetRootActor() string {
 		return x.RootActor
 	}
 	return ""
+}
+
+func (x *Rotate) GetGossip() []byte {
+	if x != nil {
+		return x.Gossip
+	}
+	return nil
+}
+
+func (x *Rotate) GetWasGossip() []byte {
+	if x != nil {
+		return x.WasGossip
+	}
+	return nil
+}
+
+func (x *Rotate) GetCas() [][]byte {
+	if x != nil {
+		return x.Cas
+	}
+	return nil
+}
+
+func (x *Rotate) GetSealedCa() []byte {
+	if x != nil {
+		return x.SealedCa
+	}
+	return nil
+}
+
+func (x *Rotate) GetWasCa() []byte {
+	if x != nil {
+		return x.WasCa
+	}
+	return nil
+}
+
+func (x *Rotate) GetBridge() []byte {
+	if x != nil {
+		return x.Bridge
+	}
+	return nil
+}
+
+func (x *Rotate) GetNoBridge() bool {
+	if x != nil {
+		return x.NoBridge
+	}
+	return false
 }
 
 // ResealedProvider is a provider whose sensitive fields name encrypted values, in the state already: a version of a definition, the
@@ -6732,7 +6788,7 @@ const file_log_proto_rawDesc = "" +
 	"\x02ca\x18\x02 \x01(\fR\x02ca\x12\x1d\n" +
 	"\n" +
 	"was_gossip\x18\x03 \x01(\fR\twasGossip\x12\x16\n" +
-	"\x06gossip\x18\x04 \x01(\fR\x06gossip\"\xbb\x02\n" +
+	"\x06gossip\x18\x04 \x01(\fR\x06gossip\"\xed\x03\n" +
 	"\x06Rotate\x121\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1d.coopr.record.v1.RotationKindR\x04kind\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x124\n" +
@@ -6743,7 +6799,16 @@ const file_log_proto_rawDesc = "" +
 	"\x06behind\x18\a \x03(\tR\x06behind\x12\x1b\n" +
 	"\troot_hash\x18\b \x01(\fR\brootHash\x12\x1d\n" +
 	"\n" +
-	"root_actor\x18\t \x01(\tR\trootActor\"\xed\x01\n" +
+	"root_actor\x18\t \x01(\tR\trootActor\x12\x16\n" +
+	"\x06gossip\x18\n" +
+	" \x01(\fR\x06gossip\x12\x1d\n" +
+	"\n" +
+	"was_gossip\x18\v \x01(\fR\twasGossip\x12\x10\n" +
+	"\x03cas\x18\f \x03(\fR\x03cas\x12\x1b\n" +
+	"\tsealed_ca\x18\r \x01(\fR\bsealedCa\x12\x15\n" +
+	"\x06was_ca\x18\x0e \x01(\fR\x05wasCa\x12\x16\n" +
+	"\x06bridge\x18\x0f \x01(\fR\x06bridge\x12\x1b\n" +
+	"\tno_bridge\x18\x10 \x01(\bR\bnoBridge\"\xed\x01\n" +
 	"\x10ResealedProvider\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1e\n" +
 	"\n" +

@@ -1852,9 +1852,10 @@ type MeshIdentity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mesh          string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
 	Cas           [][]byte               `protobuf:"bytes,2,rep,name=cas,proto3" json:"cas,omitempty"`                           // certificates, DER
-	SealedCa      []byte                 `protobuf:"bytes,3,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"` // the key of the first CA
+	SealedCa      []byte                 `protobuf:"bytes,3,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"` // the key of the first CA; while it is replaced also that of the next one
 	SealedGossip  []byte                 `protobuf:"bytes,4,opt,name=sealed_gossip,json=sealedGossip,proto3" json:"sealed_gossip,omitempty"`
 	RootHash      []byte                 `protobuf:"bytes,5,opt,name=root_hash,json=rootHash,proto3" json:"root_hash,omitempty"`
+	Bridges       []*Bridge              `protobuf:"bytes,43,rep,name=bridges,proto3" json:"bridges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1924,6 +1925,74 @@ func (x *MeshIdentity) GetRootHash() []byte {
 	return nil
 }
 
+func (x *MeshIdentity) GetBridges() []*Bridge {
+	if x != nil {
+		return x.Bridges
+	}
+	return nil
+}
+
+// Bridge leads from a CA that is not trusted any more to the one that has replaced it.
+type Bridge struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Certificate   []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // of the later CA, signed by the earlier one, DER
+	Old           []byte                 `protobuf:"bytes,2,opt,name=old,proto3" json:"old,omitempty"`                 // the certificate of the earlier one, DER
+	Until         int64                  `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"`            // Unix milliseconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bridge) Reset() {
+	*x = Bridge{}
+	mi := &file_snapshot_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bridge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bridge) ProtoMessage() {}
+
+func (x *Bridge) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bridge.ProtoReflect.Descriptor instead.
+func (*Bridge) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Bridge) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *Bridge) GetOld() []byte {
+	if x != nil {
+		return x.Old
+	}
+	return nil
+}
+
+func (x *Bridge) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
 // HistoryRow is a cluster at an earlier time.
 type HistoryRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1941,7 +2010,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2022,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2035,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{17}
+	return file_snapshot_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HistoryRow) GetTenant() string {
@@ -2035,7 +2104,7 @@ type QueueRow struct {
 
 func (x *QueueRow) Reset() {
 	*x = QueueRow{}
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2116,7 @@ func (x *QueueRow) String() string {
 func (*QueueRow) ProtoMessage() {}
 
 func (x *QueueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2129,7 @@ func (x *QueueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRow.ProtoReflect.Descriptor instead.
 func (*QueueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{18}
+	return file_snapshot_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QueueRow) GetOperation() string {
@@ -2087,7 +2156,7 @@ type ProfileRow struct {
 
 func (x *ProfileRow) Reset() {
 	*x = ProfileRow{}
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2168,7 @@ func (x *ProfileRow) String() string {
 func (*ProfileRow) ProtoMessage() {}
 
 func (x *ProfileRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2181,7 @@ func (x *ProfileRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileRow.ProtoReflect.Descriptor instead.
 func (*ProfileRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{19}
+	return file_snapshot_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ProfileRow) GetTenant() string {
@@ -2139,7 +2208,7 @@ type ProgramRow struct {
 
 func (x *ProgramRow) Reset() {
 	*x = ProgramRow{}
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2220,7 @@ func (x *ProgramRow) String() string {
 func (*ProgramRow) ProtoMessage() {}
 
 func (x *ProgramRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2233,7 @@ func (x *ProgramRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRow.ProtoReflect.Descriptor instead.
 func (*ProgramRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{20}
+	return file_snapshot_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ProgramRow) GetTenant() string {
@@ -2195,7 +2264,7 @@ type SecretRow struct {
 
 func (x *SecretRow) Reset() {
 	*x = SecretRow{}
-	mi := &file_snapshot_proto_msgTypes[21]
+	mi := &file_snapshot_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2276,7 @@ func (x *SecretRow) String() string {
 func (*SecretRow) ProtoMessage() {}
 
 func (x *SecretRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[21]
+	mi := &file_snapshot_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2289,7 @@ func (x *SecretRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRow.ProtoReflect.Descriptor instead.
 func (*SecretRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{21}
+	return file_snapshot_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SecretRow) GetTenant() string {
@@ -2277,7 +2346,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_snapshot_proto_msgTypes[22]
+	mi := &file_snapshot_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2358,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[22]
+	mi := &file_snapshot_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2371,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{22}
+	return file_snapshot_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UsageRow) GetTenant() string {
@@ -2489,13 +2558,18 @@ const file_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"orphans_ms\x18\x04 \x01(\x03R\torphansMs\x123\n" +
 	"\aorphans\x18\x05 \x03(\v2\x19.coopr.log.v1.FoundOrphanR\aorphans\x126\n" +
-	"\bidentity\x18\x06 \x01(\v2\x1a.coopr.log.v1.MeshIdentityR\bidentity\"\x93\x01\n" +
+	"\bidentity\x18\x06 \x01(\v2\x1a.coopr.log.v1.MeshIdentityR\bidentity\"\xc3\x01\n" +
 	"\fMeshIdentity\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x10\n" +
 	"\x03cas\x18\x02 \x03(\fR\x03cas\x12\x1b\n" +
 	"\tsealed_ca\x18\x03 \x01(\fR\bsealedCa\x12#\n" +
 	"\rsealed_gossip\x18\x04 \x01(\fR\fsealedGossip\x12\x1b\n" +
-	"\troot_hash\x18\x05 \x01(\fR\brootHash\"\xe6\x01\n" +
+	"\troot_hash\x18\x05 \x01(\fR\brootHash\x12.\n" +
+	"\abridges\x18+ \x03(\v2\x14.coopr.log.v1.BridgeR\abridges\"R\n" +
+	"\x06Bridge\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x10\n" +
+	"\x03old\x18\x02 \x01(\fR\x03old\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x03R\x05until\"\xe6\x01\n" +
 	"\n" +
 	"HistoryRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
@@ -2542,7 +2616,7 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),          // 0: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),          // 1: coopr.log.v1.SnapshotRecord
@@ -2561,115 +2635,117 @@ var file_snapshot_proto_goTypes = []any{
 	(*SinkRow)(nil),                 // 14: coopr.log.v1.SinkRow
 	(*MetaRow)(nil),                 // 15: coopr.log.v1.MetaRow
 	(*MeshIdentity)(nil),            // 16: coopr.log.v1.MeshIdentity
-	(*HistoryRow)(nil),              // 17: coopr.log.v1.HistoryRow
-	(*QueueRow)(nil),                // 18: coopr.log.v1.QueueRow
-	(*ProfileRow)(nil),              // 19: coopr.log.v1.ProfileRow
-	(*ProgramRow)(nil),              // 20: coopr.log.v1.ProgramRow
-	(*SecretRow)(nil),               // 21: coopr.log.v1.SecretRow
-	(*UsageRow)(nil),                // 22: coopr.log.v1.UsageRow
-	nil,                             // 23: coopr.log.v1.Effect.TasksByStatusEntry
-	(*record.Tenant)(nil),           // 24: coopr.record.v1.Tenant
-	(*record.PluginType)(nil),       // 25: coopr.record.v1.PluginType
-	(*record.Agent)(nil),            // 26: coopr.record.v1.Agent
-	(*record.Cluster)(nil),          // 27: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 28: coopr.record.v1.Node
-	(*record.Operation)(nil),        // 29: coopr.record.v1.Operation
-	(*record.NodeHealth)(nil),       // 30: coopr.record.v1.NodeHealth
-	(*record.Site)(nil),             // 31: coopr.record.v1.Site
-	(*record.Generation)(nil),       // 32: coopr.record.v1.Generation
-	(*record.PluginResource)(nil),   // 33: coopr.record.v1.PluginResource
-	(*record.ResourceSet)(nil),      // 34: coopr.record.v1.ResourceSet
-	(*record.Schedule)(nil),         // 35: coopr.record.v1.Schedule
-	(*record.Preferences)(nil),      // 36: coopr.record.v1.Preferences
-	(*record.Run)(nil),              // 37: coopr.record.v1.Run
-	(*record.Grant)(nil),            // 38: coopr.record.v1.Grant
-	(*record.JoinToken)(nil),        // 39: coopr.record.v1.JoinToken
-	(*record.AgentIdentity)(nil),    // 40: coopr.record.v1.AgentIdentity
-	(*record.Rotation)(nil),         // 41: coopr.record.v1.Rotation
-	(*PutDataKey)(nil),              // 42: coopr.log.v1.PutDataKey
-	(*record.Token)(nil),            // 43: coopr.record.v1.Token
-	(*record.User)(nil),             // 44: coopr.record.v1.User
-	(*record.PlanTree)(nil),         // 45: coopr.record.v1.PlanTree
-	(*record.Profile)(nil),          // 46: coopr.record.v1.Profile
-	(*record.ResourceVersion)(nil),  // 47: coopr.record.v1.ResourceVersion
-	(*SealedValue)(nil),             // 48: coopr.log.v1.SealedValue
-	(*FoundOrphan)(nil),             // 49: coopr.log.v1.FoundOrphan
-	(*record.OperationRequest)(nil), // 50: coopr.record.v1.OperationRequest
-	(*record.Program)(nil),          // 51: coopr.record.v1.Program
-	(SettingKind)(0),                // 52: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 53: coopr.record.v1.Usage
+	(*Bridge)(nil),                  // 17: coopr.log.v1.Bridge
+	(*HistoryRow)(nil),              // 18: coopr.log.v1.HistoryRow
+	(*QueueRow)(nil),                // 19: coopr.log.v1.QueueRow
+	(*ProfileRow)(nil),              // 20: coopr.log.v1.ProfileRow
+	(*ProgramRow)(nil),              // 21: coopr.log.v1.ProgramRow
+	(*SecretRow)(nil),               // 22: coopr.log.v1.SecretRow
+	(*UsageRow)(nil),                // 23: coopr.log.v1.UsageRow
+	nil,                             // 24: coopr.log.v1.Effect.TasksByStatusEntry
+	(*record.Tenant)(nil),           // 25: coopr.record.v1.Tenant
+	(*record.PluginType)(nil),       // 26: coopr.record.v1.PluginType
+	(*record.Agent)(nil),            // 27: coopr.record.v1.Agent
+	(*record.Cluster)(nil),          // 28: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 29: coopr.record.v1.Node
+	(*record.Operation)(nil),        // 30: coopr.record.v1.Operation
+	(*record.NodeHealth)(nil),       // 31: coopr.record.v1.NodeHealth
+	(*record.Site)(nil),             // 32: coopr.record.v1.Site
+	(*record.Generation)(nil),       // 33: coopr.record.v1.Generation
+	(*record.PluginResource)(nil),   // 34: coopr.record.v1.PluginResource
+	(*record.ResourceSet)(nil),      // 35: coopr.record.v1.ResourceSet
+	(*record.Schedule)(nil),         // 36: coopr.record.v1.Schedule
+	(*record.Preferences)(nil),      // 37: coopr.record.v1.Preferences
+	(*record.Run)(nil),              // 38: coopr.record.v1.Run
+	(*record.Grant)(nil),            // 39: coopr.record.v1.Grant
+	(*record.JoinToken)(nil),        // 40: coopr.record.v1.JoinToken
+	(*record.AgentIdentity)(nil),    // 41: coopr.record.v1.AgentIdentity
+	(*record.Rotation)(nil),         // 42: coopr.record.v1.Rotation
+	(*PutDataKey)(nil),              // 43: coopr.log.v1.PutDataKey
+	(*record.Token)(nil),            // 44: coopr.record.v1.Token
+	(*record.User)(nil),             // 45: coopr.record.v1.User
+	(*record.PlanTree)(nil),         // 46: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 47: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 48: coopr.record.v1.ResourceVersion
+	(*SealedValue)(nil),             // 49: coopr.log.v1.SealedValue
+	(*FoundOrphan)(nil),             // 50: coopr.log.v1.FoundOrphan
+	(*record.OperationRequest)(nil), // 51: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 52: coopr.record.v1.Program
+	(SettingKind)(0),                // 53: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 54: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
-	24, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
+	25, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
 	2,  // 1: coopr.log.v1.SnapshotRecord.token:type_name -> coopr.log.v1.TokenRow
 	4,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
-	25, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
-	26, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
+	26, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
+	27, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
 	5,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
-	27, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
-	28, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
-	29, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
+	28, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
+	29, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
+	30, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
 	7,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
 	8,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
 	12, // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
 	13, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
 	15, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
-	17, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
-	28, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
-	30, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
-	18, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
-	31, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
-	32, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
-	33, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
-	34, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
-	19, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
-	20, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
-	35, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
-	36, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
-	21, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
-	37, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
-	22, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
+	18, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
+	29, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
+	31, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
+	19, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
+	32, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
+	33, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
+	34, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
+	35, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
+	20, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
+	21, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
+	36, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
+	37, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
+	22, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
+	38, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
+	23, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
 	6,  // 29: coopr.log.v1.SnapshotRecord.hello:type_name -> coopr.log.v1.HelloRow
 	3,  // 30: coopr.log.v1.SnapshotRecord.user:type_name -> coopr.log.v1.UserRow
-	38, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
-	39, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
-	40, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
-	41, // 34: coopr.log.v1.SnapshotRecord.rotation:type_name -> coopr.record.v1.Rotation
+	39, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
+	40, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
+	41, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
+	42, // 34: coopr.log.v1.SnapshotRecord.rotation:type_name -> coopr.record.v1.Rotation
 	11, // 35: coopr.log.v1.SnapshotRecord.signing_key:type_name -> coopr.log.v1.SigningKeyRow
-	42, // 36: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
+	43, // 36: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
 	10, // 37: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
 	14, // 38: coopr.log.v1.SnapshotRecord.sink:type_name -> coopr.log.v1.SinkRow
-	43, // 39: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	44, // 40: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
-	45, // 41: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	44, // 39: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	45, // 40: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
+	46, // 41: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
 	9,  // 42: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
 	4,  // 43: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
-	24, // 44: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
-	43, // 45: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
-	46, // 46: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
-	35, // 47: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
-	37, // 48: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
-	29, // 49: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
-	47, // 50: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
-	23, // 51: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
-	27, // 52: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
-	44, // 53: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
-	38, // 54: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
-	39, // 55: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
-	48, // 56: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
-	49, // 57: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
+	25, // 44: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	44, // 45: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	47, // 46: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	36, // 47: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	38, // 48: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	30, // 49: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	48, // 50: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	24, // 51: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	28, // 52: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	45, // 53: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
+	39, // 54: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
+	40, // 55: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
+	49, // 56: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
+	50, // 57: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
 	16, // 58: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
-	27, // 59: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	50, // 60: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	46, // 61: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	51, // 62: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	52, // 63: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	53, // 64: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	17, // 59: coopr.log.v1.MeshIdentity.bridges:type_name -> coopr.log.v1.Bridge
+	28, // 60: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	51, // 61: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	47, // 62: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	52, // 63: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	53, // 64: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	54, // 65: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	66, // [66:66] is the sub-list for method output_type
+	66, // [66:66] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -2726,7 +2802,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -108,6 +108,7 @@ func (g *group) term(leader string) {
 			}
 			return true, r.Drop(active, numbers...)
 		},
+		CA:       fakeCA{},
 		HandOver: func(_ context.Context, id string) error { g.led = id; return nil },
 		Logger:   slog.New(slog.DiscardHandler),
 	})

@@ -25,7 +25,7 @@ const rotateEvery = 5 * time.Second
 
 // next returns when the members are asked again.
 func (c *Controller) next() time.Time {
-	if _, ok := c.rotation(); ok {
+	if slices.ContainsFunc(c.cfg.Machine.View().Rotations(), func(r roster.Rotation) bool { return r.Phase != roster.RotationDone }) {
 		return time.Now().Add(rotateEvery)
 	}
 	return time.Now().Add(every)

@@ -95,6 +95,9 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		}
 		if i := r.Identity; i != nil {
 			x.Identity = &pb.MeshIdentity{Mesh: i.Mesh, Cas: i.CAs, SealedCa: i.SealedCA, SealedGossip: i.SealedGossip, RootHash: i.RootHash}
+			for _, b := range i.Bridges {
+				x.Identity.Bridges = append(x.Identity.Bridges, &pb.Bridge{Certificate: b.Certificate, Old: b.Old, Until: b.Until})
+			}
 		}
 		rec.Row = &pb.SnapshotRecord_Meta{Meta: x}
 	case *roster.JoinToken:
@@ -278,6 +281,9 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		}
 		if i := m.Identity; i != nil {
 			r.Identity = &MeshIdentity{Mesh: i.Mesh, CAs: i.Cas, SealedCA: i.SealedCa, SealedGossip: i.SealedGossip, RootHash: i.RootHash}
+			for _, b := range i.Bridges {
+				r.Identity.Bridges = append(r.Identity.Bridges, Bridge{Certificate: b.Certificate, Old: b.Old, Until: b.Until})
+			}
 		}
 		return Meta, r, nil
 	case *pb.SnapshotRecord_History:

@@ -168,9 +168,19 @@ type MeshIdentity struct {
 	Mesh string
 	// CAs are the certificates of the CAs in DER; the first one issues.
 	CAs [][]byte
-	// SealedCA is the key of the first CA and SealedGossip that of gossip, sealed by the keyring.
+	// Bridges lead from CAs that are not trusted any more to the first one of CAs, the earliest first.
+	Bridges []Bridge
+	// SealedCA is the key of the first CA, followed by that of the next one while it is replaced, and SealedGossip has the keys of gossip.
+	// The keyring has sealed both.
 	SealedCA, SealedGossip []byte
 	RootHash               []byte // SHA-256 of the root token
+}
+
+// Bridge leads from a CA that is not trusted any more to the one that has replaced it.
+type Bridge struct {
+	Certificate []byte // of the later CA, signed by the earlier one, in DER
+	Old         []byte // the certificate of the earlier one, in DER
+	Until       int64  // in Unix milliseconds
 }
 
 // key indexes rows by a list of parts. Each part follows its length, so that one key is a prefix of

@@ -21,8 +21,9 @@ func rotationRoutes(s *rest.Server) {
 		rest.Route{
 			ID: "createRotation", Method: http.MethodPost, Path: path, Status: http.StatusCreated, Tag: tag,
 			Summary: "Replace a key of the mesh",
-			Description: "The rotation of the mesh key goes on by itself. That of the root token is done with the answer; only the old root token " +
-				"may ask for it. The caller makes the new one and sends its hash, so that it is not lost with an answer.",
+			Description: "The rotations of the mesh key, of the key of gossip and of the CA go on by themselves. That of the root token is " +
+				"done with the answer; only the old root token may ask for it. The caller makes the new one and sends its hash, " +
+				"so that it is not lost with an answer.",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			Body rest.Raw[api.NewRotation]

@@ -65,6 +65,8 @@ func OperatorCommand(app cli.App) *cobra.Command {
 		})
 	return cli.Group("operator", "Maintain the mesh: Raft group, keys and snapshots of the state",
 		cli.Group("keyring", "Replace the key of the mesh", rotateKeyring(app)),
+		cli.Group("gossip", "Replace the key of gossip", rotateGossip(app)),
+		cli.Group("ca", "Replace the CA of the mesh", rotateCA(app)),
 		cli.Group("root", "Replace the root token", rotateRoot(app)),
 		listRotations(app),
 		cli.Group("raft", "Show and change the Raft group", peers, transfer, remove),
