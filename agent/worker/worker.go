@@ -349,7 +349,7 @@ func (w *Worker) take(session string, tasks []*pb.Task) {
 // run carries out one lease.
 func (w *Worker) run(ctx context.Context, a *attempt) {
 	hide := mask.New(a.task.Secrets...)
-	log := &attemptLog{logs: w.cfg.Logs, key: Key{a.task.Id, a.task.Fence}, save: w.save, mask: hide}
+	log := &attemptLog{logs: w.cfg.Logs, key: Key{a.task.Id, a.task.Fence}, task: a.task, save: w.save, mask: hide}
 	res := w.cfg.Executor.Execute(ctx, a.task, log)
 	tail := log.end()
 	if len(a.task.Secrets) > 0 {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,23 +12,18 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/testing/hunt"
 )
 
-// hunt returns the files of a folder that have a word.
-func hunt(t *testing.T, dir, word string) (found []string) {
+// having returns the files of a folder that have a word in any form.
+func having(t *testing.T, dir, word string) (found []string) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if bytes.Contains(data, []byte(word)) {
-			found = append(found, path)
-		}
-		return err
-	})
+	finds, _, err := hunt.New(hunt.Canary{Kind: "word", Value: word}).Folder(dir, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range finds {
+		found = append(found, f.Where)
 	}
 	return found
 }
@@ -123,13 +117,13 @@ func TestSecretsOnDisk(t *testing.T) {
 			m.remove(one)
 			m.remove(two)
 			m.stop()
-			if found := hunt(t, m.dir+"-agents", value); len(found) > 0 {
+			if found := having(t, m.dir+"-agents", value); len(found) > 0 {
 				t.Errorf("the secret is in %v", found)
 			}
-			if found := hunt(t, m.dir+"-agents", "the moon"); len(found) < 3 {
+			if found := having(t, m.dir+"-agents", "the moon"); len(found) < 3 {
 				t.Errorf("the hunt finds the provider in %v only", found)
 			}
-			if found := hunt(t, m.dir+"-agents", "${secure(phrase)}"); len(found) < 3 {
+			if found := having(t, m.dir+"-agents", "${secure(phrase)}"); len(found) < 3 {
 				t.Errorf("the hunt finds the program in %v only", found)
 			}
 		})
