@@ -71,6 +71,9 @@ func keyStatus(st *pb.StatusResponse) keys.Status {
 	for _, k := range st.GetKeys() {
 		out.Prints[k.Number] = k.Print
 	}
+	if e := st.GetExported(); e != nil {
+		out.Exported = keyring.Exported{Number: e.Number, Print: e.Print, At: time.UnixMilli(st.ExportedMs)}
+	}
 	return out
 }
 

@@ -26,7 +26,7 @@ func forbidCores() error { return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{
 
 func keyringCommand() *cobra.Command {
 	c := &cobra.Command{Use: "keyring", Short: "Manage the keyring of this agent"}
-	c.AddCommand(convertCommand())
+	c.AddCommand(convertCommand(), exportCommand(), importCommand())
 	return c
 }
 

@@ -63,6 +63,8 @@ type Store interface {
 	Load() (Set, error)
 	// Save replaces everything. The keys are safe when it returns.
 	Save(Set) error
+	// Exported returns the latest backup of the keyring.
+	Exported() (Exported, error)
 }
 
 // Ring is a keyring in use. It is safe for concurrent use.

@@ -15,4 +15,6 @@ const (
 	AuditLevel = 2
 	// RotationLevel is the level from which on keys are rotated, and audit heads and snapshots are signed.
 	RotationLevel = 3
+	// HoldLevel is the level from which on the state of a mesh that was restored says that it is held.
+	HoldLevel = 3
 )

@@ -414,7 +414,9 @@ func everything(t *testing.T) *clinic {
 		Values: []*pb.SealedName{{Tenant: "t", Id: "u", Version: 1}},
 	}}})
 
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_NoteExport{NoteExport: &pb.NoteExport{Number: 1, Print: []byte("print"), TimeMs: 7}}})
 	rotated(must)
+	c.do(as("", &pb.Command{Change: &pb.Command_ResumeMesh{ResumeMesh: &pb.ResumeMesh{}}})) // refused, as only a restore holds a mesh
 	c.sites(must, as)
 	c.resources(must, as)
 	c.programs(must, as)

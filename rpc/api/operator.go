@@ -18,3 +18,19 @@ type NewRotation struct {
 	// RootHash stands for the new root token, which is random and which only the caller knows.
 	RootHash string `json:"rootHash,omitempty" doc:"Of the root token: the SHA-256 of the new one, in hexadecimal digits"`
 }
+
+// RestoreOptions are the choices of whoever restores a snapshot.
+type RestoreOptions struct {
+	// Unsigned takes a snapshot that nothing proves.
+	Unsigned bool
+	// Resume has the mesh begin work at once. Otherwise it is held until a person resumes it.
+	Resume bool
+	// File is the name of the snapshot's file, by which people recognize it.
+	File string
+}
+
+// Keyring is what is known of the keyring, the other half of a backup.
+type Keyring struct {
+	Key      uint32 `json:"key" doc:"The number of the mesh key that is in use; 0: there is none yet"`
+	Exported int64  `json:"exported,omitempty" doc:"When the keyring was last exported with this key, in Unix milliseconds; absent: it never was"`
+}

@@ -142,9 +142,11 @@ type StatusResponse struct {
 	BootstrapExpect uint32                 `protobuf:"varint,9,opt,name=bootstrap_expect,json=bootstrapExpect,proto3" json:"bootstrap_expect,omitempty"`
 	Build           string                 `protobuf:"bytes,10,opt,name=build,proto3" json:"build,omitempty"`
 	FeatureLevel    uint32                 `protobuf:"varint,11,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
-	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"`  // the name of the mesh whose state it holds; empty where it knows none
-	Term            uint64                 `protobuf:"varint,13,opt,name=term,proto3" json:"term,omitempty"` // of Raft, in which it knows leader_id
-	Keys            []*MeshKeyPrint        `protobuf:"bytes,14,rep,name=keys,proto3" json:"keys,omitempty"`  // of its keyring
+	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"`                                // the name of the mesh whose state it holds; empty where it knows none
+	Term            uint64                 `protobuf:"varint,13,opt,name=term,proto3" json:"term,omitempty"`                               // of Raft, in which it knows leader_id
+	Keys            []*MeshKeyPrint        `protobuf:"bytes,14,rep,name=keys,proto3" json:"keys,omitempty"`                                // of its keyring
+	Exported        *MeshKeyPrint          `protobuf:"bytes,60,opt,name=exported,proto3" json:"exported,omitempty"`                        // the key that was active when its keyring was last exported; unset: it never was
+	ExportedMs      int64                  `protobuf:"varint,61,opt,name=exported_ms,json=exportedMs,proto3" json:"exported_ms,omitempty"` // when that was
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -275,6 +277,20 @@ func (x *StatusResponse) GetKeys() []*MeshKeyPrint {
 		return x.Keys
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetExported() *MeshKeyPrint {
+	if x != nil {
+		return x.Exported
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetExportedMs() int64 {
+	if x != nil {
+		return x.ExportedMs
+	}
+	return 0
 }
 
 // MeshKeyPrint names a mesh key by its number and its fingerprint.
@@ -3017,7 +3033,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x06Server\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x14\n" +
-	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xd9\x03\n" +
+	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xb3\x04\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\thas_state\x18\x02 \x01(\bR\bhasState\x12\x1b\n" +
@@ -3034,7 +3050,10 @@ const file_peer_proto_rawDesc = "" +
 	"\rfeature_level\x18\v \x01(\rR\ffeatureLevel\x12\x12\n" +
 	"\x04mesh\x18\f \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04term\x18\r \x01(\x04R\x04term\x12/\n" +
-	"\x04keys\x18\x0e \x03(\v2\x1b.coopr.peer.v1.MeshKeyPrintR\x04keys\"<\n" +
+	"\x04keys\x18\x0e \x03(\v2\x1b.coopr.peer.v1.MeshKeyPrintR\x04keys\x127\n" +
+	"\bexported\x18< \x01(\v2\x1b.coopr.peer.v1.MeshKeyPrintR\bexported\x12\x1f\n" +
+	"\vexported_ms\x18= \x01(\x03R\n" +
+	"exportedMs\"<\n" +
 	"\fMeshKeyPrint\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
 	"\x05print\x18\x02 \x01(\fR\x05print\"9\n" +
@@ -3347,80 +3366,81 @@ var file_peer_proto_goTypes = []any{
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
 	3,  // 1: coopr.peer.v1.StatusResponse.keys:type_name -> coopr.peer.v1.MeshKeyPrint
-	4,  // 2: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
-	44, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	45, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
-	7,  // 5: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	46, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	47, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	47, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
-	8,  // 9: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	44, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
-	9,  // 11: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
-	9,  // 12: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	46, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
-	11, // 14: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	48, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	49, // 16: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
-	13, // 17: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	50, // 18: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
-	37, // 19: coopr.peer.v1.AgentRegistry.gossip:type_name -> coopr.peer.v1.GossipRing
-	38, // 20: coopr.peer.v1.AgentRegistry.cas:type_name -> coopr.peer.v1.CABundle
-	14, // 21: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	47, // 22: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	51, // 23: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
-	13, // 24: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
-	15, // 25: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
-	10, // 26: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	52, // 27: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
-	17, // 28: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
-	18, // 29: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	53, // 30: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	54, // 31: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	55, // 32: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	56, // 33: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	43, // 34: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
-	37, // 35: coopr.peer.v1.Admission.ring:type_name -> coopr.peer.v1.GossipRing
-	38, // 36: coopr.peer.v1.Admission.bundle:type_name -> coopr.peer.v1.CABundle
-	0,  // 37: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	32, // 38: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	41, // 39: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
-	5,  // 40: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
-	12, // 41: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	19, // 42: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	21, // 43: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	23, // 44: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	24, // 45: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	28, // 46: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	30, // 47: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	25, // 48: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
-	57, // 49: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
-	36, // 50: coopr.peer.v1.Peer.Gossip:input_type -> coopr.peer.v1.GossipRequest
-	58, // 51: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	34, // 52: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
-	35, // 53: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
-	2,  // 54: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	33, // 55: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	42, // 56: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	6,  // 57: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
-	16, // 58: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	20, // 59: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	22, // 60: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	59, // 61: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	27, // 62: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	29, // 63: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	31, // 64: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	26, // 65: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
-	40, // 66: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
-	37, // 67: coopr.peer.v1.Peer.Gossip:output_type -> coopr.peer.v1.GossipRing
-	58, // 68: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	39, // 69: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
-	39, // 70: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
-	54, // [54:71] is the sub-list for method output_type
-	37, // [37:54] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	3,  // 2: coopr.peer.v1.StatusResponse.exported:type_name -> coopr.peer.v1.MeshKeyPrint
+	4,  // 3: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
+	44, // 4: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	45, // 5: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	7,  // 6: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
+	46, // 7: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	47, // 8: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	47, // 9: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	8,  // 10: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
+	44, // 11: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	9,  // 12: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
+	9,  // 13: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
+	46, // 14: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	11, // 15: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
+	48, // 16: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	49, // 17: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
+	13, // 18: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
+	50, // 19: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	37, // 20: coopr.peer.v1.AgentRegistry.gossip:type_name -> coopr.peer.v1.GossipRing
+	38, // 21: coopr.peer.v1.AgentRegistry.cas:type_name -> coopr.peer.v1.CABundle
+	14, // 22: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
+	47, // 23: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	51, // 24: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	13, // 25: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
+	15, // 26: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
+	10, // 27: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
+	52, // 28: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	17, // 29: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
+	18, // 30: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
+	53, // 31: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	54, // 32: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	55, // 33: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	56, // 34: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	43, // 35: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	37, // 36: coopr.peer.v1.Admission.ring:type_name -> coopr.peer.v1.GossipRing
+	38, // 37: coopr.peer.v1.Admission.bundle:type_name -> coopr.peer.v1.CABundle
+	0,  // 38: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	32, // 39: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
+	41, // 40: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	5,  // 41: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
+	12, // 42: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	19, // 43: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	21, // 44: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	23, // 45: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	24, // 46: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	28, // 47: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	30, // 48: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	25, // 49: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
+	57, // 50: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
+	36, // 51: coopr.peer.v1.Peer.Gossip:input_type -> coopr.peer.v1.GossipRequest
+	58, // 52: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	34, // 53: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
+	35, // 54: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
+	2,  // 55: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	33, // 56: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	42, // 57: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 58: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 59: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	20, // 60: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	22, // 61: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	59, // 62: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	27, // 63: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	29, // 64: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	31, // 65: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	26, // 66: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
+	40, // 67: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
+	37, // 68: coopr.peer.v1.Peer.Gossip:output_type -> coopr.peer.v1.GossipRing
+	58, // 69: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	39, // 70: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
+	39, // 71: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
+	55, // [55:72] is the sub-list for method output_type
+	38, // [38:55] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }

@@ -28,6 +28,30 @@ func having(t *testing.T, dir, word string) (found []string) {
 	return found
 }
 
+// listening installs plugins. That of the provider of the ledger returns the checksum of the password that it got.
+func (m *mesh) listening() {
+	m.t.Helper()
+	plugins, _ := m.pluginDir()
+	for _, name := range []string{"coopr-automator-shell", "coopr-provider-local", "coopr-node"} {
+		program, err := os.ReadFile(filepath.Join(bin, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(plugins, name), program, 0o755)
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	script, err := os.ReadFile(filepath.Join(plugins, "ledger"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	text := strings.Replace(string(script), "mkdir -p", "sum=$(printf %s \"$(field ssh_password)\" | sha256sum | cut -d' ' -f1)\nmkdir -p", 1)
+	text = strings.Replace(text, `\"transport\":\"local\"`, `\"transport\":\"local\",\"heard\":\"$sum\"`, 1)
+	if err := os.WriteFile(filepath.Join(plugins, "ledger"), []byte(text), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 // TestSecretsOnDisk runs a mesh as in production, with each store of the log, a program with a secret, and a provider with a password.
 // The leader is killed, and another agent becomes a voter in its place. No file of any agent has them, and the others can use them
 // still.
@@ -38,26 +62,7 @@ func TestSecretsOnDisk(t *testing.T) {
 			m := newMesh(t, "a", "b", "c")
 			m.found()
 			token := m.voterToken()
-			plugins, _ := m.pluginDir()
-			for _, name := range []string{"coopr-automator-shell", "coopr-provider-local", "coopr-node"} {
-				program, err := os.ReadFile(filepath.Join(bin, name))
-				if err == nil {
-					err = os.WriteFile(filepath.Join(plugins, name), program, 0o755)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			// The provider's plugin returns the checksum of the password that it got.
-			script, err := os.ReadFile(filepath.Join(plugins, "ledger"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			text := strings.Replace(string(script), "mkdir -p", "sum=$(printf %s \"$(field ssh_password)\" | sha256sum | cut -d' ' -f1)\nmkdir -p", 1)
-			text = strings.Replace(text, `\"transport\":\"local\"`, `\"transport\":\"local\",\"heard\":\"$sum\"`, 1)
-			if err := os.WriteFile(filepath.Join(plugins, "ledger"), []byte(text), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			m.listening()
 			begin := func(a *agent) { a.run("run", "--config", a.config(token, "raft: {store: "+store+"}")) }
 			for _, a := range m.agents {
 				begin(a)

@@ -104,7 +104,7 @@ func TestRestoreWithRetiredKey(t *testing.T) {
 			a.PutKeys(keyring.Set{Active: set.Active, Keys: append(slices.Clone(old.Keys), set.Keys...)})
 			a.Start()
 		}
-		m.RestoreState(saved)
+		m.RestoreState(saved, "?resume=true")
 		m.Until("only the new key", func() bool {
 			return phase(m) == roster.RotationDone && !slices.ContainsFunc(m.Voters(), func(a *mesh.Agent) bool { return len(a.Keys().Keys) != 1 })
 		})

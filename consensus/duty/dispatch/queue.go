@@ -133,7 +133,7 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 		all = true
 	}
 	q.op = op
-	q.open = op.Status == model.OpRunning
+	q.open = op.Status == model.OpRunning && v.Hold() == nil
 	all, q.unread = all || q.unread, false
 	if all {
 		for _, u := range s.Leased("") {

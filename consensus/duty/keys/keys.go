@@ -38,6 +38,7 @@ type Member struct {
 type Status struct {
 	FeatureLevel uint32
 	Prints       map[uint32][]byte // fingerprints of the keys in its keyring, by number
+	Exported     keyring.Exported  // the latest export of its keyring
 }
 
 // Authorities makes CAs. Certificates are in DER.
@@ -238,7 +239,7 @@ func (c *Controller) round(ctx context.Context) error {
 	holders, err := c.distribute(ctx, members, answers)
 	if _, ok := v.DataKey(""); ok {
 		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx), c.sweep(ctx),
-			c.rotate(ctx, members, answers, holders), c.rotateGossip(ctx), c.rotateCA(ctx))
+			c.noteExports(ctx, answers), c.rotate(ctx, members, answers, holders), c.rotateGossip(ctx), c.rotateCA(ctx))
 	}
 	had := voting(members, holders)
 	// Values must not depend on keys that the next leader may not have.

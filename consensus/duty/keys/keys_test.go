@@ -87,7 +87,8 @@ func (g *group) term(leader string) {
 			if err != nil {
 				return Status{}, err
 			}
-			return Status{FeatureLevel: g.level[id], Prints: prints(r.Set())}, nil
+			e, err := r.Exported()
+			return Status{FeatureLevel: g.level[id], Prints: prints(r.Set()), Exported: e}, err
 		},
 		Put: func(_ context.Context, id string, s keyring.Set) error {
 			r, err := answer(id)

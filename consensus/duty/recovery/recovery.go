@@ -89,7 +89,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // changed adds the clusters that a batch touched.
 func (c *Controller) changed(b state.Batch) {
-	if b.Restored {
+	if b.Anew() {
 		c.addAll()
 	}
 	c.queue.Add(b.Health...)
@@ -103,7 +103,7 @@ func (c *Controller) changed(b state.Batch) {
 func (c *Controller) reconcile(ctx context.Context, cluster string) (time.Time, error) {
 	v, now := c.cfg.Machine.View(), time.Now()
 	cl, ok := v.ClusterByID(cluster)
-	if !ok {
+	if !ok || v.Hold() != nil { // all are added when the hold ends
 		return time.Time{}, nil
 	}
 	s, ok := Snapshot(v, cl, now.UnixMilli())

@@ -158,6 +158,10 @@ type MetaRow struct {
 	LastCluster int
 	// Orphans is the latest search for machines that belong to no node.
 	Orphans model.OrphanSearch
+	// Hold is nil unless the mesh was restored and begins no work until a person resumes it. It is never changed in place.
+	Hold *roster.Hold
+	// Export is the latest export of the keyring, or nil. It is never changed in place.
+	Export *roster.KeyringExport
 	// Identity is nil if the agents share a secret, or need none in dev mode. It is never changed in place.
 	Identity *MeshIdentity
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/effect"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 )
 
 // View is the state at one moment. Its rows are shared: callers must not change them.
@@ -50,6 +51,9 @@ func (v *View) FeatureLevel() uint32 { return table.Mesh(v.txn).FeatureLevel }
 func (v *View) Understands(level uint32) bool {
 	return v.FeatureLevel() == 0 || v.FeatureLevel() >= level
 }
+
+// Hold returns why the mesh begins no work, or nil if it does.
+func (v *View) Hold() *roster.Hold { return table.Mesh(v.txn).Hold }
 
 // Write writes a snapshot of the view.
 func (v *View) Write(out io.Writer) error { return table.Write(v.txn, v.index, out) }

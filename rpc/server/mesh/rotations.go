@@ -12,6 +12,12 @@ import (
 func rotationRoutes(s *rest.Server) {
 	const tag, path = "operator", "/v1/operator/rotations"
 
+	rest.Read(s, rest.Route{ID: "getKeyring", Path: "/v1/operator/keyring", Tag: tag,
+		Summary: "Get the number of the mesh key that is in use, and when it was exported for a backup"},
+		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) (api.Keyring, error) {
+			number, _ := v.ActiveMeshKey()
+			return api.Keyring{Key: number, Exported: v.KeyringExported()}, nil
+		})
 	rest.Read(s, rest.Route{ID: "listRotations", Path: path, Tag: tag, Summary: "List the latest rotation of each kind of key"},
 		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) ([]roster.Rotation, error) {
 			return append([]roster.Rotation{}, v.Rotations()...), nil
