@@ -23,6 +23,7 @@ import (
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/agent/directory"
 	"github.com/coopr/coopr/agent/executor"
+	"github.com/coopr/coopr/agent/keystore"
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/agent/objects"
@@ -161,7 +162,7 @@ func (a *Agent) openDataDir() (err error) {
 // loadIdentity opens the agent's keyring, and its identity.
 func (a *Agent) loadIdentity() (err error) {
 	if a.cfg.KeyStore == nil {
-		a.cfg.KeyStore = keyring.Of(a.cfg.Keyring.Kind, a.cfg.KeyringDir(), os.Getenv("CREDENTIALS_DIRECTORY"))
+		a.cfg.KeyStore = keystore.Of(a.cfg.Config)
 	}
 	if a.ring, err = keyring.Open(a.cfg.KeyStore); err != nil {
 		return err

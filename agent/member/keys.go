@@ -85,7 +85,7 @@ func (m *Member) putKeys(ctx context.Context, id string, set keyring.Set) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, putTimeout)
 	defer cancel()
-	r := &pb.KeyringPutRequest{Active: set.Active}
+	r := &pb.KeyringPutRequest{Active: set.Active, PublicHalf: m.cfg.Keyring.PublicHalf()}
 	for _, k := range set.Keys {
 		r.Keys = append(r.Keys, &pb.MeshKey{Number: k.Number, Secret: k.Secret[:]})
 	}
@@ -133,7 +133,11 @@ func (s Server) KeyringPut(ctx context.Context, r *pb.KeyringPutRequest) (*pb.Ke
 		}
 		set.Keys = append(set.Keys, key)
 	}
-	if err := cfg.Keyring.Put(set); err != nil {
+	err := cfg.Keyring.Adopt(r.PublicHalf)
+	if err == nil {
+		err = cfg.Keyring.Put(set)
+	}
+	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	cfg.Logger.Info("this agent has got the keys of the mesh", "active", r.Active, "keys", len(r.Keys))

@@ -13,6 +13,8 @@ import (
 	"filippo.io/age"
 	"github.com/spf13/cobra"
 
+	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/agent/keystore"
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/internal/durable"
 	"github.com/coopr/coopr/rpc/identity"
@@ -21,8 +23,17 @@ import (
 // asAgent is how the commands of the keyring are run on an installed host.
 const asAgent = "runuser -u coopr -- coopr-agent keyring "
 
+// openKeyring returns the store of an agent's keyring, and unlocks one that has a passphrase. The file of the passphrase is "" for the terminal.
+func openKeyring(c *cobra.Command, cfg config.Config, file string) (keyring.Store, error) {
+	store := keystore.Of(cfg)
+	if p, ok := store.(*keyring.Passphrase); ok {
+		return store, unlock(c, p, file, "Passphrase of the keyring")
+	}
+	return store, nil
+}
+
 func exportCommand() *cobra.Command {
-	var to, passphrase string
+	var to, passphrase, own string
 	var recipients []string
 	c := &cobra.Command{
 		Use: "export", Short: "Write an encrypted backup of the keyring", Args: cobra.NoArgs,
@@ -36,6 +47,7 @@ func exportCommand() *cobra.Command {
 	c.Flags().StringVar(&to, "to", "", "the new file")
 	c.Flags().StringSliceVar(&recipients, "recipient", nil, "an age recipient, age1... (repeatable)")
 	c.Flags().StringVar(&passphrase, "passphrase-file", "", "file with a passphrase, in place of recipients")
+	c.Flags().StringVar(&own, "keyring-passphrase-file", "", "file with the passphrase of a keyring of that kind"+passphraseFrom)
 	load := settings(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if to == "" {
@@ -52,7 +64,11 @@ func exportCommand() *cobra.Command {
 		if cfg.DataDir == "" {
 			return usageError{errors.New("set data_dir, or --data-dir")}
 		}
-		set, err := keyring.Of(cfg.Keyring.Kind, cfg.KeyringDir(), os.Getenv("CREDENTIALS_DIRECTORY")).Load()
+		store, err := openKeyring(c, cfg, own)
+		if err != nil {
+			return err
+		}
+		set, err := store.Load()
 		if err != nil {
 			return err
 		}
@@ -116,7 +132,7 @@ func passphraseIn(file string) (string, error) {
 }
 
 func importCommand() *cobra.Command {
-	var identityFile, passphrase string
+	var identityFile, passphrase, own string
 	var force bool
 	c := &cobra.Command{
 		Use: "import FILE", Short: "Put the keys of a backup into the keyring of a stopped agent",
@@ -135,6 +151,7 @@ func importCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&identityFile, "identity", "", "file with the age identity of a recipient")
 	c.Flags().StringVar(&passphrase, "passphrase-file", "", "file with the passphrase, in place of an identity")
+	c.Flags().StringVar(&own, "keyring-passphrase-file", "", "file with the passphrase of a keyring of that kind"+passphraseFrom)
 	c.Flags().BoolVar(&force, "force", false, "replace a keyring that has keys of another mesh, which are lost then")
 	load := settings(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -166,7 +183,10 @@ func importCommand() *cobra.Command {
 			return err
 		}
 		defer lock.Release()
-		store := keyring.Of(cfg.Keyring.Kind, cfg.KeyringDir(), os.Getenv("CREDENTIALS_DIRECTORY"))
+		store, err := openKeyring(c, cfg, own)
+		if err != nil {
+			return err
+		}
 		have, err := store.Load()
 		switch {
 		case err != nil && !force:

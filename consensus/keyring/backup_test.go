@@ -114,7 +114,7 @@ func TestExported(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r := ring(t, Of(kind, dir, creds), 1)
+		r := ring(t, Of(kind, dir, Outside{Credentials: creds}), 1)
 		if e, err := r.Exported(); err != nil || e.Number != 0 {
 			t.Errorf("%+v %v", e, err)
 		}
@@ -123,7 +123,7 @@ func TestExported(t *testing.T) {
 		if err := NoteExport(dir, want); err != nil {
 			t.Fatal(err)
 		}
-		if e, err := ring(t, Of(kind, dir, creds)).Exported(); err != nil || !reflect.DeepEqual(e, want) {
+		if e, err := ring(t, Of(kind, dir, Outside{Credentials: creds})).Exported(); err != nil || !reflect.DeepEqual(e, want) {
 			t.Errorf("%+v %v", e, err)
 		}
 		for _, damage := range []string{"", "1", "1 zz 7\n", "x ab 7\n"} {

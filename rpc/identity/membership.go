@@ -47,7 +47,7 @@ type Membership struct {
 	// API is true if the agent may serve the API to other machines.
 	API bool `json:"api,omitempty"`
 	// Key is the seed of the agent's private key, NextKey that of a renewal whose answer has not arrived.
-	Key     []byte `json:"key"`
+	Key     []byte `json:"key,omitempty"`
 	NextKey []byte `json:"next_key,omitempty"`
 	// Certificate and APICertificate are in DER, and so are the certificates of the CAs that the agent trusts.
 	Certificate    []byte   `json:"certificate,omitempty"`
@@ -69,6 +69,9 @@ type Membership struct {
 	SealedCA []byte `json:"sealed_ca,omitempty"`
 	// Birth is what the first agent of a mesh brings into the state. It is nil on others, and after that.
 	Birth *Birth `json:"birth,omitempty"`
+	// Sealed is what is secret of the membership, as it was read from the disk of a voter: once for each key that opens it. Before Unseal,
+	// the membership lacks it.
+	Sealed [][]byte `json:"sealed,omitempty"`
 }
 
 // Ring has the keys of gossip.
@@ -217,7 +220,7 @@ func decodeMembership(raw []byte) (*Membership, error) {
 		return nil, errors.New("the file is of another version of coopr-agent")
 	}
 	complete := m.Birth == nil || m.Certificate != nil
-	if complete && len(m.Key) != ed25519.SeedSize || m.NextKey != nil && len(m.NextKey) != ed25519.SeedSize {
+	if complete && len(m.Sealed) == 0 && !m.hasKeys() {
 		return nil, errors.New("the file has no whole key")
 	}
 	if m.Ring != nil {
@@ -255,14 +258,20 @@ func (m *Membership) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Save writes the membership to a data directory.
-func (m *Membership) Save(dir string) error { return m.Write(filepath.Join(dir, membershipFile)) }
+// Save writes the membership to a data directory. What is secret of it is encrypted for each of the given keys; without one, it is not.
+func (m *Membership) Save(dir string, with ...Sealer) error {
+	return m.Write(filepath.Join(dir, membershipFile), with...)
+}
 
-// Write writes the membership to a file that only its owner may read.
-func (m *Membership) Write(path string) error {
-	raw, err := m.encode()
+// Write writes the membership to a file that only its owner may read; see Save.
+func (m *Membership) Write(path string, with ...Sealer) error {
+	sealed, err := m.seal(with)
+	var raw []byte
 	if err == nil {
-		err = durable.WriteFile(path, raw)
+		raw, err = sealed.encode()
+	}
+	if err == nil {
+		err = durable.Replace(path, raw)
 	}
 	if err != nil {
 		return fmt.Errorf("identity: %w", err)

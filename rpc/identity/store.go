@@ -17,6 +17,7 @@ type Store struct {
 	own *Identity
 
 	changes sync.Mutex // one at a time
+	with    []Sealer   // the keys for which secrets are encrypted on the disk
 	mu      sync.Mutex
 	now     *Membership
 	agent   *tls.Certificate
@@ -36,6 +37,9 @@ func Open(dir, agentID string, names []string, lifetime time.Duration, m *Member
 	}
 	if m.Mesh == "" {
 		return nil, errors.New("identity: no mesh has admitted this agent yet")
+	}
+	if len(m.Sealed) > 0 {
+		return nil, fmt.Errorf("identity: %w", ErrSealed)
 	}
 	complete, err := m.Complete(agentID, names, time.Now(), lifetime)
 	if err != nil {
@@ -122,11 +126,23 @@ func (s *Store) write(m *Membership) error {
 	if s.dir == "" {
 		return nil
 	}
-	err := m.Save(s.dir)
+	err := m.Save(s.dir, s.with...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unwritten = err != nil
 	return err
+}
+
+// SealWith writes the membership with its secrets encrypted for each of these keys, if it is a voter's, and does so from now on. A
+// keyring that has one of the keys opens it.
+func (s *Store) SealWith(with ...Sealer) error {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	had := len(s.with)
+	if s.with = with; had+len(with) == 0 {
+		return nil // a worker, or a voter before it has keys
+	}
+	return s.write(s.Membership())
 }
 
 // Retry writes the membership if the last write has failed. It reports whether it has written.

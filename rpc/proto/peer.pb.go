@@ -404,8 +404,9 @@ type KeyringPutRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Active        uint32                 `protobuf:"varint,1,opt,name=active,proto3" json:"active,omitempty"` // the number of the key that new data keys are encrypted with
 	Keys          []*MeshKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
-	Retired       []uint32               `protobuf:"varint,3,rep,packed,name=retired,proto3" json:"retired,omitempty"` // numbers of keys that are erased
-	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`            // of the entry from which on nothing needs these keys
+	Retired       []uint32               `protobuf:"varint,3,rep,packed,name=retired,proto3" json:"retired,omitempty"`                  // numbers of keys that are erased
+	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`                             // of the entry from which on nothing needs these keys
+	PublicHalf    string                 `protobuf:"bytes,67,opt,name=public_half,json=publicHalf,proto3" json:"public_half,omitempty"` // of the passphrase of the leader's keyring; for a keyring that needs a passphrase and has none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -466,6 +467,13 @@ func (x *KeyringPutRequest) GetIndex() uint64 {
 		return x.Index
 	}
 	return 0
+}
+
+func (x *KeyringPutRequest) GetPublicHalf() string {
+	if x != nil {
+		return x.PublicHalf
+	}
+	return ""
 }
 
 type KeyringPutResponse struct {
@@ -3059,12 +3067,14 @@ const file_peer_proto_rawDesc = "" +
 	"\x05print\x18\x02 \x01(\fR\x05print\"9\n" +
 	"\aMeshKey\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\fR\x06secret\"\x87\x01\n" +
+	"\x06secret\x18\x02 \x01(\fR\x06secret\"\xa8\x01\n" +
 	"\x11KeyringPutRequest\x12\x16\n" +
 	"\x06active\x18\x01 \x01(\rR\x06active\x12*\n" +
 	"\x04keys\x18\x02 \x03(\v2\x16.coopr.peer.v1.MeshKeyR\x04keys\x12\x18\n" +
 	"\aretired\x18\x03 \x03(\rR\aretired\x12\x14\n" +
-	"\x05index\x18\x04 \x01(\x04R\x05index\".\n" +
+	"\x05index\x18\x04 \x01(\x04R\x05index\x12\x1f\n" +
+	"\vpublic_half\x18C \x01(\tR\n" +
+	"publicHalf\".\n" +
 	"\x12KeyringPutResponse\x12\x18\n" +
 	"\apending\x18\x01 \x01(\bR\apending\"\x8f\x01\n" +
 	"\x04Held\x12\x12\n" +
