@@ -177,12 +177,15 @@ func (b *Builder) node(v *state.View, cl *model.Cluster, id string) (*model.Node
 }
 
 // action returns the action that is carried out for a vertex now: a CREATE whose
-// CONFIRM failed starts with a DELETE.
+// CONFIRM failed starts with a DELETE, and a service that is launched anew with a STOP.
 func action(g *plan.Graph, n *plan.Note, u uint32) model.Action {
-	if n != nil && n.Undo {
+	switch is := g.Action[u]; {
+	case n == nil || !n.Undo:
+		return is
+	case is == model.Create:
 		return model.Delete
 	}
-	return g.Action[u]
+	return model.Stop
 }
 
 // Task returns the task of vertex u of an operation's plan, as it is sent to a
@@ -241,21 +244,25 @@ const readyWithinMillis = 30 * 60_000
 func (b *Builder) Needs(v *state.View, op *model.Operation, g *plan.Graph, u uint32) dispatch.Needs {
 	if cl, ok := b.cluster(v, op); ok {
 		if n, ok := b.node(v, cl, g.NodeID(int(u))); ok {
-			return NeedsOf(cl, op.ID, v.Live(cl, n), g, u)
+			var note *plan.Note
+			if s, ok := v.Plan(op.ID); ok {
+				note = s.Note(u)
+			}
+			return NeedsOf(cl, op.ID, v.Live(cl, n), action(g, note, u), g.ServiceName(int(u)))
 		}
 	}
 	return dispatch.Needs{}
 }
 
-// NeedsOf is like Needs, for a cluster and a node that need not be in the state yet.
-func NeedsOf(cl *model.Cluster, op string, n *model.Node, g *plan.Graph, u uint32) dispatch.Needs {
-	name, automator := operation.Plugin(cl, op, n, g.Action[u], g.ServiceName(int(u)))
+// NeedsOf is like Needs, for an action on a node that need not be in the state yet.
+func NeedsOf(cl *model.Cluster, op string, n *model.Node, action model.Action, service string) dispatch.Needs {
+	name, automator := operation.Plugin(cl, op, n, action, service)
 	out := dispatch.Needs{Plugin: "provider/" + name}
 	if automator {
 		out.Plugin = "automator/" + name
 	}
 	out.Machine = n.AgentMachine()
-	if g.Action[u].Hardware() {
+	if action.Hardware() {
 		out.Limit, out.Most = cl.Tenant+"/"+cl.Provider.Name, cl.Provider.MaxParallel
 	}
 	return out

@@ -17,4 +17,7 @@ const (
 	RotationLevel = 3
 	// HoldLevel is the level from which on the state of a mesh that was restored says that it is held.
 	HoldLevel = 3
+	// OrdersLevel is the level from which on a plan that is held back goes on with the steps that have begun, and orders about a plan
+	// open an operation again that has failed.
+	OrdersLevel = 3
 )

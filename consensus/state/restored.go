@@ -69,6 +69,9 @@ func (a *applier) restored(present func(agent string) bool) {
 		a.put(table.Operations, &op)
 		if e := a.edit(op.ID); e != nil { // an operation that waits for its turn has no plan yet
 			e.Observe()
+			if op.Status == model.OpPaused { // nothing goes on, not even steps that have begun
+				_ = e.Release(plan.Whole(), plan.GateInterrupt) // every plan has this part
+			}
 		}
 	}
 	for _, have := range table.List[model.NodeHealth](a.txn, table.Health, "id") {

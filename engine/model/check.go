@@ -151,6 +151,9 @@ func checkService(fs *Faults, s *Service) {
 				fs.Addf(path+".timeout", "must be a duration such as \"10m\" or \"90s\", but is %q", words.Shorten(a.Timeout))
 			}
 		}
+		if a.Repeat && key != Initialize.Key() {
+			fs.Add(path+".repeat", "is for initialize only: every other action is repeated with its step")
+		}
 	}
 	if r := s.Resources; r != nil {
 		for _, x := range []struct {

@@ -109,6 +109,12 @@ func (p *Prepared) unitName(id string) string {
 	return id
 }
 
+// Named returns the nodes that an order names, without those that it names wrongly.
+func Named(names []string, at Input) []*model.Node {
+	ids, _ := victims(names, at)
+	return slices.DeleteFunc(slices.Clone(at.Nodes), func(n *model.Node) bool { return !slices.Contains(ids, n.ID) })
+}
+
 // Units returns the units of an operator's order to restart, pause or resume nodes: the named
 // services, or all services on these nodes that the order applies to. The parameter health is
 // by node id.

@@ -41,8 +41,8 @@ func (v PlanView) Plans(tenant, cluster string) []Plan {
 	return plansOf(ops)
 }
 
-// deployPlan is the name of the plan that leads to the cluster's target.
-const deployPlan = "deploy"
+// DeployPlan is the name of the plan that leads to the cluster's target.
+const DeployPlan = "deploy"
 
 // plansOf returns the plans of a cluster's operations, which are sorted, the newest first.
 func plansOf(ops []*model.Operation) []Plan {
@@ -67,7 +67,7 @@ func plansOf(ops []*model.Operation) []Plan {
 				back = op
 			}
 		case op.Type == model.OpRollback:
-			out = append(out, Plan{name, op}, Plan{deployPlan, op})
+			out = append(out, Plan{name, op}, Plan{DeployPlan, op})
 			deploy = true
 		default:
 			out = append(out, Plan{name, op})
@@ -75,7 +75,7 @@ func plansOf(ops []*model.Operation) []Plan {
 		}
 	}
 	if !deploy && back != nil { // the plan that led to the same target is not kept any more
-		out = append(out, Plan{deployPlan, back})
+		out = append(out, Plan{DeployPlan, back})
 	}
 	slices.Reverse(out)
 	for i := range recovery {
@@ -126,7 +126,13 @@ func Tree(op *model.Operation, t *tree.Tree, s *plan.State, now int64, node func
 	}
 	v := tree.ViewOf(t, s, now)
 	v.Scope = op.ID
-	v.Interrupted = v.Interrupted || op.Status == model.OpPaused
+	v.Continues = op.Type != model.OpPlan
+	if op.Status == model.OpPaused && !v.Interrupted { // the operation was paused, and not its plan
+		v.Interrupted = true
+		for i := range v.Steps {
+			v.Steps[i].GoesOn = false
+		}
+	}
 	v.Node = func(id string) string {
 		if n := node(id); n != nil && n.Hostname != "" {
 			name, _, _ := strings.Cut(n.Hostname, ".")

@@ -64,11 +64,11 @@ func (s *Store) Report(task string, status model.TaskStatus, message string) {
 func (s *Store) plan(op string) (*model.Operation, *plan.State, bool) {
 	v := s.member.Machine.View()
 	o, ok := v.Operation("", op)
-	if !ok || o.Status != model.OpRunning && o.Status != model.OpAborting {
+	p, kept := v.Plan(op)
+	if !ok || !kept || !v.Leases(o, p) && o.Status != model.OpAborting {
 		return nil, nil, false
 	}
-	p, ok := v.Plan(op)
-	return o, p, ok
+	return o, p, true
 }
 
 func (s *Store) report(task string, status model.TaskStatus, message string) bool {
