@@ -171,7 +171,7 @@ func firstLeases(d *dispatch.Dispatcher) func(context.Context, *operation.Prepar
 			if n == nil {
 				return dispatch.Needs{}
 			}
-			return tasks.NeedsOf(&p.Cluster, p.Operation.ID, n, p.Graph.Action[u], p.Graph.ServiceName(int(u)))
+			return tasks.NeedsOf(&p.Cluster, p.Operation.ID, n, p.Graph.Action[u], p.Graph.Entry(int(u)))
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
@@ -282,7 +283,7 @@ func stages(g *plan.Graph) []map[string]int {
 			if g.Action[v] == model.Barrier {
 				continue
 			}
-			name := g.Action[v].String()
+			name := strings.ToUpper(g.ActionKey(int(v)))
 			if s := g.ServiceName(v); s != "" {
 				name += " " + s
 			}

@@ -201,7 +201,7 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	}
 	st := s.Task(u)
 	act := action(s.Graph, st.Note, u)
-	if act == model.Run {
+	if act == model.Run && op.Type == model.OpRun {
 		return b.step(v, op, cl, n, s, u)
 	}
 	id := string(model.OperationID(op.ID).Task(u))
@@ -214,13 +214,13 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	if err != nil {
 		return nil, err
 	}
-	w, err := src.Work(op.ID, id, n, saved, act, s.Graph.ServiceName(int(u)))
+	w, err := src.Work(op.ID, id, n, saved, act, s.Graph.Entry(int(u)))
 	if err != nil {
 		return nil, err
 	}
 	out := &pb.Task{
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Mesh: v.Mesh(), Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
-		Action: act.String(), Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
+		Action: w.Action, Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
 		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(),
 		Input:     operation.WithParameters(w.Input, op.Parameters),
 		Resources: op.Resources, Secrets: slices.Concat(secrets, returned), Sensitive: b.marked(v, cl, w),
@@ -248,15 +248,16 @@ func (b *Builder) Needs(v *state.View, op *model.Operation, g *plan.Graph, u uin
 			if s, ok := v.Plan(op.ID); ok {
 				note = s.Note(u)
 			}
-			return NeedsOf(cl, op.ID, v.Live(cl, n), action(g, note, u), g.ServiceName(int(u)))
+			return NeedsOf(cl, op.ID, v.Live(cl, n), action(g, note, u), g.Entry(int(u)))
 		}
 	}
 	return dispatch.Needs{}
 }
 
-// NeedsOf is like Needs, for an action on a node that need not be in the state yet.
-func NeedsOf(cl *model.Cluster, op string, n *model.Node, action model.Action, service string) dispatch.Needs {
-	name, automator := operation.Plugin(cl, op, n, action, service)
+// NeedsOf is like Needs, for an action on a node that need not be in the state yet. entry is the task's entry in the services of its
+// graph.
+func NeedsOf(cl *model.Cluster, op string, n *model.Node, action model.Action, entry string) dispatch.Needs {
+	name, automator := operation.Plugin(cl, op, n, action, entry)
 	out := dispatch.Needs{Plugin: "provider/" + name}
 	if automator {
 		out.Plugin = "automator/" + name

@@ -20,4 +20,6 @@ const (
 	// OrdersLevel is the level from which on a plan that is held back goes on with the steps that have begun, and orders about a plan
 	// open an operation again that has failed.
 	OrdersLevel = 3
+	// OwnActionLevel is the level from which on plans have actions of services' own.
+	OwnActionLevel = 3
 )

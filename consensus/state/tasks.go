@@ -113,7 +113,7 @@ func (a tasks) end(op *model.Operation, e *plan.Edit, v uint32, fence uint64, r 
 		return e.Start(v, fence)
 	case r.Returned:
 		return a.giveBack(op, e, v, fence)
-	case e.State().Graph.Action[v] == model.Run:
+	case e.State().Graph.Action[v] == model.Run && op.Type == model.OpRun:
 		return a.endStep(op, e, v, fence, out)
 	case out == nil || out.Outcome == pb.Outcome_OUTCOME_SUCCEEDED || out.Outcome == pb.Outcome_OUTCOME_UNSPECIFIED:
 		return a.succeed(op, e, v, fence, out)

@@ -479,6 +479,10 @@ func repeated(v *state.View, who model.Caller, ans state.Answer) (*operation.Pre
 // first.
 func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation.Prepared,
 	madeFrom ...*pb.DefinitionVersion) (state.Answer, error) {
+	if p.Graph.HasOwnActions() && !o.cfg.Machine.View().Understands(logformat.OwnActionLevel) {
+		return state.Answer{}, problem.New(problem.Conflict, "the plan has actions of its services' own, and some agents of the mesh are too "+
+			"old for them: upgrade these agents (`coopr members -o wide` shows their versions)")
+	}
 	if err := o.seal(ctx, who, p); err != nil {
 		return state.Answer{}, err
 	}

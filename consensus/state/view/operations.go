@@ -136,6 +136,7 @@ func (v OperationView) task(op *model.Operation, s *plan.State, u uint32, hosts 
 		Service: s.Graph.ServiceName(int(u)), Action: s.Graph.Action[u], Status: t.Status, Attempt: t.Attempt,
 		Fence: t.Fence, Agent: AgentView(v).name(t.Holder.Agent), LeasedAt: t.LeasedAt, EndedAt: t.EndedAt,
 	}
+	_, out.Own = model.SplitAction(s.Graph.Entry(int(u)))
 	if n := t.Note; n != nil {
 		out.RetryAt, out.Adopted = n.RetryAt, n.Adopted
 		for _, a := range n.History {

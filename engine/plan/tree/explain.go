@@ -221,7 +221,7 @@ func (x *explaining) step(phase int, step uint32, c Child) explained {
 // name returns the name of a task for messages: "start nginx on shop-1000".
 func (x *explaining) name(v uint32) string {
 	g := x.s.Graph
-	out := g.Action[v].Key()
+	out := g.ActionKey(int(v))
 	if s := g.ServiceName(int(v)); s != "" {
 		out += " " + s
 	}

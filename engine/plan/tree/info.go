@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/hex"
 	"regexp"
@@ -69,7 +70,8 @@ func (v *View) Info() *Info {
 		}
 		all := span{over: true}
 		for i, c := range v.steps(p) {
-			name, id, status := v.stepName(phase.First+uint32(i)), v.StepID(p, i), c.Status.String()
+			name, id := v.stepName(phase.First+uint32(i)), v.StepID(p, i)
+			status := cmp.Or(v.Shown[phase.First+uint32(i)], c.Status.String())
 			s := StepInfo{ID: id, Status: status, Name: name, Message: "Step: " + name + " [" + id + "] with status: " + status}
 			if v.Times != nil {
 				s.Started, s.Ended = v.Times(phase.First + uint32(i))

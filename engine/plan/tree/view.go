@@ -41,6 +41,8 @@ type View struct {
 	// Skipped returns the names of the tasks of a step that an order to repeat it left out; nil:
 	// there are none.
 	Skipped func(step uint32) []string
+	// Shown are the states of pods that the API shows in place of the statuses of steps: PAUSING, PAUSED.
+	Shown map[uint32]string
 }
 
 // Idle returns the view of a plan without work. It is COMPLETE.
@@ -56,7 +58,7 @@ const maxFailed = 100
 func ViewOf(t *Tree, s *plan.State, now int64) *View {
 	v := &View{
 		Tree: t, Interrupted: s.Gates(plan.Whole())&plan.GateInterrupt != 0,
-		Held: make([]bool, len(t.Phases)), Steps: make([]Child, s.Graph.Steps()),
+		Held: make([]bool, len(t.Phases)), Steps: make([]Child, s.Graph.Steps()), Shown: map[uint32]string{},
 	}
 	torn := t.torn(s.Graph)
 	v.StepName = func(step uint32) string {
