@@ -55,13 +55,8 @@ func SplitAction(entry string) (service, key string) {
 
 // OwnActions returns the keys of a service's actions that no operation carries out by itself, sorted. The steps of plans may name them.
 func (s *Service) OwnActions() []string {
-	var out []string
-	for _, key := range slices.Sorted(maps.Keys(s.Provisioner.Actions)) {
-		if !slices.Contains(serviceActions, key) {
-			out = append(out, key)
-		}
-	}
-	return out
+	standard := func(key string) bool { return slices.Contains(serviceActions, key) }
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.Provisioner.Actions)), standard)
 }
 
 // ParseAction reads an action's name in any case.

@@ -101,7 +101,7 @@ func New(cfg Config) *Controller {
 	c.queue = loop.New(loop.Config[struct{}]{
 		Reconcile: func(ctx context.Context, _ struct{}) (time.Time, error) {
 			err := c.round(ctx)
-			return c.next(), err
+			return nextRound(c.cfg.Machine.View()), err
 		},
 		MaxBackoff: every,
 		Failed: func(_ struct{}, err error, pause time.Duration) {
