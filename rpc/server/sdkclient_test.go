@@ -726,7 +726,8 @@ func TestPodOrdersWhileAPlanIsOpen(t *testing.T) {
 	r.accepts("plans/deploy/continue")
 	finishAll()
 	finishAll() // each waits where the other one is at work
-	if got := operations(); len(got) > 0 || r.plan("deploy") != "200 COMPLETE" || r.plan("recovery") != "200 COMPLETE hello1-1002:COMPLETE" {
+	// The node stays paused, and recovery with it, until it is resumed.
+	if got := operations(); len(got) > 0 || r.plan("deploy") != "200 COMPLETE" || r.plan("recovery") != "202 STARTED hello1-1002:PAUSED" {
 		t.Errorf("%v go on: %s, %s", got, r.plan("deploy"), r.plan("recovery"))
 	}
 }
