@@ -204,7 +204,7 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// TestFullDisk checks that a disk fails which is full, or cannot be written. Only root may mount a small one.
+// TestFullDisk checks what Examine finds on a disk that is nearly full, and on one that is full. Only root may mount a small one.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return

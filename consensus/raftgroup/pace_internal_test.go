@@ -106,15 +106,18 @@ func TestHeartbeatsKeepTheirBeat(t *testing.T) {
 	})
 }
 
-// TestPatienceKeepsTheHeader: the library sends each heartbeat with the same request, and reads each answer into the same
-// response. A patient leader's heartbeats name that leader, also after its patience has ended.
+// TestPatienceKeepsTheHeader checks that the heartbeats of a leader name it, also after its patience has ended. The library sends
+// each heartbeat with the same request, and decodes each answer into the same response.
 func TestPatienceKeepsTheHeader(t *testing.T) {
 	open := func() *raft.NetworkTransport {
 		n, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, time.Minute, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = n.Close() })
+		t.Cleanup(func() {
+			n.CloseStreams()
+			_ = n.Close()
+		})
 		return n
 	}
 	lead, member := open(), open()

@@ -115,7 +115,7 @@ func (w *watchedTransport) patient(id raft.ServerID, target raft.ServerAddress, 
 		last, news := w.heard[id], w.awaited()
 		w.mu.Unlock()
 		if last.Term > args.Term || last.Term == args.Term && time.Since(last.Asked) < extra {
-			// The response has memory of its own: the library reads the next one into it, in place.
+			// The header is left out: the library decodes the next answer into resp in place, and would write into that of args.
 			*resp = raft.AppendEntriesResponse{Term: last.Term, LastLog: last.LastIndex, Success: last.Term == args.Term}
 			return nil
 		}
@@ -264,7 +264,7 @@ func (w *watchedTransport) awaited() <-chan struct{} {
 	return w.news
 }
 
-// SetHeartbeatHandler has the heartbeats noted that the transport passes to the library without the inbox.
+// SetHeartbeatHandler sets the library's handler of heartbeats, which the transport calls past the inbox, and notes each heartbeat.
 func (w *watchedTransport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	w.Transport.SetHeartbeatHandler(func(rpc raft.RPC) {
 		if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
