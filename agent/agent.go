@@ -23,6 +23,7 @@ import (
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/agent/directory"
 	"github.com/coopr/coopr/agent/executor"
+	"github.com/coopr/coopr/agent/keystore"
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/agent/objects"
@@ -161,7 +162,7 @@ func (a *Agent) openDataDir() (err error) {
 // loadIdentity opens the agent's keyring, and its identity.
 func (a *Agent) loadIdentity() (err error) {
 	if a.cfg.KeyStore == nil {
-		a.cfg.KeyStore = keyring.Of(a.cfg.Keyring.Kind, a.cfg.KeyringDir(), os.Getenv("CREDENTIALS_DIRECTORY"))
+		a.cfg.KeyStore = keystore.Of(a.cfg.Config)
 	}
 	if a.ring, err = keyring.Open(a.cfg.KeyStore); err != nil {
 		return err
@@ -181,9 +182,8 @@ func (a *Agent) openMesh() (err error) {
 		ID: a.id, Self: a.self(), Agents: gossip.Expect, Bind: gossip.Addr, Advertise: advertise,
 		Transport: a.cfg.Gossip, Join: a.cfg.JoinAddrs(&a.cfg.Config), Logger: a.log,
 	}
-	c.GossipKey = a.cfg.GossipKey(&a.cfg.Config)
+	c.GossipKeys, c.Prepare = a.cfg.GossipKeys(&a.cfg.Config), func(ctx context.Context) { a.desk.Prepare(ctx) }
 	if a.cfg.DataDir != "" {
-		c.KeyringFile = filepath.Join(a.cfg.DataDir, "gossip-keys.json")
 		c.PeersFile = filepath.Join(a.cfg.DataDir, "known-agents.json")
 	}
 	a.mesh, err = mesh.New(c)

@@ -24,6 +24,13 @@ import (
 	"github.com/coopr/coopr/rpc/wire"
 )
 
+// Mesh is this agent's part in gossip; *mesh.Mesh implements it.
+type Mesh interface {
+	member.Mesh
+	// SetKeys replaces the keys of gossip: the first one encrypts, and all decrypt.
+	SetKeys(keys [][]byte) error
+}
+
 // Config configures a Desk.
 type Config struct {
 	ID         string // this agent's
@@ -35,7 +42,7 @@ type Config struct {
 	Network    wire.Network
 	Supervisor *member.Supervisor
 	Locator    *member.Locator
-	Mesh       member.Mesh
+	Mesh       Mesh
 	Registry   *member.Registry
 	Peers      member.Peers
 	// Hang closes the connections of removed agents.
@@ -48,6 +55,7 @@ type Desk struct {
 	cfg     Config
 	door    *Door
 	renewer *Renewer
+	gossip  gossip
 }
 
 // New returns the desk of an agent. It is nil for an agent without a membership: in dev mode, or in a mesh whose agents share a
@@ -56,18 +64,19 @@ func New(cfg Config) *Desk {
 	if cfg.Store == nil {
 		return nil
 	}
-	d := &Desk{cfg: cfg}
+	d := &Desk{cfg: cfg, gossip: gossip{store: cfg.Store, mesh: cfg.Mesh, logger: cfg.Logger}}
 	cfg.Registry.Refuse(cfg.Store.Membership().Removed) // before anybody is heard
 	d.door = &Door{
 		ID: cfg.ID, asking: make(chan struct{}, maxAsking),
 		Supervisor: cfg.Supervisor, Locator: cfg.Locator, Ring: cfg.Ring, Lifetime: cfg.Lifetime, Places: d.places, Logger: cfg.Logger,
+		Gossip: func() identity.Ring { return cfg.Store.Membership().GossipRing() },
 		Leader: func(_ context.Context, addr string) (pb.DoorClient, func(), error) {
 			return Dial(cfg.Network, cfg.Store.DoorConfig(), addr)
 		},
 	}
 	d.renewer = &Renewer{
 		Store: cfg.Store, Door: d.door, Names: cfg.Names, Network: cfg.Network, Voters: d.voters, Record: d.record,
-		Logger: cfg.Logger,
+		due: make(chan struct{}, 1), Renewed: d.gossip.use, Logger: cfg.Logger,
 	}
 	return d
 }
@@ -103,17 +112,26 @@ func (d *Desk) Update(removed []string) {
 	m := d.cfg.Store.Membership()
 	next := *m
 	next.Removed = union(m.Removed, removed)
+	ring := d.cfg.Registry.Gossip()
+	if err := next.Follow(ring); err != nil {
+		d.cfg.Logger.Error("this agent did not take the keys of gossip from the leader", "error", err)
+		ring = identity.Ring{}
+	}
+	bundle := d.cfg.Registry.Bundle()
 	if own := d.cfg.Supervisor.Member(); own != nil {
-		if mesh := own.Machine.View().MeshIdentity(); mesh != nil && mesh.Mesh == m.Mesh {
+		v := own.Machine.View()
+		if mesh := v.MeshIdentity(); mesh != nil && mesh.Mesh == m.Mesh {
 			if _, err := authority(d.cfg.Ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA); err == nil {
 				next.Birth = nil // what the state has can be opened
 			}
-			next.CAs = mesh.CAs
-			if m.Role == identity.Voter {
-				next.SealedCA = mesh.SealedCA
+			if b := member.Bundle(v); b.Version >= max(m.CAVersion, bundle.Version) { // a state from a snapshot may be older
+				if bundle = b; m.Role == identity.Voter {
+					next.SealedCA = mesh.SealedCA
+				}
 			}
 		}
 	}
+	next.Trust(bundle)
 	next.Peers = slices.Sorted(slices.Values(d.voters()))
 	var addrs []string
 	for _, id := range next.Removed {
@@ -125,12 +143,16 @@ func (d *Desk) Update(removed []string) {
 		return
 	}
 	err := d.cfg.Store.Change(func(m *identity.Membership) {
-		m.Removed, m.Birth, m.CAs, m.SealedCA, m.Peers = next.Removed, next.Birth, next.CAs, next.SealedCA, next.Peers
+		m.Removed, m.Birth, m.SealedCA, m.Peers = next.Removed, next.Birth, next.SealedCA, next.Peers
+		m.Trust(bundle)
+		_ = m.Follow(ring) // it was checked
 	})
 	if err != nil {
 		d.cfg.Logger.Error("this agent could not write its identity", "error", err)
 	}
-	d.cfg.Hang(func(p identity.Peer) bool { return slices.Contains(next.Removed, p.ID) })
+	d.gossip.use()
+	d.renewer.notify()
+	d.cfg.Hang(func(p identity.Peer) bool { return slices.Contains(next.Removed, p.ID) || !d.cfg.Store.Trusts(p) })
 	for _, addr := range addrs {
 		d.cfg.Peers.Drop(addr)
 	}
@@ -145,10 +167,12 @@ func union(a, b []string) []string {
 
 func same(a, b *identity.Membership) bool {
 	return slices.Equal(a.Removed, b.Removed) && (a.Birth == nil) == (b.Birth == nil) && slices.EqualFunc(a.CAs, b.CAs, bytes.Equal) &&
-		bytes.Equal(a.SealedCA, b.SealedCA) && slices.Equal(a.Peers, b.Peers)
+		bytes.Equal(a.SealedCA, b.SealedCA) && slices.Equal(a.Peers, b.Peers) &&
+		slices.EqualFunc(a.Bridges, b.Bridges, bytes.Equal) && a.CAVersion == b.CAVersion &&
+		a.GossipRing().Version == b.GossipRing().Version
 }
 
-// Server serves voters that have signed certificates without a leader.
+// Server serves voters that have signed certificates without a leader, and agents that come back.
 type Server struct{ Desk *Desk }
 
 // RecordKeys records the keys of such certificates. Leader only.

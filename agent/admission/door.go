@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coopr/coopr/agent/member"
-	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/identity"
@@ -30,6 +30,8 @@ type Door struct {
 	Lifetime   time.Duration // of certificates
 	// Leader returns a client of the leader's door.
 	Leader func(ctx context.Context, addr string) (pb.DoorClient, func(), error)
+	// Gossip returns the keys of gossip that this agent has.
+	Gossip func() identity.Ring
 	// Places returns peer addresses of voters, and gossip addresses of agents.
 	Places func() (peers, seeds []string)
 	Logger *slog.Logger
@@ -107,13 +109,11 @@ func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, erro
 	if !ok {
 		return nil, status.Error(codes.Unavailable, "the agent's record is missing")
 	}
-	out, err := issue(d.Ring, mesh, who, r.Csr, r.Names, d.Lifetime)
+	out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.Names, d.Lifetime)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	if out.Gossip, err = d.Ring.Open(keyring.PurposeGossip(mesh.Mesh), mesh.SealedGossip); err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
-	}
+	out.Gossip = d.Gossip().Keys[0]
 	d.Logger.Info("an agent was admitted to the mesh", "id", r.Agent, "kind", who.Role, "token", r.Token)
 	return d.answer(out), nil
 }
@@ -175,7 +175,8 @@ func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
 		return nil, status.Error(codes.Unavailable, "this agent does not know the mesh's identity yet")
 	}
 	renewal := identity.Renewal{Certificate: r.Certificate, Request: r.Csr, Signature: r.Signature}
-	asker, err := renewal.Verify(mesh.CAs, time.Now())
+	// A bridge serves agents that were away while the CA was replaced.
+	asker, err := renewal.Verify(slices.Concat(mesh.CAs, member.Replaced(mesh)), time.Now())
 	if err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
@@ -193,7 +194,7 @@ func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
 		return nil, status.Errorf(codes.PermissionDenied, "agent %s has renewed its certificate with another key since: this is a copy of "+
 			"its data directory, or an old one. Delete data_dir, and it joins as a new agent with a token", asker.ID)
 	default:
-		out, err := issue(d.Ring, mesh, who, r.Csr, r.Names, d.Lifetime)
+		out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.Names, d.Lifetime)
 		if err != nil {
 			return nil, status.Error(codes.Unavailable, err.Error())
 		}
@@ -254,7 +255,8 @@ func (d *Door) answer(a *identity.Admission) *pb.Admission {
 	peers, seeds := d.Places()
 	return &pb.Admission{
 		Mesh: a.Mesh, Role: string(a.Role), Zone: a.Zone, Api: a.API, Certificate: a.Certificates.Agent, ApiCertificate: a.Certificates.API,
-		Cas: a.CAs, Gossip: a.Gossip, Peers: peers, Seeds: seeds, SealedCa: a.SealedCA,
+		Cas: a.CAs, Gossip: a.Gossip, Peers: peers, Seeds: seeds, SealedCa: a.SealedCA, Ring: gossipRing(d.Gossip()),
+		Bundle: &pb.CABundle{Version: a.CAVersion, Cas: a.CAs, Bridges: a.Bridges},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/rpc/identity"
 )
 
@@ -27,7 +28,7 @@ type Credentials struct {
 
 // Open returns the identity of an agent, or nil in dev mode. It completes the configuration and the credentials with what follows
 // from them.
-func Open(cfg *config.Config, c *Credentials, ring Ring, id string, log *slog.Logger) (*identity.Identity, error) {
+func Open(cfg *config.Config, c *Credentials, ring *keyring.Ring, id string, log *slog.Logger) (*identity.Identity, error) {
 	switch {
 	case c.Membership != nil:
 		c.Lifetime = cmp.Or(c.Lifetime, identity.Lifetime)
@@ -48,11 +49,21 @@ func Open(cfg *config.Config, c *Credentials, ring Ring, id string, log *slog.Lo
 	return nil, err
 }
 
-func open(cfg *config.Config, c *Credentials, ring Ring, id string, log *slog.Logger) (*identity.Identity, error) {
+func open(cfg *config.Config, c *Credentials, ring *keyring.Ring, id string, log *slog.Logger) (*identity.Identity, error) {
 	names, m := cfg.APINames(), c.Membership
 	i, err := identity.Open(cmp.Or(c.Dir, cfg.DataDir), id, names, c.Lifetime, m)
 	if err != nil {
 		return nil, err
+	}
+	err = ring.Protect(func(with []*keyring.Cipher) error {
+		var sealers []identity.Sealer
+		for _, c := range with {
+			sealers = append(sealers, c)
+		}
+		return i.Store().SealWith(sealers...)
+	})
+	if err != nil {
+		log.Warn("the identity of this voter could not be encrypted; this agent tries again", "error", err)
 	}
 	if err := SignSelf(i.Store(), ring, id, names, c.Lifetime); err != nil {
 		log.Warn("this voter cannot renew its certificate by itself; it asks others", "error", err)
@@ -88,15 +99,15 @@ func (c *Credentials) JoinAddrs(cfg *config.Config) []string {
 	return append(slices.Clone(cfg.Join), c.Membership.Seeds...)
 }
 
-// GossipKey returns the key with which gossip starts. It is nil where there is none, in simulations.
-func (c *Credentials) GossipKey(cfg *config.Config) []byte {
+// GossipKeys returns the keys with which gossip starts. There are none in simulations without identities.
+func (c *Credentials) GossipKeys(cfg *config.Config) [][]byte {
 	switch {
 	case c.Membership != nil:
-		return c.Membership.Gossip
+		return c.Membership.GossipRing().Keys
 	case !c.Secret.IsZero():
-		return c.Secret.GossipKey()
+		return [][]byte{c.Secret.GossipKey()}
 	case cfg.DataDir != "":
-		return identity.DevGossipKey(c.Root)
+		return [][]byte{identity.DevGossipKey(c.Root)}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -23,7 +24,7 @@ type Ring interface {
 // ErrSealed is the error of a voter that cannot open the CA's key.
 var ErrSealed = errors.New("this agent cannot sign certificates: it has not got the keys of the mesh")
 
-// authority returns the mesh's CA with its key.
+// authority returns the mesh's CA with its key. While the CA is replaced, the key of the next one follows its own.
 func authority(ring Ring, mesh string, ca, sealed []byte) (*identity.Authority, error) {
 	if len(sealed) == 0 {
 		return nil, ErrSealed
@@ -32,12 +33,12 @@ func authority(ring Ring, mesh string, ca, sealed []byte) (*identity.Authority, 
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSealed, err)
 	}
-	return identity.LoadAuthority(key, ca)
+	return identity.LoadAuthority(key[:min(len(key), ed25519.SeedSize)], ca)
 }
 
 // issue signs the certificates of an agent as the mesh has it on record. names are what the agent calls its API.
-func issue(ring Ring, mesh *table.MeshIdentity, who roster.Identity, csr []byte, names []string, lifetime time.Duration) (
-	*identity.Admission, error) {
+func issue(ring Ring, mesh *table.MeshIdentity, bundle identity.Bundle, who roster.Identity, csr []byte, names []string,
+	lifetime time.Duration) (*identity.Admission, error) {
 	ca, err := authority(ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA)
 	if err != nil {
 		return nil, err
@@ -48,7 +49,8 @@ func issue(ring Ring, mesh *table.MeshIdentity, who roster.Identity, csr []byte,
 			s.Names = append(s.Names, n)
 		}
 	}
-	out := &identity.Admission{Mesh: mesh.Mesh, Role: s.Role, Zone: who.Zone, API: who.API || who.Role == roster.Voter, CAs: mesh.CAs}
+	out := &identity.Admission{Mesh: mesh.Mesh, Role: s.Role, Zone: who.Zone, API: who.API || who.Role == roster.Voter,
+		CAs: bundle.CAs, CAVersion: bundle.Version, Bridges: bundle.Bridges}
 	if who.Role == roster.Voter {
 		out.SealedCA = mesh.SealedCA
 	}

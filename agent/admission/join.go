@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
@@ -129,5 +130,6 @@ func admission(a *pb.Admission) *identity.Admission {
 		Mesh: a.Mesh, Role: identity.Role(a.Role), Zone: a.Zone, API: a.Api,
 		Certificates: identity.Certificates{Agent: a.Certificate, API: a.ApiCertificate},
 		CAs:          a.Cas, Gossip: a.Gossip, Peers: a.Peers, Seeds: a.Seeds, SealedCA: a.SealedCa,
+		Ring: member.GossipRing(a.Ring), CAVersion: a.Bundle.GetVersion(), Bridges: a.Bundle.GetBridges(),
 	}
 }

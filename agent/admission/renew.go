@@ -20,6 +20,10 @@ type Renewer struct {
 	Network wire.Network
 	// Voters returns peer addresses of agents that may be voters.
 	Voters func() []string
+	// due has a value when the certificates may have to be renewed before their time.
+	due chan struct{}
+	// Renewed is called after each renewal.
+	Renewed func()
 	// Record passes keys to the leader.
 	Record func(ctx context.Context, keys *pb.RecordKeys) error
 	Logger *slog.Logger
@@ -32,15 +36,15 @@ const (
 	maxPause = time.Hour
 )
 
-// Run renews the certificates when about two thirds of their life are over, until ctx ends. Agents that were started together do
-// not renew together.
+// Run renews the certificates when about two thirds of their life are over or the mesh has another CA, until ctx ends. Agents that were
+// started together do not renew together.
 func (r *Renewer) Run(ctx context.Context) error {
 	early := rand.N(identity.Lifetime / 10)
 	named := r.Store.Membership().Role != identity.Voter // other roles do not name their API themselves
 	var next time.Time
 	pause := checkInterval
 	for {
-		due := !time.Now().Before(r.Store.RenewAt(early)) || !named && !r.Store.Names(r.Names)
+		due := !time.Now().Before(r.Store.RenewAt(early)) || !named && !r.Store.Names(r.Names) || r.Store.Outdated()
 		if due && !time.Now().Before(next) {
 			switch err := r.renew(ctx); {
 			case err == nil:
@@ -61,8 +65,17 @@ func (r *Renewer) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-r.due:
 		case <-time.After(min(checkInterval, max(time.Until(r.Store.RenewAt(early)), time.Second))):
 		}
+	}
+}
+
+// notify has Run check whether the certificates have to be renewed.
+func (r *Renewer) notify() {
+	select {
+	case r.due <- struct{}{}:
+	default:
 	}
 }
 
@@ -93,6 +106,7 @@ func (r *Renewer) renew(ctx context.Context) error {
 	if err := r.Store.Renewed(a); err != nil {
 		r.Logger.Error("the new certificate is in use, and this agent could not write it", "error", err)
 	}
+	r.Renewed()
 	return nil
 }
 
@@ -115,5 +129,5 @@ func SignSelf(k *identity.Store, ring Ring, id string, names []string, lifetime 
 	if err != nil {
 		return err
 	}
-	return k.Renewed(&identity.Admission{Mesh: m.Mesh, Role: m.Role, Zone: m.Zone, API: m.API, Certificates: certs, CAs: m.CAs})
+	return k.Renewed(&identity.Admission{Mesh: m.Mesh, Role: m.Role, Zone: m.Zone, API: m.API, Certificates: certs})
 }

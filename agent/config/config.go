@@ -79,7 +79,7 @@ func absolute(path string) string {
 
 // Secrets returns the files and folders of the agent that no plugin may read.
 func (c Config) Secrets() (out []string) {
-	paths := []string{c.DataDir, c.KeyringDir(), c.JoinTokenFile, c.HTTP.TLSKey}
+	paths := []string{c.DataDir, c.KeyringDir(), c.Keyring.Transit.TokenFile, c.JoinTokenFile, c.HTTP.TLSKey}
 	for _, d := range c.Directories {
 		paths = append(paths, d.BindPasswordFile)
 	}
@@ -104,8 +104,26 @@ func (c Config) Rules() hostexec.Rules {
 
 // Keyring has the settings of the keyring.
 type Keyring struct {
-	Kind string `yaml:"kind" doc:"How the keyring's file is protected. file: not at all. systemd-creds: the unit's credential coopr-keyring encrypts it. Default: file."`
-	Dir  string `yaml:"dir" doc:"Folder of the mesh's keys, mode 0700. Whoever reads it can decrypt the state. It must not be in data_dir, so that a copy of that is worth nothing without it. Default: data_dir with -keyring appended."`
+	Kind    string  `yaml:"kind" doc:"How the keyring's file is protected. file: not at all. systemd-creds: the unit's credential coopr-keyring encrypts it. passphrase: a passphrase, which somebody gives after each start (coopr-agent unlock). transit: a server with Vault's API. Default: file."`
+	Dir     string  `yaml:"dir" doc:"Folder of the mesh's keys, mode 0700. Whoever reads it can decrypt the state. It must not be in data_dir, so that a copy of that is worth nothing without it. Default: data_dir with -keyring appended."`
+	Transit Transit `yaml:"transit" doc:"The server that decrypts a keyring of the kind transit when the agent starts: its secrets engine transit encrypts a random key, which encrypts the keyring's file."`
+}
+
+// Transit has the settings of a server that encrypts and decrypts for a keyring.
+type Transit struct {
+	Address   string `yaml:"address" doc:"URL of the server, with https. Plain http is allowed on loopback. Redirects are not followed."`
+	Mount     string `yaml:"mount" doc:"Path of the secrets engine. Default: transit."`
+	Key       string `yaml:"key" doc:"Name of the engine's key."`
+	TokenFile string `yaml:"token_file" doc:"File with a token that may encrypt and decrypt with the key, mode 0600, owned by the agent's user. It is read for each request."`
+	CAFile    string `yaml:"ca_file" doc:"Certificates of the server's CA, in PEM. Default: those of the system."`
+}
+
+// MountPath returns the path of the secrets engine.
+func (t Transit) MountPath() string {
+	if t.Mount == "" {
+		return "transit"
+	}
+	return t.Mount
 }
 
 // HTTP has the settings of the API's port.

@@ -235,6 +235,8 @@ quux: 1
 const (
 	goodLDAP = "name: corp, url: 'ldaps://h', users: 'dc=a', role: read"
 	goodOIDC = "name: sso, issuer: 'https://h/', client_id: c, role: read"
+	// goodTransit is a server that decrypts keyrings.
+	goodTransit = "address: 'https://v:8200', key: k, token_file: /t"
 )
 
 // oldMesh is the secret of a mesh whose agents share one.
@@ -303,6 +305,24 @@ func TestRules(t *testing.T) {
 		"audit: {sinks: [{name: s, type: webhook, url: 'https://a:b@h/'}]}":                                      "it has a password",
 		"audit: {sink_wait: 1001}": "between 0 and 1000",
 
+		"keyring: {kind: passphrase}":               "",
+		"keyring: {kind: paper}":                    "use file, systemd-creds, passphrase or transit",
+		"keyring: {kind: transit}":                  "keyring.transit.address",
+		"keyring: {transit: {" + goodTransit + "}}": "",
+		"keyring: {kind: transit, transit: {" + goodTransit + ", mount: team/transit}}":    "",
+		"keyring: {transit: {" + goodTransit + ", mount: ../sys}}":                         "keyring.transit.mount",
+		"keyring: {transit: {address: 'https://v', key: k}}":                               "keyring.transit.token_file",
+		"keyring: {transit: {address: 'https://v', token_file: /t}}":                       "keyring.transit.key",
+		"keyring: {transit: {address: 'https://v', token_file: /t, key: a/b}}":             "keyring.transit.key",
+		"keyring: {transit: {address: 'https://v', token_file: /t, key: ..}}":              "keyring.transit.key",
+		"keyring: {transit: {address: 'http://v', key: k, token_file: /t}}":                "write it as https://HOST:PORT",
+		"keyring: {transit: {address: 'http://127.0.0.1:8200', key: k, token_file: /t}}":   "",
+		"keyring: {transit: {address: 'https://v/?token=canary', key: k, token_file: /t}}": "it has more than scheme",
+		"keyring: {transit: {address: 'https://canary:x@v/path', key: k, token_file: /t}}": "it has more than scheme",
+		"keyring: {transit: {address: 'http://canary@v/canary', key: k, token_file: /t}}":  "write it as https://HOST:PORT",
+		"keyring: {transit: {address: '://canary', key: k, token_file: /t}}":               "write it as https://HOST:PORT",
+		"keyring: {transit: {" + goodTransit + ", tokenfile: /t}}":                         "did you mean token_file?",
+
 		"directories: [{" + goodLDAP + "}]":                                                 "",
 		"directories: [{name: corp, url: 'ldaps://h', users: dc=a, role: superadmin}]":      `"superadmin": it must be admin, user or read`,
 		"directories: [{" + goodLDAP + ", rules: [{group: devs}]}]":                         "write it as ou=people,dc=example,dc=com",
@@ -329,6 +349,9 @@ func TestRules(t *testing.T) {
 		got := faultsOf(t, err)
 		if want == "" && got != "" || want != "" && !strings.Contains(got, want) {
 			t.Errorf("%s\ngives %q, expected %q", content, got, want)
+		}
+		if strings.Contains(got, "canary") {
+			t.Errorf("the fault has a secret: %s", got)
 		}
 	}
 }

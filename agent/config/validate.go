@@ -57,12 +57,7 @@ func (c Config) check() model.Faults {
 	if c.WorkDir != "" && c.DataDir != "" && within(c.WorkDir, c.DataDir) {
 		k.fault("work_dir", "%s is in data_dir, which plugins cannot read: use another folder", c.WorkDir)
 	}
-	if c.Keyring.Dir != "" && c.DataDir != "" && within(c.Keyring.Dir, c.DataDir) {
-		k.fault("keyring.dir", "%s is in data_dir, and a copy of that would have the keys: use another folder", c.Keyring.Dir)
-	}
-	if kind := c.Keyring.Kind; kind != "" && kind != "file" && kind != "systemd-creds" {
-		k.fault("keyring.kind", "%q is not a kind of keyring: use file or systemd-creds", kind)
-	}
+	c.checkKeyring(k)
 	k.between("isolation.processes", c.Isolation.Processes, 0, 1<<20)
 	k.between("isolation.files", c.Isolation.Files, 0, 1<<20)
 	c.checkPorts(k)

@@ -47,7 +47,7 @@ type exam struct {
 
 	running    bool // the agent runs and has its data directory and ports
 	id         string
-	membership *identity.Membership // nil: it has none, or it cannot be read
+	membership *identity.Membership // nil: it has none, or it cannot be read. It may be sealed
 	findings   []Finding
 }
 

@@ -68,6 +68,35 @@ func found(t *testing.T, cfg config.Config, from time.Time, lifetime time.Durati
 	return i
 }
 
+// sealed encrypts the identity of an agent with its keyring.
+func sealed(t *testing.T, cfg config.Config) {
+	t.Helper()
+	set, err := keyring.InDir(cfg.KeyringDir()).Load()
+	must(t, err)
+	m, err := identity.LoadMembership(cfg.DataDir)
+	must(t, err)
+	must(t, m.Save(cfg.DataDir, keyring.NewCipher(set.Keys[0])))
+}
+
+// TestLocked examines an agent whose keyring is locked with a passphrase. Nothing is wrong with it, but for what needs the keys.
+func TestLocked(t *testing.T) {
+	cfg := healthy(t)
+	sealed(t, cfg)
+	if level, text := result(Examine(t.Context(), cfg, "1"), "identity"); level != OK {
+		t.Error("an identity that the keyring opens:", text)
+	}
+	cfg.Keyring.Kind = keyring.KindPassphrase
+	p := keyring.WithPassphrase(cfg.KeyringDir())
+	must(t, p.Change([]byte("correct horse battery")))
+	must(t, keyring.Convert(keyring.InDir(cfg.KeyringDir()), p))
+	list := Examine(t.Context(), cfg, "1")
+	for check, want := range map[string]Level{"identity": OK, "keyring": OK, "peers": Warn} {
+		if level, text := result(list, check); level != want || check != "identity" && !strings.Contains(text, "locked") {
+			t.Errorf("%s is %s: %s", check, level, text)
+		}
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -144,6 +173,16 @@ func TestBroken(t *testing.T) {
 		{"no certificate", "certificate", Fail, "no such file", func(t *testing.T, cfg *config.Config) { cfg.HTTP.TLSCert, cfg.HTTP.TLSKey = "/nowhere", "/nowhere" }},
 		{"open keyring", "keyring", Fail, "0755", func(t *testing.T, cfg *config.Config) { must(t, os.Chmod(cfg.KeyringDir(), 0o755)) }},
 		{"damaged keyring", "keyring", Fail, "keys", func(t *testing.T, cfg *config.Config) { write(t, cfg.KeyringDir()+"/keys", "damaged", 0o600) }},
+		{"another keyring", "identity", Fail, "another voter's", func(t *testing.T, cfg *config.Config) {
+			sealed(t, *cfg)
+			must(t, keyring.InDir(cfg.KeyringDir()).Save(keyring.Set{Keys: []keyring.Key{keyring.NewKey(1)}, Active: 1}))
+		}},
+		{"server away", "keyring", Warn, "does not answer", func(t *testing.T, cfg *config.Config) {
+			must(t, os.RemoveAll(cfg.KeyringDir()))
+			cfg.Keyring.Kind = keyring.KindTransit
+			cfg.Keyring.Transit = config.Transit{Address: "https://127.0.0.1:1", Key: "k", TokenFile: cfg.DataDir + "/token"}
+			write(t, cfg.Keyring.Transit.TokenFile, "token", 0o600)
+		}},
 		{"damaged journal", "journal", Warn, "damaged", func(t *testing.T, cfg *config.Config) {
 			write(t, cfg.DataDir+"/journal", strings.Repeat("damaged", 20), 0o600)
 		}},

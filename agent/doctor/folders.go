@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/coopr/coopr/agent/keystore"
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/raftgroup"
@@ -102,6 +103,12 @@ func (e *exam) identity() {
 		e.fail("identity", "chmod 600 the file, or restore it from a backup", "%v", err)
 		return
 	}
+	if ring, err := keyring.Open(keystore.Of(e.cfg)); err == nil { // else the check keyring says why
+		if err := m.Unseal(ring); err != nil {
+			e.fail("identity", "see docs/operations.md, The keyring", "%v", err)
+			return
+		}
+	}
 	e.membership = m
 	if m.Mesh == "" && m.Birth != nil {
 		e.ok("identity", "the agent is the first one of a new mesh")
@@ -153,10 +160,16 @@ func (e *exam) certificate() {
 // keyring checks that the keys of the mesh can be read, and by nobody else.
 func (e *exam) keyring() {
 	dir := e.cfg.KeyringDir()
-	set, err := keyring.Of(e.cfg.Keyring.Kind, dir, os.Getenv("CREDENTIALS_DIRECTORY")).Load()
+	set, err := keystore.Of(e.cfg).Load()
 	switch {
+	case errors.Is(err, keyring.ErrSealed) && keystore.Waits(e.cfg.DataDir) == nil:
+		e.fail("keyring", "coopr-agent unlock", "the agent is sealed: it waits for the passphrase of the keyring")
+	case errors.Is(err, keyring.ErrSealed):
+		e.ok("keyring", "%s is locked with a passphrase", dir)
+	case errors.Is(err, keyring.ErrAway):
+		e.warn("keyring", "see that the server of keyring.transit.address runs; an agent that starts waits for it", "%v", err)
 	case errors.Is(err, keyring.ErrLocked):
-		e.warn("keyring", "examine it from within the agent's unit, which has the credential", "%v", err)
+		e.warn("keyring", "of the kind systemd-creds, examine it from within the agent's unit, which has the credential", "%v", err)
 	case errors.Is(err, keyring.ErrKind):
 		e.fail("keyring", "set keyring.kind to the kind of the file, or run coopr-agent keyring convert", "%v", err)
 	case errors.Is(err, fs.ErrPermission):

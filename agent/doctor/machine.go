@@ -178,6 +178,10 @@ func (e *exam) peers(ctx context.Context) {
 		e.ok("peers", "the agent knows none yet")
 		return
 	}
+	if len(m.Sealed) > 0 {
+		e.warn("peers", "see the check keyring", "the keyring is locked, so that the identity cannot be used to ask the other voters")
+		return
+	}
 	id, err := identity.Open("", e.id, e.cfg.APINames(), 0, m)
 	if err != nil {
 		e.fail("peers", "see the check identity", "%v", err)

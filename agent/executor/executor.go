@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/mask"
 	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -63,7 +64,8 @@ func (e *Executor) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.
 }
 
 // ExecuteUnplanned carries out a task that belongs to no plan, with the plugin
-// resources that are in force now. Change objects use it.
+// resources that are in force now. Change objects use it. No leader names the secrets of such a task, so the ones in its input are
+// found here, and hidden in what it says.
 func (e *Executor) ExecuteUnplanned(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result {
 	ctx = host.WithLease(ctx, e.cfg.LeaseHolds)
 	dir, release, err := e.cfg.Resources.Current(ctx, t.Tenant, kindOf(t), t.Plugin)
@@ -71,7 +73,45 @@ func (e *Executor) ExecuteUnplanned(ctx context.Context, t *pb.Task, sink host.S
 		return withoutResources(ctx, t, err)
 	}
 	defer release()
-	return e.cfg.Plugins.Execute(ctx, inFolder(t, dir), sink)
+	if t = inFolder(t, dir); len(t.Secrets) == 0 {
+		t = proto.CloneOf(t)
+		t.Secrets = e.secretsIn(t)
+	}
+	hide := mask.New(t.Secrets...)
+	res := e.cfg.Plugins.Execute(ctx, t, host.Hiding(sink, hide))
+	res.Message, res.LogTail = hide.Text(res.Message), "" // the tail may begin within a secret
+	return res
+}
+
+// secretsIn returns the secrets in the input of a task: the sensitive fields of its action, and those among the results of its node that
+// sound like secrets, or have the name of a sensitive field of a provider here.
+func (e *Executor) secretsIn(t *pb.Task) []string {
+	var in model.TaskInput
+	if err := json.Unmarshal(t.Input, &in); err != nil {
+		return nil // the plugin refuses it
+	}
+	var automator model.PluginType
+	marks := map[string]model.FieldSchema{}
+	for _, offered := range e.Types() {
+		switch {
+		case offered.Kind == model.KindAutomatorType && offered.Name == t.Plugin:
+			automator = offered.PluginType
+		case offered.Kind == model.KindProviderType:
+			for _, scope := range []model.PluginFields{offered.Parameters.Admin, offered.Parameters.User} {
+				for name, field := range scope.Fields {
+					if field.Secret() {
+						marks[name] = field
+					}
+				}
+			}
+		}
+	}
+	var fields map[string]any
+	if in.Config.Service != nil {
+		fields = in.Config.Service.Action.Fields
+	}
+	provider := model.PluginType{Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: marks}}}
+	return append(host.SecretTexts(automator, fields), host.SecretTexts(provider, in.Config.Results)...)
 }
 
 // perAutomator bootstraps a node with each of its automators: its services may need

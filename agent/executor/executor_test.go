@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -148,5 +149,67 @@ func TestMachineOfLocalNodes(t *testing.T) {
 		if string(res.Output) != test.want {
 			t.Errorf("%s: %s", name, res.Output)
 		}
+	}
+}
+
+// talking is a host.Executor whose plugins print their whole input and fail.
+type talking struct{ secrets []string }
+
+func (*talking) Types() []host.Type {
+	sensitive := func(name string) model.PluginParameters {
+		return model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{name: {Label: "x", Type: "text", Sensitive: true}}}}
+	}
+	return []host.Type{
+		{Kind: model.KindAutomatorType, PluginType: model.PluginType{Base: model.Base{Name: "safe"}, Parameters: sensitive("code")}},
+		{Kind: model.KindAutomatorType, PluginType: model.PluginType{Base: model.Base{Name: "other"}, Parameters: sensitive("note")}},
+		{Kind: model.KindProviderType, PluginType: model.PluginType{Base: model.Base{Name: "vault"}, Parameters: sensitive("seed")}},
+	}
+}
+
+func (p *talking) Execute(_ context.Context, t *pb.Task, sink host.Sink) *pb.Result {
+	p.secrets = t.Secrets
+	sink.Log(&pb.LogLine{Text: string(t.Input)})
+	return &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: pb.Outcome_OUTCOME_FATAL, Message: string(t.Input), LogTail: string(t.Input)}
+}
+
+// heard is a host.Sink that keeps the log.
+type heard struct {
+	host.Discard
+	text string
+}
+
+func (h *heard) Log(l *pb.LogLine) { h.text += l.Text }
+
+// nothing lays out no resources.
+type nothing struct{}
+
+func (nothing) Planned(context.Context, string, uint64, model.Kind, string) (string, func(), error) {
+	return "", func() {}, nil
+}
+
+func (nothing) Current(context.Context, string, model.Kind, string) (string, func(), error) {
+	return "", func() {}, nil
+}
+
+// TestSecretsOfUnplannedTasks has the plugin of a change object print the secrets of the object and of its node.
+func TestSecretsOfUnplannedTasks(t *testing.T) {
+	in, err := json.Marshal(model.TaskInput{Config: model.TaskConfig{
+		Service: &model.TaskService{Action: model.TaskAction{Fields: map[string]any{"code": "canary-code", "note": "see the moon"}}},
+		Results: map[string]any{"ssh-auth": map[string]any{"private_key": "canary-key"}, "seed": "canary-seed", "providerid": "machine-17"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log heard
+	p := &talking{}
+	x := New(Config{Plugins: p, Resources: nothing{}, LeaseHolds: func() bool { return true }})
+	res := x.ExecuteUnplanned(t.Context(), &pb.Task{Id: "change/x", Fence: 7, Action: "START", Plugin: "safe", Automator: true, Input: in}, &log)
+	for _, said := range []string{log.text, res.Message} {
+		if strings.Contains(said, "canary") || !strings.Contains(said, "see the moon") || !strings.Contains(said, "machine-17") {
+			t.Errorf("it says %s", said)
+		}
+	}
+	if res.LogTail != "" || len(p.secrets) != 3 {
+		t.Errorf("the tail is %q; the plugin host knows %d secrets", res.LogTail, len(p.secrets))
 	}
 }

@@ -5,8 +5,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
+	"github.com/coopr/coopr/rpc/identity"
+	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 const (
@@ -24,9 +30,58 @@ const (
 // to its leases. Whether the agent is alive is known sooner, by a probe.
 type broadcaster struct {
 	machine    *state.Machine
+	message    func([]model.Agent) *pb.AgentRegistry
 	mesh       Mesh
 	registry   *Registry
 	leadership *Leadership
+}
+
+// Bundle returns the CAs of a view. Their version is the index of the entry with which the phase of their rotation began.
+func Bundle(v *state.View) identity.Bundle {
+	m := v.MeshIdentity()
+	if m == nil {
+		return identity.Bundle{}
+	}
+	r, _ := v.Rotation(roster.KindCA)
+	out := identity.Bundle{Version: r.Index, CAs: m.CAs}
+	for _, b := range m.Bridges {
+		if time.Now().UnixMilli() < b.Until {
+			out.Bridges = append(out.Bridges, b.Certificate, b.Old)
+		}
+	}
+	return out
+}
+
+// Replaced returns the CAs of a mesh that others have replaced, as long as a bridge leads from them.
+func Replaced(m *table.MeshIdentity) (cas [][]byte) {
+	for _, b := range m.Bridges {
+		if time.Now().UnixMilli() < b.Until {
+			cas = append(cas, b.Old)
+		}
+	}
+	return cas
+}
+
+// RegistryMessage returns the agent registry with some agents, with the keys of gossip and the CAs.
+func (m *Member) RegistryMessage(agents []model.Agent) *pb.AgentRegistry {
+	v := m.Machine.View()
+	out := logformat.EncodeRegistry(agents, v.RemovedAgents())
+	if b := Bundle(v); len(b.CAs) > 0 {
+		out.Cas = &pb.CABundle{Version: b.Version, Cas: b.CAs, Bridges: b.Bridges}
+	}
+	var err error
+	if out.Gossip, err = keys.GossipRing(v, m.cfg.Keyring); err != nil {
+		m.cfg.Logger.Debug("the keys of gossip cannot be sent", "error", err) // the duty of the keys reports a keyring without keys
+	}
+	return out
+}
+
+// GossipRing returns the keys of gossip in a message, or nil if it has none.
+func GossipRing(m *pb.GossipRing) *identity.Ring {
+	if m == nil {
+		return nil
+	}
+	return &identity.Ring{Version: m.Version, Keys: m.Keys}
 }
 
 // brokenSession is a session whose connection is closed.
@@ -99,6 +154,6 @@ func (b *broadcaster) Run(ctx context.Context) error {
 		}
 		list := b.machine.View().Agents()
 		absent = markAbsent(list, absent)
-		b.leadership.Dispatcher.Tell(logformat.EncodeRegistry(list, b.machine.View().RemovedAgents()))
+		b.leadership.Dispatcher.Tell(b.message(list))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -37,8 +38,31 @@ func (m *Member) keys() *keys.Controller {
 			st, err := askStatus(ctx, m.cfg.Peers, addr, "")
 			return keyStatus(st), err
 		},
-		Put: m.putKeys, Retire: m.retireKeys, HandOver: m.Group.Transfer,
+		CA: authorities{}, Put: m.putKeys, Retire: m.retireKeys, HandOver: m.Group.Transfer,
 	})
+}
+
+// authorities makes CAs.
+type authorities struct{}
+
+func (authorities) New() (cert, key []byte, err error) {
+	a, err := identity.NewAuthority()
+	if err != nil {
+		return nil, nil, err
+	}
+	return a.Certificate(), a.Key(), nil
+}
+
+func (authorities) Bridge(oldCert, oldKey, cert, key []byte, until time.Time) ([]byte, error) {
+	old, err := identity.LoadAuthority(oldKey, oldCert)
+	if err != nil {
+		return nil, err
+	}
+	next, err := identity.LoadAuthority(key, cert)
+	if err != nil {
+		return nil, err
+	}
+	return old.Bridge(next, time.Now(), until)
 }
 
 // keyStatus returns what an agent's status says about its keyring.
@@ -46,6 +70,9 @@ func keyStatus(st *pb.StatusResponse) keys.Status {
 	out := keys.Status{FeatureLevel: st.GetFeatureLevel(), Prints: map[uint32][]byte{}}
 	for _, k := range st.GetKeys() {
 		out.Prints[k.Number] = k.Print
+	}
+	if e := st.GetExported(); e != nil {
+		out.Exported = keyring.Exported{Number: e.Number, Print: e.Print, At: time.UnixMilli(st.ExportedMs)}
 	}
 	return out
 }
@@ -58,7 +85,7 @@ func (m *Member) putKeys(ctx context.Context, id string, set keyring.Set) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, putTimeout)
 	defer cancel()
-	r := &pb.KeyringPutRequest{Active: set.Active}
+	r := &pb.KeyringPutRequest{Active: set.Active, PublicHalf: m.cfg.Keyring.PublicHalf()}
 	for _, k := range set.Keys {
 		r.Keys = append(r.Keys, &pb.MeshKey{Number: k.Number, Secret: k.Secret[:]})
 	}
@@ -106,7 +133,11 @@ func (s Server) KeyringPut(ctx context.Context, r *pb.KeyringPutRequest) (*pb.Ke
 		}
 		set.Keys = append(set.Keys, key)
 	}
-	if err := cfg.Keyring.Put(set); err != nil {
+	err := cfg.Keyring.Adopt(r.PublicHalf)
+	if err == nil {
+		err = cfg.Keyring.Put(set)
+	}
+	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	cfg.Logger.Info("this agent has got the keys of the mesh", "active", r.Active, "keys", len(r.Keys))

@@ -2,7 +2,9 @@ package member
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -118,5 +120,38 @@ func TestKeyringPut(t *testing.T) {
 	outside, _ := voterOf(t, false)
 	if _, err := outside.KeyringPut(from(t, "me"), request(key)); status.Code(err) != codes.FailedPrecondition {
 		t.Error("an agent that is not eligible:", err)
+	}
+}
+
+// TestKeyringPutOfPassphrase writes keys into the keyring of a newcomer that needs a passphrase. It takes over that of the leader's keyring.
+func TestKeyringPutOfPassphrase(t *testing.T) {
+	leaders := keyring.WithPassphrase(filepath.Join(t.TempDir(), "keyring"))
+	if err := leaders.Change([]byte("correct horse battery")); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := voterOf(t, true)
+	dir := filepath.Join(t.TempDir(), "keyring")
+	ring, err := keyring.Open(keyring.WithPassphrase(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Supervisor.cfg.Keyring = ring
+	key := keyring.NewKey(1)
+	r := &pb.KeyringPutRequest{Active: 1, Keys: []*pb.MeshKey{{Number: 1, Secret: key.Secret[:]}}}
+	for _, r.PublicHalf = range []string{"", "half"} {
+		if _, err := s.KeyringPut(from(t, "me"), r); err == nil || len(ring.Set().Keys) > 0 {
+			t.Errorf("with %q: %v", r.PublicHalf, err)
+		}
+	}
+	r.PublicHalf = leaders.PublicHalf()
+	if _, err := s.KeyringPut(from(t, "me"), r); err != nil {
+		t.Fatal(err)
+	}
+	again := keyring.WithPassphrase(dir)
+	if _, err := again.Load(); !errors.Is(err, keyring.ErrSealed) {
+		t.Error("it is not locked:", err)
+	}
+	if err := again.Unlock([]byte("correct horse battery")); err != nil {
+		t.Error(err)
 	}
 }

@@ -141,7 +141,7 @@ func (m *Member) duties() []leader.Duty {
 		heads.New(heads.Config{Machine: m.Machine, Propose: m.Propose, Box: m.Box, Logger: log}),
 		l.Sinks,
 		l.Incidents,
-		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
+		&broadcaster{machine: m.Machine, message: m.RegistryMessage, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
 	}
 	if cfg.Birth != nil {
 		duties = append(duties, cfg.Birth(m.Replica))
@@ -171,7 +171,7 @@ func firstLeases(d *dispatch.Dispatcher) func(context.Context, *operation.Prepar
 			if n == nil {
 				return dispatch.Needs{}
 			}
-			return tasks.NeedsOf(&p.Cluster, p.Operation.ID, n, p.Graph, u)
+			return tasks.NeedsOf(&p.Cluster, p.Operation.ID, n, p.Graph.Action[u], p.Graph.Entry(int(u)))
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/identity"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -22,6 +23,8 @@ type Registry struct {
 	mu      sync.Mutex
 	agents  []model.Agent
 	removed map[string]bool // ids of agents that were removed from the mesh; nobody returns from there
+	gossip  identity.Ring   // the keys of gossip as the leader sent them last
+	bundle  identity.Bundle // the CAs as the leader sent them last
 	absent  map[string]bool // sessions whose agents do not answer, according to the last leader
 }
 
@@ -63,7 +66,27 @@ func (r *Registry) Receive(m *pb.AgentRegistry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.absent = absent
+	if g := GossipRing(m.Gossip); g != nil {
+		r.gossip = *g
+	}
+	if c := m.Cas; c != nil {
+		r.bundle = identity.Bundle{Version: c.Version, CAs: c.Cas, Bridges: c.Bridges}
+	}
 	r.setLocked(agents, m.Removed)
+}
+
+// Bundle returns the CAs as the leader has sent them. There are none before it has.
+func (r *Registry) Bundle() identity.Bundle {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bundle
+}
+
+// Gossip returns the keys of gossip as the leader has sent them. There are none before it has.
+func (r *Registry) Gossip() identity.Ring {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gossip
 }
 
 // load replaces the registry by the one in this agent's own state. That state

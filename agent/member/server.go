@@ -26,6 +26,11 @@ func (s Server) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusResp
 	for _, k := range cfg.Keyring.Set().Keys {
 		out.Keys = append(out.Keys, &pb.MeshKeyPrint{Number: k.Number, Print: k.Print()})
 	}
+	if e, err := cfg.Keyring.Exported(); err != nil {
+		cfg.Logger.Warn("it is not known whether this keyring was exported", "error", err)
+	} else if e.Number > 0 {
+		out.Exported, out.ExportedMs = &pb.MeshKeyPrint{Number: e.Number, Print: e.Print}, e.At.UnixMilli()
+	}
 	m := s.Supervisor.Member()
 	if m == nil {
 		if cfg.Eligible {

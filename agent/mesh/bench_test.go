@@ -95,7 +95,7 @@ func runBenchMesh(b *testing.B, n int, profile Profile, record bool) {
 	cpu0, begin := cpuTime(), time.Now()
 	for i := range n {
 		cfg := Config{
-			ID: idOf(i), Bind: fmt.Sprintf("127.1.%d.%d:0", i/250, i%250+1), GossipKey: testKey, Profile: profile, Agents: n,
+			ID: idOf(i), Bind: fmt.Sprintf("127.1.%d.%d:0", i/250, i%250+1), GossipKeys: [][]byte{testKey}, Profile: profile, Agents: n,
 			Self: Self{Name: fmt.Sprint("agent-", i), RPCAddr: fmt.Sprintf("127.1.%d.%d:55055", i/250, i%250+1), APIAddr: "127.1.1.1:55054",
 				Build: "0.1.0", FeatureLevel: 1, Zone: "a", Eligible: true, PluginsHash: "0123456789abcdef"},
 		}

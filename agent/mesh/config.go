@@ -28,11 +28,11 @@ type Config struct {
 	Advertise string
 	// Transport replaces the sockets (tests: testing/doubles/fabric). Run shuts it down.
 	Transport memberlist.NodeAwareTransport
-	// GossipKey encrypts gossip: 16, 24 or 32 bytes. Nil: plain, for simulations only.
-	GossipKey []byte
-	// KeyringFile keeps the keys after a rotation. If the file exists, its keys replace GossipKey. If the name is empty, a
-	// rotation does not survive a restart.
-	KeyringFile string
+	// GossipKeys are the keys with which gossip starts, of 16, 24 or 32 bytes: the first one encrypts, and all decrypt. None: gossip is
+	// plain, for simulations only.
+	GossipKeys [][]byte
+	// Prepare, if it is not nil, is called by Run before gossip starts. It may call SetKeys.
+	Prepare func(ctx context.Context)
 	// PeersFile keeps the addresses of other agents, so that a restarted agent rejoins without Join. It may be empty.
 	PeersFile string
 	// Join has addresses to try until an agent answers: "host[:port]".
@@ -68,8 +68,8 @@ func (c *Config) check() error {
 	if c.Transport == nil && c.Bind == "" {
 		faults = append(faults, errors.New("mesh: neither a gossip address nor a transport"))
 	}
-	if c.GossipKey != nil {
-		if err := memberlist.ValidateKey(c.GossipKey); err != nil {
+	for _, key := range c.GossipKeys {
+		if err := memberlist.ValidateKey(key); err != nil {
 			faults = append(faults, fmt.Errorf("mesh: gossip key: %w", err))
 		}
 	}
@@ -116,7 +116,6 @@ func (m *Mesh) serfConfig(profile Profile, transport memberlist.NodeAwareTranspo
 	c.TombstoneTimeout = 24 * time.Hour
 	c.MinQueueDepth = 4096
 	c.LeavePropagateDelay = 5 * profile.GossipInterval
-	c.KeyringFile = m.cfg.KeyringFile
 	c.MsgpackUseNewTimeFormat = true
 	return c
 }

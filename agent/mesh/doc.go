@@ -5,7 +5,7 @@
 // minute. The registry is complete, but it has a new or a dead agent only after the leader has written it. So the view is
 // the union of both, entry by entry (see Merge).
 //
-//	m, err := mesh.New(mesh.Config{ID: id, Bind: "10.0.0.5:55056", GossipKey: key, Join: seeds, Self: self, Logger: log})
+//	m, err := mesh.New(mesh.Config{ID: id, Bind: "10.0.0.5:55056", GossipKeys: keys, Join: seeds, Self: self, Logger: log})
 //	go m.Run(ctx)
 //	changed, stop := m.Subscribe()
 //	for range changed { ... m.Members() ... }

@@ -32,31 +32,6 @@ func FuzzDecodeTags(f *testing.F) {
 	})
 }
 
-// FuzzDecodeKeyring reads keyring files. A ring that is accepted has a key in use, and is the
-// same when it is written and read again.
-func FuzzDecodeKeyring(f *testing.F) {
-	f.Add([]byte(`["AAAAAAAAAAAAAAAAAAAAAA==","AQAAAAAAAAAAAAAAAAAAAA=="]`))
-	f.Add([]byte(`[null]`))
-	f.Add([]byte(`["AAAA"]`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		ring, err := decodeKeyring(raw)
-		if err != nil {
-			return
-		}
-		if len(ring.GetPrimaryKey()) == 0 {
-			t.Fatal("the ring has no key in use")
-		}
-		written, err := json.Marshal(ring.GetKeys())
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := decodeKeyring(written)
-		if err != nil || !reflect.DeepEqual(again.GetKeys(), ring.GetKeys()) {
-			t.Errorf("%s comes back as another ring: %v", written, err)
-		}
-	})
-}
-
 // FuzzDecodePeers reads files of known agents. A file that is accepted is the same when it is
 // written and read again.
 func FuzzDecodePeers(f *testing.F) {

@@ -42,6 +42,9 @@ func (m *Mesh) begin(profile Profile) (*generation, error) {
 		l.end()
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
+	// serf lets whoever has a key of gossip change the keys of all agents. Without a ring it refuses that. Nothing has arrived yet that
+	// could read this field, and serf uses it for the interval besides.
+	conf.MemberlistConfig = &memberlist.Config{GossipInterval: conf.MemberlistConfig.GossipInterval}
 	l.open()
 	g.serf = s
 	m.mu.Lock()

@@ -64,7 +64,7 @@ func New(cfg Config) (*Mesh, error) {
 		resized: make(chan struct{}, 1), retune: make(chan struct{}),
 	}
 	var err error
-	if m.keyring, err = loadKeyring(cfg.KeyringFile, cfg.GossipKey); err != nil {
+	if m.keyring, err = newKeyring(cfg.GossipKeys); err != nil {
 		return nil, err
 	}
 	if cfg.Advertise != "" {
@@ -132,6 +132,9 @@ func (m *Mesh) Run(ctx context.Context) error {
 	profile := m.cfg.Profile
 	if profile == (Profile{}) {
 		profile = ProfileFor(max(m.view.size(), len(m.peers)+1, m.cfg.Agents), Profile{})
+	}
+	if m.cfg.Prepare != nil {
+		m.cfg.Prepare(ctx)
 	}
 	doubter := &doubter{m: m}
 	inner, cancel := context.WithCancel(ctx)

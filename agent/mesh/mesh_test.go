@@ -1,9 +1,12 @@
 package mesh
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,7 +63,7 @@ func (l *lab) start(i int, ip string, change func(*Config)) *node {
 		l.t.Fatal(err)
 	}
 	cfg := Config{
-		ID: idOf(i), Transport: g, GossipKey: testKey, Self: Self{Name: fmt.Sprint("agent-", i), RPCAddr: ip + ":55055"},
+		ID: idOf(i), Transport: g, GossipKeys: [][]byte{testKey}, Self: Self{Name: fmt.Sprint("agent-", i), RPCAddr: ip + ":55055"},
 		Join: []string{seedAddr(0), seedAddr(1)},
 	}
 	if change != nil {
@@ -330,8 +333,8 @@ func TestRemove(t *testing.T) {
 func TestAgentsWithAnotherKeyStayOut(t *testing.T) {
 	inLab(t, 9, func(l *lab) {
 		nodes := l.startMany(2)
-		stranger := l.start(2, ipOf(2), func(c *Config) { c.GossipKey = []byte("another key of thirty-two bytes.") })
-		plain := l.start(3, ipOf(3), func(c *Config) { c.GossipKey = nil })
+		stranger := l.start(2, ipOf(2), func(c *Config) { c.GossipKeys = [][]byte{[]byte("another key of thirty-two bytes.")} })
+		plain := l.start(3, ipOf(3), func(c *Config) { c.GossipKeys = nil })
 		l.within(time.Minute, "the two", all(nodes, StatusAlive, 2))
 		time.Sleep(2 * time.Minute)
 		if !all(nodes, StatusAlive, 2)() || stranger.view.size() != 1 || plain.view.size() != 1 {
@@ -343,41 +346,78 @@ func TestAgentsWithAnotherKeyStayOut(t *testing.T) {
 	})
 }
 
+// The keys change while gossip goes on. Who has not followed is not heard any more, and nobody changes the keys by gossip.
 func TestKeyRotation(t *testing.T) {
 	inLab(t, 10, func(l *lab) {
-		dir := t.TempDir()
 		var nodes []*node
-		for i := range 3 {
-			nodes = append(nodes, l.start(i, ipOf(i), func(c *Config) { c.KeyringFile = fmt.Sprintf("%s/keys-%d", dir, i) }))
+		for i := range 4 {
+			nodes = append(nodes, l.start(i, ipOf(i), nil))
 		}
-		l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 3))
-		ctx := context.Background()
-		next := []byte("fedcba9876543210fedcba9876543210")
-		if err := nodes[1].Keyring().Use(ctx, next); err == nil {
-			t.Error("a key nobody has is in use")
-		}
-		for _, step := range []func(context.Context, []byte) error{nodes[0].Keyring().Install, nodes[1].Keyring().Use} {
-			if err := step(ctx, next); err != nil {
-				t.Fatal(err)
+		l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 4))
+		set := func(nodes []*node, keys ...[]byte) {
+			t.Helper()
+			for _, n := range nodes {
+				if err := n.SetKeys(keys); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second) // the others have other keys meanwhile
 			}
 		}
-		keys, err := nodes[2].Keyring().List(ctx)
-		if err != nil || keys.Agents != 3 || len(keys.Holds) != 2 || len(keys.Uses) != 1 {
-			t.Errorf("%+v %v", keys, err)
+		next := []byte("fedcba9876543210fedcba9876543210")
+		for _, bad := range [][][]byte{nil, {[]byte("short")}} {
+			if err := nodes[0].SetKeys(bad); err == nil {
+				t.Error(bad, "are keys")
+			}
 		}
-		if err := nodes[2].Keyring().Remove(ctx, testKey); err != nil {
+		set(nodes, testKey, next)
+		set(nodes, next, testKey)
+		for _, key := range [][]byte{testKey, []byte("a key of somebody who listens in")} {
+			if _, err := nodes[3].now().serf.KeyManager().InstallKey(base64.StdEncoding.EncodeToString(key)); err == nil {
+				t.Error("an agent has changed the keys of all")
+			}
+		}
+		if !all(nodes, StatusAlive, 4)() {
+			t.Error("an agent was lost")
+		}
+		set(nodes[3:], testKey)
+		three := nodes[:3]
+		set(three, next)
+		l.within(time.Minute, "the fourth one is not heard", sees(three, idOf(3), StatusFailed))
+		if _, err := nodes[3].Join(context.Background(), []string{seedAddr(0)}); err == nil {
+			t.Error("an agent with the old key was taken in")
+		}
+		if err := nodes[3].SetKeys([][]byte{next}); err != nil {
 			t.Fatal(err)
 		}
-		if err := nodes[0].Keyring().Remove(ctx, next); err == nil {
-			t.Error("the key in use was removed")
-		}
-		// The rotated key survives a restart, although the configuration has the old one.
-		nodes[2].stop(t)
-		nodes[2] = l.start(2, ipOf(2), func(c *Config) { c.KeyringFile = dir + "/keys-2" })
-		l.within(time.Minute, "back with the new key", all(nodes, StatusAlive, 3))
-		nodes[1].host.PowerOff()
-		l.within(time.Minute, "death known", sees(nodes[:1], idOf(1), StatusFailed))
+		l.within(time.Minute, "all four", all(nodes, StatusAlive, 4))
 	})
+}
+
+// Keys are removed in any order, and a ring in use is never without a key that is wanted.
+func TestSetKeys(t *testing.T) {
+	key := func(c byte) []byte { return bytes.Repeat([]byte{c}, 32) }
+	list := func(text string) (out [][]byte) {
+		for i := range len(text) {
+			out = append(out, key(text[i]))
+		}
+		return out
+	}
+	for _, c := range []struct{ have, want string }{{"a", "a"}, {"a", "ab"}, {"ab", "ba"}, {"ba", "b"}, {"a", "cb"}, {"abc", "c"}, {"abcd", "db"}} {
+		ring, err := newKeyring(list(c.have))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := ring.GetKeys()
+		copied := slices.Clone(before)
+		changed, err := setKeys(ring, list(c.want))
+		got := ring.GetKeys()
+		if err != nil || changed != (c.have != c.want) || len(got) != len(c.want) || !bytes.Equal(got[0], key(c.want[0])) {
+			t.Errorf("%s to %s: %v %v %q", c.have, c.want, err, changed, got)
+		}
+		if !slices.EqualFunc(before, copied, bytes.Equal) {
+			t.Errorf("%s to %s: the list that a reader has was changed", c.have, c.want)
+		}
+	}
 }
 
 // A growing mesh changes to the profile calm, and a shrinking one back to quick. The views stay

@@ -40,7 +40,7 @@ func (s Sources) leader() collector {
 
 type leaderFamilies struct {
 	clusters, nodes, abandoned, operations, plans, tasks, ready, oldest, records, kept, bytes, orphans family
-	behind, age, lost, failing                                                                         family
+	behind, age, lost, failing, held                                                                   family
 }
 
 func (f *leaderFamilies) define() []family {
@@ -63,13 +63,14 @@ func (f *leaderFamilies) define() []family {
 	f.bytes = gauge("coopr_audit_kept_bytes", "Size of the audit log."+only)
 	f.orphans = gauge("coopr_provider_orphan_machines",
 		"Machines at providers that belong to no node, as of the latest search."+only)
+	f.held = gauge("coopr_mesh_held", "1 while the mesh begins no work, as it was restored and nobody has resumed it, or else 0."+only)
 	f.behind = gauge("coopr_audit_sink_behind_records", "Numbers of the audit log that a sink has not taken."+only, "sink")
 	f.age = gauge("coopr_audit_sink_oldest_seconds", "Age of the oldest record that a sink has not taken."+only, "sink")
 	f.failing = gauge("coopr_audit_sink_failing", "1 while attempts to send records to a sink fail, or else 0."+only, "sink")
 	f.lost = counter("coopr_audit_sink_lost_records_total",
 		"Numbers of the audit log that were removed in the leader's term before a sink took them."+only, "sink")
 	return []family{f.clusters, f.nodes, f.abandoned, f.operations, f.plans, f.tasks, f.ready, f.oldest, f.records, f.kept, f.bytes,
-		f.orphans, f.behind, f.age, f.failing, f.lost}
+		f.orphans, f.held, f.behind, f.age, f.failing, f.lost}
 }
 
 // state sends what the state has.
@@ -96,6 +97,7 @@ func (f *leaderFamilies) state(send emit, m *state.Machine, now time.Time) {
 	send(f.kept, float64(trail.Records))
 	send(f.bytes, float64(trail.Bytes))
 	send(f.orphans, float64(len(v.Orphans().Found)))
+	send(f.held, truth(v.Hold() != nil))
 }
 
 // waiting sends what waits for a slot.

@@ -2,9 +2,12 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/logformat"
@@ -12,6 +15,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/planner"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/solver"
@@ -93,7 +97,16 @@ func (c *Clusters) operateConcurrently(ctx context.Context, who model.Caller, cl
 	if !ok {
 		return api.Started{}, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 	}
-	now := operation.Input{Cluster: cl, Nodes: v.LiveNodes(cl)}
+	now := operation.Input{Cluster: cl, Nodes: v.PresentNodes(cl)}
+	if nodes := operation.Named(req.Change.NodeNames, now); req.Type == model.OpRecover && len(nodes) == 1 && !req.DryRun {
+		u := operation.Unit{Node: nodes[0].ID, Services: req.Services}
+		if len(u.Services) == 0 {
+			u.Services = nodes[0].Staying()
+		}
+		if st, done, err := c.relaunch(ctx, l.Orchestrator, who, v, cl, u); done || err != nil {
+			return st, err
+		}
+	}
 	units, err := operation.Units(req.Type, now, v.ClusterHealth(cl.Tenant, cl.ID), req.Change.NodeNames, req.Services)
 	if err != nil {
 		return api.Started{}, err
@@ -109,6 +122,63 @@ func (c *Clusters) operateConcurrently(ctx context.Context, who model.Caller, cl
 		return api.Started{}, err
 	}
 	return started(p, ans), nil
+}
+
+// relaunch restarts services by an operation that is at work on their node: the step that launches them is reset, so that it launches
+// them anew, and an operation that restarts all of them or replaces the node is left alone. It reports false if there is none.
+func (c *Clusters) relaunch(ctx context.Context, o *orchestrate.Orchestrator, who model.Caller, v *state.View, cl *model.Cluster,
+	u operation.Unit) (out api.Started, done bool, err error) {
+	for _, op := range v.ActiveOperations() {
+		s, kept := v.Plan(op.ID)
+		if op.Cluster != cl.ID || op.Tenant != cl.Tenant || !kept || op.Type == model.OpRun {
+			continue
+		}
+		at := uint32(plan.NoStep)
+		for _, w := range v.AtWork(op, s) {
+			if s.Graph.Nodes[w.Node] == u.Node && w.Step != plan.NoStep &&
+				slices.ContainsFunc(u.Services, func(name string) bool { return launches(s, plan.Step(w.Step), u.Node, name) }) {
+				at = w.Step
+			}
+		}
+		again := op.Type == model.OpRecover && launches(s, plan.Whole(), u.Node, u.Services...) || replaces(op, s, u.Node)
+		if !again && at == plan.NoStep {
+			continue
+		}
+		if _, err := o.PrepareConcurrent(who, cl.ID, model.OpRecover, []operation.Unit{u}); err != nil {
+			return out, false, err // the user may not, or there is nothing to restart
+		}
+		out = api.Started{Operation: *op, Cluster: *cl, Written: api.Written{Index: v.Index()}}
+		if !again {
+			t, _ := v.PlanTree(op.Tenant, op.ID, time.Now().UnixMilli())
+			order := tree.Order{Command: "restart"}
+			order.Phase, order.Step = t.IDs(at)
+			var already *tree.Refusal
+			out.Written, err = write(ctx, c.Supervisor, who, logformat.OrderPlan(op.ID, order))
+			if errors.As(err, &already) && already.Code == tree.CodeAlready {
+				err = nil
+			}
+		}
+		return out, true, err
+	}
+	return out, false, nil
+}
+
+// replaces reports whether an operation replaces a node.
+func replaces(op *model.Operation, s *plan.State, node string) bool {
+	return op.Type == model.OpReplaceNode && slices.ContainsFunc(s.Graph.On(node), func(v uint32) bool {
+		return s.Graph.Action[v] == model.Delete
+	})
+}
+
+// launches reports whether a part of a plan starts all of these services on a node.
+func launches(s *plan.State, p plan.Part, node string, services ...string) bool {
+	starts := map[string]bool{}
+	for v := range s.Graph.In(p) {
+		if s.Graph.Action[v] == model.Start && s.Graph.NodeID(int(v)) == node {
+			starts[s.Graph.ServiceName(int(v))] = true
+		}
+	}
+	return !slices.ContainsFunc(services, func(name string) bool { return !starts[name] })
 }
 
 // Label sets and removes labels of a cluster.
@@ -213,7 +283,7 @@ func stages(g *plan.Graph) []map[string]int {
 			if g.Action[v] == model.Barrier {
 				continue
 			}
-			name := g.Action[v].String()
+			name := strings.ToUpper(g.ActionKey(int(v)))
 			if s := g.ServiceName(v); s != "" {
 				name += " " + s
 			}

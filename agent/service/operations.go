@@ -49,9 +49,7 @@ func (o *Operations) BeginPlan(ctx context.Context, who model.Caller, cluster, p
 
 // OrderPlan carries out an order about an operation's plan.
 func (o *Operations) OrderPlan(ctx context.Context, who model.Caller, operation string, order tree.Order) (api.Written, error) {
-	return write(ctx, o.Supervisor, who, &pb.Command{Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{
-		Operation: operation, Order: logformat.PlanOrders.Number(order.Command), Phase: order.Phase, Step: order.Step, Parameters: order.Params,
-	}}})
+	return write(ctx, o.Supervisor, who, logformat.OrderPlan(operation, order))
 }
 
 // Explain returns the reasons why steps of an operation's plan wait. Only the leader's

@@ -49,7 +49,7 @@ func TestArchiveAsStream(t *testing.T) {
 	}
 	m.Apply(&raft.Log{Type: raft.LogCommand, Index: 8, Data: b})
 	present := m.View()
-	v, _, sig, err := stateOf(bytes.NewReader(out.Bytes()), present)
+	v, _, sig, err := stateOf(bytes.NewReader(out.Bytes()), present, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,11 +61,11 @@ func TestArchiveAsStream(t *testing.T) {
 		t.Errorf("index %d, sessions %v, agents %+v", v.Index(), v.Sessions(), agents)
 	}
 	for n := 0; n < out.Len(); n += 13 {
-		if _, _, _, err := stateOf(bytes.NewReader(out.Bytes()[:n]), present); err == nil {
+		if _, _, _, err := stateOf(bytes.NewReader(out.Bytes()[:n]), present, nil); err == nil {
 			t.Fatalf("an archive that was cut after %d of %d bytes was taken", n, out.Len())
 		}
 	}
-	if _, _, _, err := stateOf(io.MultiReader(bytes.NewReader(out.Bytes()), bytes.NewReader([]byte{1})), present); err == nil {
+	if _, _, _, err := stateOf(io.MultiReader(bytes.NewReader(out.Bytes()), bytes.NewReader([]byte{1})), present, nil); err == nil {
 		t.Error("an archive with something behind it was taken")
 	}
 	broken := errors.New("the log is full")

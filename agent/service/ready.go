@@ -15,10 +15,12 @@ const readyLag = 1024
 // electionTime is how long after the last contact a voter is ready without a leader: requests wait for the next one.
 const electionTime = time.Second
 
-// Ready reports whether this agent can serve requests. Everybody may read the reasons why not, so they name nothing.
+// Ready reports whether this agent can serve requests. The agents of a mesh that is held can. Everybody may read the reasons why not, so
+// they name nothing.
 func (m *Mesh) Ready(ctx context.Context) api.Readiness {
 	reasons := m.unready(ctx)
-	return api.Readiness{Ready: len(reasons) == 0, Reasons: reasons}
+	r := m.Supervisor.Member()
+	return api.Readiness{Ready: len(reasons) == 0, Held: r != nil && r.Machine.View().Hold() != nil, Reasons: reasons}
 }
 
 func (m *Mesh) unready(ctx context.Context) (reasons []string) {

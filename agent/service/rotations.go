@@ -22,11 +22,11 @@ func (r *Raft) Rotate(ctx context.Context, who model.Caller, req api.NewRotation
 	}
 	v := m.Machine.View()
 	last, _ := v.Rotation(req.Kind)
-	p := &pb.Rotate{Kind: logformat.RotationKinds.Number(req.Kind), Number: last.Number + 1, Full: req.Full}
+	p := &pb.Rotate{Kind: logformat.RotationKinds.Number(req.Kind), Number: last.Number + 1, Full: req.Full, NoBridge: req.NoBridge}
 	switch {
 	case !v.Understands(logformat.RotationLevel):
 		return out, w, problem.New(problem.Conflict, "keys are not rotated yet: some members of the Raft group run an older build")
-	case req.Kind == roster.KindKeyring:
+	case req.Kind == roster.KindKeyring, req.Kind == roster.KindGossip, req.Kind == roster.KindCA:
 		p.Next = record.RotationPhase_ROTATION_PHASE_BEGUN
 	case req.Kind == roster.KindRoot && !who.Root:
 		return out, w, problem.New(problem.Forbidden, "only the root token may replace the root token")
@@ -37,7 +37,7 @@ func (r *Raft) Rotate(ctx context.Context, who model.Caller, req api.NewRotation
 		}
 		p.Next, p.RootHash, p.RootActor = record.RotationPhase_ROTATION_PHASE_DONE, hash, who.Actor
 	default:
-		return out, w, model.Faults{{Path: "kind", Message: "the kinds are keyring and root"}}
+		return out, w, model.Faults{{Path: "kind", Message: "the kinds are keyring, gossip, ca and root"}}
 	}
 	w, err = write(ctx, r.Supervisor, who, &pb.Command{Change: &pb.Command_Rotate{Rotate: p}})
 	if err != nil {

@@ -11,23 +11,28 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/coopr/coopr/consensus/archive"
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/engine/signing"
+	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // Save writes an archive of the whole state to w.
 func (r *Raft) Save(ctx context.Context, w io.Writer) error {
-	m, _, err := leader(r.Supervisor)
+	m, l, err := leader(r.Supervisor)
 	if err != nil {
 		return err
 	}
+	_ = l.Keys.NoteExports(ctx) // if this fails, whoever saves may be warned about the keyring in vain
 	if err := m.Fresh(ctx, false); err != nil {
 		return err
 	}
@@ -137,9 +142,9 @@ func (c *counter) Write(p []byte) (int, error) {
 const maxSnapshot = 4 << 30
 
 // Restore replaces the whole state by that of an archive, as state.Restored makes it. Agents that are
-// not in the present state have left since the archive was written. Everything is checked before anything is replaced. An archive
-// without a signature is taken if unsigned is set.
-func (r *Raft) Restore(ctx context.Context, in io.Reader, unsigned bool) error {
+// not in the present state have left since the archive was written. Everything is checked before anything is replaced. The mesh is
+// held then, unless it is to resume at once.
+func (r *Raft) Restore(ctx context.Context, who model.Caller, in io.Reader, o api.RestoreOptions) error {
 	m, _, err := leader(r.Supervisor)
 	if err != nil {
 		return err
@@ -148,9 +153,20 @@ func (r *Raft) Restore(ctx context.Context, in io.Reader, unsigned bool) error {
 	if rotation, ok := own.Rotation(roster.KindKeyring); ok && rotation.Phase != roster.RotationDone {
 		return problem.New(problem.Conflict, "the mesh key is being rotated: restore once coopr operator rotations shows that it is done")
 	}
-	v, meta, sig, err := stateOf(in, own)
+	switch {
+	case !o.Resume && !own.Understands(logformat.HoldLevel):
+		return problem.New(problem.Conflict, "some members of the Raft group run an older build, and would begin work after the restore: "+
+			"upgrade them before, or restore with --resume")
+	case strings.ContainsFunc(o.File, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return model.Faults{{Path: "file", Message: "has a character that cannot be printed"}}
+	}
+	var hold *roster.Hold
+	if !o.Resume {
+		hold = &roster.Hold{File: o.File, Since: time.Now().UnixMilli(), Actor: who.Actor}
+	}
+	v, meta, sig, err := stateOf(in, own, hold)
 	if err == nil {
-		err = trusted(m.Box, own, sig, meta.Mesh, unsigned)
+		err = trusted(m.Box, own, sig, meta.Mesh, o.Unsigned)
 	}
 	if err != nil {
 		return model.Faults{{Path: "snapshot", Message: err.Error()}}
@@ -179,9 +195,14 @@ func (r *Raft) Restore(ctx context.Context, in io.Reader, unsigned bool) error {
 	return withState(v, func(size int64, in io.Reader) error { return m.Restore(ctx, v.Index(), size, in) })
 }
 
+// Resume ends the hold of a mesh that was restored.
+func (r *Raft) Resume(ctx context.Context, who model.Caller) (api.Written, error) {
+	return write(ctx, r.Supervisor, who, &pb.Command{Change: &pb.Command_ResumeMesh{ResumeMesh: &pb.ResumeMesh{}}})
+}
+
 // stateOf returns the state that is restored from an archive over a mesh's present state, and the archive's signature, which is not
-// verified. It reads and checks the whole archive.
-func stateOf(in io.Reader, own *state.View) (*state.View, archive.Meta, *archive.Signature, error) {
+// verified. It reads and checks the whole archive. hold is that of the restored state, or nil.
+func stateOf(in io.Reader, own *state.View, hold *roster.Hold) (*state.View, archive.Meta, *archive.Signature, error) {
 	out, to := io.Pipe()
 	read := make(chan error, 1)
 	var meta archive.Meta
@@ -192,7 +213,7 @@ func stateOf(in io.Reader, own *state.View) (*state.View, archive.Meta, *archive
 		_ = to.CloseWithError(err) // nil: the end
 		read <- err
 	}()
-	v, err := state.Restored(out, func(agent string) bool { _, ok := own.Agent(agent); return ok }, time.Now(), own)
+	v, err := state.Restored(out, func(agent string) bool { _, ok := own.Agent(agent); return ok }, time.Now(), own, hold)
 	if err == nil {
 		_, err = io.Copy(io.Discard, out) // the archive's checksums follow the state
 	}

@@ -75,9 +75,9 @@ func (s Server) serve(in stream, caller string) error {
 	l.Sites.Join(id, sites.Runtime{Agent: h.Agent, Name: h.Name, Machine: h.Machine, Process: h.Process, Send: out.Send})
 	defer l.Sites.Leave(id)
 	// A new worker receives the agent registry right after its welcome.
-	v := m.Machine.View()
-	out.Send(&pb.LeaderMessage{Registry: logformat.EncodeRegistry(v.Agents(), v.RemovedAgents())})
+	out.Send(&pb.LeaderMessage{Registry: m.RegistryMessage(m.Machine.View().Agents())})
 	defer l.Clocks.Leave(id)
+	defer l.Keys.Followers.Leave(id)
 	received := make(chan error, 1)
 	go func() { received <- receive(in, m.Machine, l, id, h, out) }()
 	select {
@@ -105,6 +105,9 @@ func receive(in stream, machine *state.Machine, l *member.Leadership, id string,
 		}
 		if m.Heartbeat > 0 || m.Leaving {
 			d.Hear(id, m.Heartbeat, m.Leaving)
+		}
+		if m.Heartbeat > 0 {
+			l.Keys.Followers.Hear(id, h.Agent, m.Gossip, m.Cas)
 		}
 		if m.ClockMs > 0 {
 			l.Clocks.Hear(id, h.Agent, h.Name, time.Until(time.UnixMilli(m.ClockMs)))

@@ -177,12 +177,15 @@ func (b *Builder) node(v *state.View, cl *model.Cluster, id string) (*model.Node
 }
 
 // action returns the action that is carried out for a vertex now: a CREATE whose
-// CONFIRM failed starts with a DELETE.
+// CONFIRM failed starts with a DELETE, and a service that is launched anew with a STOP.
 func action(g *plan.Graph, n *plan.Note, u uint32) model.Action {
-	if n != nil && n.Undo {
+	switch is := g.Action[u]; {
+	case n == nil || !n.Undo:
+		return is
+	case is == model.Create:
 		return model.Delete
 	}
-	return g.Action[u]
+	return model.Stop
 }
 
 // Task returns the task of vertex u of an operation's plan, as it is sent to a
@@ -198,7 +201,7 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	}
 	st := s.Task(u)
 	act := action(s.Graph, st.Note, u)
-	if act == model.Run {
+	if act == model.Run && op.Type == model.OpRun {
 		return b.step(v, op, cl, n, s, u)
 	}
 	id := string(model.OperationID(op.ID).Task(u))
@@ -211,13 +214,13 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	if err != nil {
 		return nil, err
 	}
-	w, err := src.Work(op.ID, id, n, saved, act, s.Graph.ServiceName(int(u)))
+	w, err := src.Work(op.ID, id, n, saved, act, s.Graph.Entry(int(u)))
 	if err != nil {
 		return nil, err
 	}
 	out := &pb.Task{
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Mesh: v.Mesh(), Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
-		Action: act.String(), Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
+		Action: w.Action, Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
 		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(),
 		Input:     operation.WithParameters(w.Input, op.Parameters),
 		Resources: op.Resources, Secrets: slices.Concat(secrets, returned), Sensitive: b.marked(v, cl, w),
@@ -241,21 +244,26 @@ const readyWithinMillis = 30 * 60_000
 func (b *Builder) Needs(v *state.View, op *model.Operation, g *plan.Graph, u uint32) dispatch.Needs {
 	if cl, ok := b.cluster(v, op); ok {
 		if n, ok := b.node(v, cl, g.NodeID(int(u))); ok {
-			return NeedsOf(cl, op.ID, v.Live(cl, n), g, u)
+			var note *plan.Note
+			if s, ok := v.Plan(op.ID); ok {
+				note = s.Note(u)
+			}
+			return NeedsOf(cl, op.ID, v.Live(cl, n), action(g, note, u), g.Entry(int(u)))
 		}
 	}
 	return dispatch.Needs{}
 }
 
-// NeedsOf is like Needs, for a cluster and a node that need not be in the state yet.
-func NeedsOf(cl *model.Cluster, op string, n *model.Node, g *plan.Graph, u uint32) dispatch.Needs {
-	name, automator := operation.Plugin(cl, op, n, g.Action[u], g.ServiceName(int(u)))
+// NeedsOf is like Needs, for an action on a node that need not be in the state yet. entry is the task's entry in the services of its
+// graph.
+func NeedsOf(cl *model.Cluster, op string, n *model.Node, action model.Action, entry string) dispatch.Needs {
+	name, automator := operation.Plugin(cl, op, n, action, entry)
 	out := dispatch.Needs{Plugin: "provider/" + name}
 	if automator {
 		out.Plugin = "automator/" + name
 	}
 	out.Machine = n.AgentMachine()
-	if g.Action[u].Hardware() {
+	if action.Hardware() {
 		out.Limit, out.Most = cl.Tenant+"/"+cl.Provider.Name, cl.Provider.MaxParallel
 	}
 	return out

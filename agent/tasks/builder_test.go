@@ -32,6 +32,19 @@ func (o *opener) OpenFields(_ view.SealedView, _ string, fields map[string]any) 
 	return map[string]any{"region": fields["region"], "password": "canary-password"}, nil
 }
 
+// TestActionsThatUndo checks what is done for a task that is to be undone before it is done again.
+func TestActionsThatUndo(t *testing.T) {
+	g := plan.Graph{Action: []model.Action{model.Create, model.Install, model.Start}}
+	for u, want := range []model.Action{model.Delete, model.Stop, model.Stop} {
+		if got := action(&g, &plan.Note{Undo: true}, uint32(u)); got != want {
+			t.Errorf("%s is undone by %s", g.Action[u], got)
+		}
+		if got := action(&g, &plan.Note{}, uint32(u)); got != g.Action[u] {
+			t.Errorf("%s is done by %s", g.Action[u], got)
+		}
+	}
+}
+
 // TestKeysOfProvidersOnly has a cluster whose provider has a password. Only what its provider does needs a key and has the password,
 // which is named to the agent as a secret.
 func TestKeysOfProvidersOnly(t *testing.T) {

@@ -12,9 +12,11 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/internal/mask"
+	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -65,15 +67,35 @@ type attemptLog struct {
 	err  error
 	size int
 	tail []byte
+	task *pb.Task
 	save func(*pb.SaveState)
 	mask *mask.Mask
+	// held is the end of a line that goes on with the next message, for standard output and standard error: it may begin a secret.
+	held [2]string
 }
 
 // Log appends a line.
 func (a *attemptLog) Log(line *pb.LogLine) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	text := a.mask.Text(strings.TrimRight(line.Text, "\n")) + "\n"
+	stream := 0
+	if line.Stderr {
+		stream = 1
+	}
+	text := a.mask.Text(a.held[stream] + strings.TrimRight(line.Text, "\n"))
+	a.held[stream] = ""
+	if len(line.Text) >= host.MaxLogLine { // the line was cut
+		hold := len(text) - min(len(text), a.mask.Longest()-1)
+		for hold > 0 && hold < len(text) && !utf8.RuneStart(text[hold]) {
+			hold--
+		}
+		text, a.held[stream] = text[:hold], text[hold:]
+	}
+	a.write(text+"\n", line.Stderr)
+}
+
+// write appends a line in which secrets are hidden.
+func (a *attemptLog) write(text string, stderr bool) {
 	a.tail = append(a.tail, text...)
 	if len(a.tail) > 2*tailSize {
 		a.tail = append([]byte(nil), a.tail[len(a.tail)-tailSize:]...)
@@ -90,7 +112,7 @@ func (a *attemptLog) Log(line *pb.LogLine) {
 		return
 	}
 	mark := "  "
-	if line.Stderr {
+	if stderr {
 		mark = "! "
 	}
 	entry := time.Now().UTC().Format("15:04:05.000 ") + mark + text
@@ -102,15 +124,24 @@ func (a *attemptLog) Log(line *pb.LogLine) {
 
 // Save passes a value to the leader.
 func (a *attemptLog) Save(s *pb.SaveState) {
-	if a.save != nil {
-		a.save(s)
+	if a.save == nil {
+		return
 	}
+	if a.task.GetAutomator() { // what a provider saves may say how its machine is reached
+		s = hideInSaved(a.task, a.mask, s)
+	}
+	a.save(s)
 }
 
 // end closes the log and returns its tail.
 func (a *attemptLog) end() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	for stream, text := range a.held {
+		if text != "" {
+			a.write(text+"\n", stream == 1)
+		}
+	}
 	if a.f != nil {
 		a.logs.close(a.f)
 		a.f = nil

@@ -2,10 +2,10 @@ package worker
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/internal/mask"
+	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -18,47 +18,13 @@ func marked(t *pb.Task) model.PluginType {
 	return model.PluginType{Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: fields}}}
 }
 
-// secretsIn returns the texts of the sensitive values within values, at every depth. They are those that the leader encrypts.
-func secretsIn(t model.PluginType, values map[string]any) (texts []string) {
-	sensitive := map[string]bool{}
-	for _, name := range model.Sensitive(t, values) {
-		sensitive[name] = true
-	}
-	for name, v := range values {
-		texts = append(texts, secretsOf(v, sensitive[name])...)
-	}
-	return texts
-}
-
-func secretsOf(v any, sensitive bool) (texts []string) {
-	switch v := v.(type) {
-	case map[string]any:
-		if !sensitive {
-			return secretsIn(model.PluginType{}, v)
-		}
-		for _, item := range v {
-			texts = append(texts, secretsOf(item, true)...)
-		}
-	case []any:
-		for _, item := range v {
-			texts = append(texts, secretsOf(item, sensitive)...)
-		}
-	case nil, bool:
-	default:
-		if text := fmt.Sprint(v); sensitive && text != "" {
-			return []string{text}
-		}
-	}
-	return texts
-}
-
 // secretResults returns the texts of the sensitive ones among the results in a task's output.
 func secretResults(t *pb.Task, output []byte) []string {
 	var o model.TaskOutput
 	if len(output) == 0 || json.Unmarshal(output, &o) != nil {
 		return nil
 	}
-	return secretsIn(marked(t), o.Result)
+	return host.SecretTexts(marked(t), o.Result)
 }
 
 // shown puts the sensitive values back, at every depth, into a copy of the values in which secrets are hidden.
@@ -106,4 +72,24 @@ func hideIn(t *pb.Task, hide *mask.Mask, output []byte) []byte {
 		return masked
 	}
 	return output
+}
+
+// hideInSaved hides the secrets of a task in a value that its automator saves, but for sensitive ones if the leader encrypts them.
+func hideInSaved(t *pb.Task, hide *mask.Mask, s *pb.SaveState) *pb.SaveState {
+	var value any
+	if json.Unmarshal(s.Value, &value) != nil {
+		return s // the plugin's kit writes JSON
+	}
+	given, hidden := map[string]any{s.Key: value}, map[string]any{}
+	if json.Unmarshal(hide.JSON(s.Value), &value) != nil {
+		return s
+	}
+	if hidden[s.Key] = value; t.Encrypts {
+		shown(marked(t), given, hidden)
+	}
+	text, err := json.Marshal(hidden[s.Key])
+	if err != nil {
+		return s
+	}
+	return &pb.SaveState{Task: s.Task, Fence: s.Fence, Key: s.Key, Value: text}
 }

@@ -184,6 +184,7 @@ func (s *session) next(beat bool) *pb.WorkerMessage {
 		now := time.Now()
 		s.beats[s.beat] = now
 		m.ClockMs = w.cfg.Clock().UnixMilli()
+		m.Gossip, m.Cas = w.cfg.Followed()
 		for k, a := range w.held {
 			if a.result == nil && !a.marked && now.Sub(a.since) > time.Second {
 				a.marked = true

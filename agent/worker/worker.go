@@ -22,7 +22,7 @@ type Stream interface {
 	Recv() (*pb.LeaderMessage, error)
 }
 
-// Config configures a Worker. Everything is required but Registry, Sites, Drain and Clock.
+// Config configures a Worker. Everything is required but Registry, Sites, Drain, Clock and Followed.
 type Config struct {
 	// Hello returns the description of this agent. The worker adds what it holds.
 	Hello func() *pb.Hello
@@ -40,6 +40,9 @@ type Config struct {
 	Drain time.Duration
 	// Clock is the clock that heartbeats report; nil means time.Now.
 	Clock func() time.Time
+	// Followed returns the versions of the keys of gossip that this agent uses, and of the CAs under which it has its certificates, which
+	// heartbeats report; nil means 0.
+	Followed func() (gossip, cas uint64)
 }
 
 // attempt is a lease that the worker holds.
@@ -88,6 +91,9 @@ func New(cfg Config) (*Worker, error) {
 	}
 	if w.cfg.Clock == nil {
 		w.cfg.Clock = time.Now
+	}
+	if w.cfg.Followed == nil {
+		w.cfg.Followed = func() (gossip, cas uint64) { return 0, 0 }
 	}
 	old, err := cfg.Journal.Load()
 	if err != nil {
@@ -343,7 +349,7 @@ func (w *Worker) take(session string, tasks []*pb.Task) {
 // run carries out one lease.
 func (w *Worker) run(ctx context.Context, a *attempt) {
 	hide := mask.New(a.task.Secrets...)
-	log := &attemptLog{logs: w.cfg.Logs, key: Key{a.task.Id, a.task.Fence}, save: w.save, mask: hide}
+	log := &attemptLog{logs: w.cfg.Logs, key: Key{a.task.Id, a.task.Fence}, task: a.task, save: w.save, mask: hide}
 	res := w.cfg.Executor.Execute(ctx, a.task, log)
 	tail := log.end()
 	if len(a.task.Secrets) > 0 {

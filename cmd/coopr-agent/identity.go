@@ -14,6 +14,7 @@ import (
 
 	"github.com/coopr/coopr/agent/admission"
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/rpc/identity"
 )
 
@@ -134,9 +135,9 @@ func initFolder(c *cobra.Command, o initOptions) error {
 	return nil
 }
 
-// join returns the agent's credentials: those of its data directory, or those that it gets with the join token. It waits for a
-// voter that admits the agent.
-func join(ctx context.Context, cfg config.Config, log *slog.Logger) (out admission.Credentials, err error) {
+// join returns the agent's credentials: those of its data directory, which the keyring opens, or those that it gets with the join token.
+// It waits for a voter that admits the agent.
+func join(ctx context.Context, cfg config.Config, store keyring.Store, log *slog.Logger) (out admission.Credentials, err error) {
 	if cfg.Dev {
 		return out, nil
 	}
@@ -146,7 +147,11 @@ func join(ctx context.Context, cfg config.Config, log *slog.Logger) (out admissi
 	m, err := identity.LoadMembership(cfg.DataDir)
 	switch {
 	case err == nil && m.Mesh != "":
-		return admission.Credentials{Membership: m}, nil
+		ring, err := keyring.Open(store)
+		if err != nil {
+			return out, err
+		}
+		return admission.Credentials{Membership: m}, m.Unseal(ring)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return out, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/agent/keystore"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/internal/loglimit"
 	"github.com/coopr/coopr/internal/manual"
@@ -95,7 +96,7 @@ func command() *cobra.Command {
 		return nil
 	}
 	root.AddCommand(run, validate, initCommand(), tokenCommand(), caCommand(), recoverCommand(), snapshotCommand(), versionCommand(),
-		keyringCommand(), doctorCommand(), manual.Command())
+		keyringCommand(), unlockCommand(), doctorCommand(), manual.Command())
 	return root
 }
 
@@ -161,26 +162,37 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 			}
 		}
 	}
-	if err := checkKeyring(cfg); err != nil {
+	report := func(state string) {
+		if err := notify(state); err != nil {
+			logger.Warn("the service manager could not be notified", "error", err)
+		}
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	// An agent that waits has started as far as it can: the service manager must not take it for one that hangs.
+	store, err := keystore.Await(ctx, cfg, logger, func(why string) { report("READY=1\nSTATUS=" + why) })
+	if ctx.Err() != nil {
+		return nil // stopped while it was sealed
+	}
+	if err != nil {
 		return err
 	}
-	known, err := join(ctx, cfg, logger)
+	known, err := join(ctx, cfg, store, logger)
 	if ctx.Err() != nil {
 		return nil // stopped while no voter had answered
 	}
 	if err != nil {
 		return err
 	}
+	if err := checkPassphrase(cfg, known, store); err != nil {
+		return err
+	}
 	if cfg.Eligible && !cfg.Dev {
 		raisePriority(logger)
 	}
-	report := func(state string) {
-		if err := notify(state); err != nil {
-			logger.Warn("the service manager could not be notified", "error", err)
-		}
-	}
 	a, err := agent.New(agent.Config{
-		Config: cfg, Build: release.Build(), Logger: logger, Credentials: known,
+		Config: cfg, Build: release.Build(), Logger: logger, Credentials: known, KeyStore: store,
 		Started: func() { report("READY=1") },
 	})
 	if err != nil {
@@ -193,9 +205,6 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 		}
 		defer withdraw()
 	}
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { report("STOPPING=1") })()

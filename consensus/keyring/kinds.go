@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/hkdf"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,10 +18,14 @@ const (
 	KindFile = "file"
 	// KindSystemd has a local key in a credential that systemd decrypts for the agent's unit.
 	KindSystemd = "systemd-creds"
+	// KindPassphrase has a local key that is derived from a passphrase, which somebody gives after each start.
+	KindPassphrase = "passphrase"
+	// KindTransit has a local key that a service decrypts at each start.
+	KindTransit = "transit"
 )
 
 // Kinds returns the kinds of a keyring.
-func Kinds() []string { return []string{KindFile, KindSystemd} }
+func Kinds() []string { return []string{KindFile, KindSystemd, KindPassphrase, KindTransit} }
 
 // Credential is the name of the credential with the local key of the kind systemd-creds.
 const Credential = "coopr-keyring"
@@ -36,18 +39,26 @@ var ErrLocked = errors.New("the keyring cannot be decrypted")
 // ErrKind means that a keyring's file is of another kind than the configuration says.
 var ErrKind = errors.New("the keyring is of another kind")
 
-// Of returns the store of a kind in a folder; see InDir. credentials is the folder of the unit's credentials, or "". Load fails with
-// ErrLocked if the local key is not there, and with ErrKind for a file of another kind.
-func Of(kind, dir, credentials string) Store {
+// Outside has what kinds of keyrings need from outside of their files.
+type Outside struct {
+	Credentials string  // the folder of the unit's credentials, or ""; for systemd-creds
+	Wrapper     Wrapper // for transit
+}
+
+// Of returns the store of a kind in a folder; see InDir. Load fails with ErrLocked if the local key is not there, and with ErrKind for a
+// file of another kind. That of the kind passphrase is a *Passphrase.
+func Of(kind, dir string, o Outside) Store {
 	switch kind {
 	case "", KindFile:
 		return InDir(dir)
 	case KindSystemd:
-		return dirStore{dir: dir, kind: kind, local: func() (Key, error) { return fromCredential(credentials) }}
+		return dirStore{dir: dir, kind: kind, guard: credential{o.Credentials}}
+	case KindPassphrase:
+		return WithPassphrase(dir)
+	case KindTransit:
+		return dirStore{dir: dir, kind: kind, guard: &transit{wrapper: o.Wrapper}}
 	}
-	return dirStore{dir: dir, kind: kind, local: func() (Key, error) {
-		return Key{}, fmt.Errorf("there is no kind of keyring %q", kind)
-	}}
+	return dirStore{dir: dir, kind: kind, guard: unknown{kind}}
 }
 
 // KindOf returns the kind of the keyring in a folder. Without one it fails with fs.ErrNotExist.
@@ -97,35 +108,9 @@ func localKey(secret []byte, kind string) (Key, error) {
 	return Key{Number: 1, Secret: [Size]byte(derived)}, nil
 }
 
-// firstEncrypted begins the first line of an encrypted file. The kind follows, and a line with the encrypted content of a file of the
-// kind file, in base64.
+// firstEncrypted begins the first line of an encrypted file. The kind follows. The last line has the encrypted content of a file of the
+// kind file, in base64; what lies between depends on the kind.
 const firstEncrypted = "coopr-keyring 2 "
-
-// encodeFor returns the content of a file of a kind other than file.
-func encodeFor(kind string, local Key, s Set) []byte {
-	var b bytes.Buffer
-	fmt.Fprintln(&b, firstEncrypted+kind)
-	fmt.Fprintln(&b, base64.StdEncoding.EncodeToString(NewCipher(local).Seal(Bind("keyring", kind), encode(s))))
-	return b.Bytes()
-}
-
-// decodeFor returns the keys in what encodeFor returned for the same kind and local key.
-func decodeFor(kind string, local Key, data []byte) (Set, error) {
-	text, ok := strings.CutPrefix(string(data), firstEncrypted+kind+"\n")
-	if !ok {
-		return Set{}, fmt.Errorf("%w: its first line is not %q", ErrDamaged, firstEncrypted+kind)
-	}
-	body, ok := strings.CutSuffix(text, "\n")
-	sealed, err := base64.StdEncoding.DecodeString(body)
-	if err != nil || !ok {
-		return Set{}, fmt.Errorf("%w: its second line is not whole", ErrDamaged)
-	}
-	plain, err := NewCipher(local).Open(Bind("keyring", kind), sealed)
-	if err != nil {
-		return Set{}, fmt.Errorf("%w: the local key is another one than that with which it was written, or the file is damaged", ErrLocked)
-	}
-	return decode(plain)
-}
 
 // fits returns ErrKind if the content of a file is of another kind.
 func fits(kind string, data []byte) error {
@@ -143,21 +128,17 @@ func fits(kind string, data []byte) error {
 	return nil
 }
 
-// Convert changes the kind of the keyring in a folder. The keys are the same. The old file is replaced; its bytes may stay in free
-// blocks of the disk. It fails with fs.ErrNotExist without a keyring.
-func Convert(dir, to, credentials string) error {
-	from, err := KindOf(dir)
+// Convert changes the kind of a keyring: it saves the keys that one store loads in another store, which may have the same folder. The keys
+// are the same.
+func Convert(from, to Store) error {
+	s, err := from.Load()
+	if err == nil {
+		err = to.Save(s)
+	}
 	if err != nil {
 		return fmt.Errorf("keyring: %w", err)
 	}
-	s, err := Of(from, dir, credentials).Load()
-	if err != nil {
-		return fmt.Errorf("keyring: %w", err)
-	}
-	if err := Of(to, dir, credentials).Save(s); err != nil {
-		return fmt.Errorf("keyring: %w", err)
-	}
-	again, err := Of(to, dir, credentials).Load()
+	again, err := to.Load()
 	if err == nil && !bytes.Equal(encode(again), encode(s)) {
 		err = ErrDamaged
 	}

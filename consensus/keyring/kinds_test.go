@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// credential returns a folder with the credential of a unit.
-func credential(t *testing.T, size int) string {
+// credentialDir returns a folder with the credential of a unit.
+func credentialDir(t *testing.T, size int) string {
 	t.Helper()
 	dir, secret := t.TempDir(), make([]byte, size)
 	rand.Read(secret)
@@ -23,9 +23,9 @@ func credential(t *testing.T, size int) string {
 }
 
 func TestSystemdCreds(t *testing.T) {
-	dir, creds := filepath.Join(t.TempDir(), "keyring"), credential(t, 32)
-	r := ring(t, Of(KindSystemd, dir, creds), 1, 2)
-	if again := ring(t, Of(KindSystemd, dir, creds)); !reflect.DeepEqual(again.Set(), r.Set()) {
+	dir, creds := filepath.Join(t.TempDir(), "keyring"), credentialDir(t, 32)
+	r := ring(t, Of(KindSystemd, dir, Outside{Credentials: creds}), 1, 2)
+	if again := ring(t, Of(KindSystemd, dir, Outside{Credentials: creds})); !reflect.DeepEqual(again.Set(), r.Set()) {
 		t.Error("another set after reopening")
 	}
 	path := filepath.Join(dir, fileName)
@@ -42,13 +42,13 @@ func TestSystemdCreds(t *testing.T) {
 		store Store
 		want  error
 	}{
-		"no credentials":    {Of(KindSystemd, dir, ""), ErrLocked},
-		"no credential":     {Of(KindSystemd, dir, t.TempDir()), ErrLocked},
-		"another":           {Of(KindSystemd, dir, credential(t, 32)), ErrLocked},
-		"a short one":       {Of(KindSystemd, dir, credential(t, 31)), ErrLocked},
-		"before it is made": {Of(KindSystemd, filepath.Join(t.TempDir(), "none"), ""), ErrLocked},
+		"no credentials":    {Of(KindSystemd, dir, Outside{Credentials: ""}), ErrLocked},
+		"no credential":     {Of(KindSystemd, dir, Outside{Credentials: t.TempDir()}), ErrLocked},
+		"another":           {Of(KindSystemd, dir, Outside{Credentials: credentialDir(t, 32)}), ErrLocked},
+		"a short one":       {Of(KindSystemd, dir, Outside{Credentials: credentialDir(t, 31)}), ErrLocked},
+		"before it is made": {Of(KindSystemd, filepath.Join(t.TempDir(), "none"), Outside{Credentials: ""}), ErrLocked},
 		"read as a file":    {InDir(dir), ErrKind},
-		"empty":             {Of(KindSystemd, filepath.Join(t.TempDir(), "none"), creds), nil},
+		"empty":             {Of(KindSystemd, filepath.Join(t.TempDir(), "none"), Outside{Credentials: creds}), nil},
 	} {
 		if _, err := Open(x.store); !errors.Is(err, x.want) {
 			t.Errorf("%s: %v", name, err)
@@ -60,30 +60,48 @@ func TestSystemdCreds(t *testing.T) {
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(Of(KindSystemd, dir, creds)); err == nil {
+		if _, err := Open(Of(KindSystemd, dir, Outside{Credentials: creds})); err == nil {
 			t.Errorf("byte %d was changed", i)
 		}
 	}
 }
 
+// TestConvert converts a keyring to each kind and back. The keys are the same.
 func TestConvert(t *testing.T) {
-	dir, creds := filepath.Join(t.TempDir(), "keyring"), credential(t, 64)
-	if err := Convert(dir, KindSystemd, creds); !errors.Is(err, fs.ErrNotExist) {
+	dir, outside := filepath.Join(t.TempDir(), "keyring"), Outside{Credentials: credentialDir(t, 64), Wrapper: &wrapper{}}
+	if _, err := KindOf(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("without a keyring:", err)
 	}
 	r := ring(t, InDir(dir), 1, 2)
-	if err := Convert(dir, KindSystemd, ""); !errors.Is(err, ErrLocked) {
+	if err := Convert(InDir(dir), Of(KindSystemd, dir, Outside{})); !errors.Is(err, ErrLocked) {
 		t.Error("without the credential:", err)
 	}
-	for _, kind := range []string{KindSystemd, KindSystemd, KindFile} {
-		if err := Convert(dir, kind, creds); err != nil {
-			t.Fatal(err)
+	if err := Convert(InDir(dir), WithPassphrase(dir)); !errors.Is(err, ErrNoPassphrase) {
+		t.Error("without a passphrase:", err)
+	}
+	store := func(kind string) Store {
+		if kind == KindPassphrase {
+			return unlocked(t, cheap(dir), "correct horse battery")
 		}
-		if got, err := KindOf(dir); got != kind || err != nil {
+		return Of(kind, dir, outside)
+	}
+	from := KindFile
+	for _, to := range []string{KindSystemd, KindSystemd, KindPassphrase, KindFile, KindTransit, KindPassphrase, KindTransit, KindFile} {
+		into := store(to)
+		if p, ok := into.(*Passphrase); ok {
+			if err := p.Change([]byte("correct horse battery")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Convert(store(from), into); err != nil {
+			t.Fatal(from, to, err)
+		}
+		if got, err := KindOf(dir); got != to || err != nil {
 			t.Error(got, err)
 		}
-		if again := ring(t, Of(kind, dir, creds)); !reflect.DeepEqual(again.Set(), r.Set()) {
-			t.Error("another set after converting to", kind)
+		if again := ring(t, store(to)); !reflect.DeepEqual(again.Set(), r.Set()) {
+			t.Error("another set after converting to", to)
 		}
+		from = to
 	}
 }

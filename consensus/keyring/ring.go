@@ -63,13 +63,18 @@ type Store interface {
 	Load() (Set, error)
 	// Save replaces everything. The keys are safe when it returns.
 	Save(Set) error
+	// Exported returns the latest backup of the keyring.
+	Exported() (Exported, error)
 }
 
 // Ring is a keyring in use. It is safe for concurrent use.
 type Ring struct {
 	store Store
 
-	mu      sync.RWMutex
+	changes   sync.Mutex // one at a time
+	protected func(with []*Cipher) error
+
+	mu      sync.RWMutex // of what follows, which only the holder of changes replaces
 	set     Set
 	ciphers map[uint32]*Cipher
 }
@@ -86,10 +91,59 @@ func Open(store Store) (*Ring, error) {
 }
 
 func (r *Ring) use(s Set) {
-	r.set, r.ciphers = s, map[uint32]*Cipher{}
+	ciphers := map[uint32]*Cipher{}
 	for _, k := range s.Keys {
-		r.ciphers[k.Number] = NewCipher(k)
+		ciphers[k.Number] = NewCipher(k)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.set, r.ciphers = s, ciphers
+}
+
+// Protect has a function encrypt what this agent keeps outside of the keyring, and returns its error. The function is called at once with
+// the cipher of the active key, or with none if there is no key. Whenever another key is to become active, it is called with both before
+// the keyring is saved, and with the new one afterwards: whichever keyring the disk has after a crash opens what there is.
+func (r *Ring) Protect(encrypt func(with []*Cipher) error) error {
+	r.changes.Lock()
+	defer r.changes.Unlock()
+	r.protected = encrypt
+	return encrypt(r.set.cipher())
+}
+
+// cipher returns the cipher of the active key, if there is one.
+func (s Set) cipher() []*Cipher {
+	k, ok := s.find(s.Active)
+	if !ok {
+		return nil
+	}
+	return []*Cipher{NewCipher(k)}
+}
+
+// change makes another set the content of the keyring. The caller holds changes.
+func (r *Ring) change(next Set) error {
+	if err := next.check(); err != nil {
+		return fmt.Errorf("keyring: %w", err)
+	}
+	if slices.EqualFunc(next.Keys, r.set.Keys, Key.Same) && next.Active == r.set.Active {
+		return nil
+	}
+	was, will := r.set.cipher(), next.cipher()
+	old, _ := r.set.find(r.set.Active)
+	active, _ := next.find(next.Active)
+	protect := r.protected != nil && !active.Same(old)
+	if protect && len(was) > 0 {
+		if err := r.protected(slices.Concat(was, will)); err != nil {
+			return fmt.Errorf("keyring: %w", err)
+		}
+	}
+	if err := r.store.Save(next); err != nil {
+		return fmt.Errorf("keyring: %w", err)
+	}
+	r.use(next)
+	if protect {
+		_ = r.protected(will) // what there is opens with this keyring, or is not encrypted yet: the owner tries again
+	}
+	return nil
 }
 
 // Set returns the keys.
@@ -127,20 +181,9 @@ func (r *Ring) Put(s Set) error {
 	if len(s.Keys) == 0 {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	next := r.set.with(s)
-	if err := next.check(); err != nil {
-		return fmt.Errorf("keyring: %w", err)
-	}
-	if slices.EqualFunc(next.Keys, r.set.Keys, Key.Same) && next.Active == r.set.Active {
-		return nil
-	}
-	if err := r.store.Save(next); err != nil {
-		return fmt.Errorf("keyring: %w", err)
-	}
-	r.use(next)
-	return nil
+	r.changes.Lock()
+	defer r.changes.Unlock()
+	return r.change(r.set.with(s))
 }
 
 // Seal encrypts with the active key; see Cipher.Seal. It fails with ErrNoKey if the keyring is empty.
@@ -167,25 +210,15 @@ func (r *Ring) SealWith(number uint32, aad, plaintext []byte) ([]byte, error) {
 
 // Drop erases keys, and makes another key the active one, which must be there and stays.
 func (r *Ring) Drop(active uint32, numbers ...uint32) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.changes.Lock()
+	defer r.changes.Unlock()
 	next := Set{Active: active}
 	for _, k := range r.set.Keys {
 		if !slices.Contains(numbers, k.Number) {
 			next.Keys = append(next.Keys, k)
 		}
 	}
-	if err := next.check(); err != nil {
-		return fmt.Errorf("keyring: %w", err)
-	}
-	if len(next.Keys) == len(r.set.Keys) && next.Active == r.set.Active {
-		return nil
-	}
-	if err := r.store.Save(next); err != nil {
-		return fmt.Errorf("keyring: %w", err)
-	}
-	r.use(next)
-	return nil
+	return r.change(next)
 }
 
 // MAC returns an authentication code of data for a purpose, from the active key. The result begins with the

@@ -29,69 +29,80 @@ const fileName = "keys"
 // maxFile bounds the size of the file, in bytes.
 const maxFile = 1 << 20
 
-// dirStore keeps the keys in a file of a folder. With a local key, the file is encrypted; otherwise, whoever reads it has the keys.
+// dirStore keeps the keys in a file of a folder. With a guard, the file is encrypted; otherwise, whoever reads it has the keys.
 type dirStore struct {
 	dir, kind string
-	local     func() (Key, error) // nil for the kind file
+	guard     guard // nil for the kind file
 }
 
 // InDir returns the store of the kind file: the file "keys" in a folder of its own, which the first Save
 // creates. Folder and file belong to the agent's user and are closed to everybody else.
 func InDir(dir string) Store { return dirStore{dir: dir, kind: KindFile} }
 
+func (d dirStore) path() string { return filepath.Join(d.dir, fileName) }
+
 // Load reads the file. It refuses a folder or a file that others may reach, and a damaged file.
 func (d dirStore) Load() (Set, error) {
-	var local Key
-	if d.local != nil {
-		var err error
-		if local, err = d.local(); err != nil { // also before there are keys: this agent could not store them
-			return Set{}, err
-		}
+	data, err := d.read()
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && d.guard != nil:
+		return Set{}, d.guard.ready() // an agent that could not store keys must not wait for them
+	case errors.Is(err, fs.ErrNotExist):
+		return Set{}, nil
+	case err != nil:
+		return Set{}, err
 	}
+	err = fits(d.kind, data)
+	var s Set
+	switch {
+	case err != nil:
+	case d.guard == nil:
+		s, err = decode(data)
+	default:
+		_, lines, ok := bytes.Cut(data, []byte("\n"))
+		if !ok || !bytes.HasPrefix(data, []byte(firstEncrypted)) {
+			err = fmt.Errorf("%w: its first line is not %q", ErrDamaged, firstEncrypted+d.kind)
+			break
+		}
+		s, err = d.guard.open(lines)
+	}
+	if err != nil {
+		return Set{}, fmt.Errorf("%s: %w", d.path(), err)
+	}
+	return s, nil
+}
+
+// read returns the content of the file. It fails with fs.ErrNotExist if there is none.
+func (d dirStore) read() ([]byte, error) {
 	info, err := os.Stat(d.dir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return Set{}, nil
 	case err != nil:
-		return Set{}, err
+		return nil, err
 	case !info.IsDir():
-		return Set{}, fmt.Errorf("%s is not a folder", d.dir)
+		return nil, fmt.Errorf("%s is not a folder", d.dir)
 	}
 	if err := closed(d.dir, info); err != nil {
-		return Set{}, err
+		return nil, err
 	}
-	path := filepath.Join(d.dir, fileName)
-	f, err := os.Open(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return Set{}, nil
-	case err != nil:
-		return Set{}, err
+	f, err := os.Open(d.path())
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	if info, err = f.Stat(); err != nil {
-		return Set{}, err
+		return nil, err
 	}
-	if err := closed(path, info); err != nil {
-		return Set{}, err
+	if err := closed(d.path(), info); err != nil {
+		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return Set{}, fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", d.path(), err)
 	}
-	if err := fits(d.kind, data); err != nil {
-		return Set{}, fmt.Errorf("%s: %w", path, err)
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%s: %w: it is too large", d.path(), ErrDamaged)
 	}
-	var s Set
-	if d.local == nil {
-		s, err = decode(data)
-	} else {
-		s, err = decodeFor(d.kind, local, data)
-	}
-	if err != nil {
-		return Set{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return s, nil
+	return data, nil
 }
 
 // closed returns ErrExposed if others than its owner may read or change a file or a folder.
@@ -105,21 +116,21 @@ func closed(path string, info fs.FileInfo) error {
 
 // Save replaces the file. The keys are on the disk when it returns.
 func (d dirStore) Save(s Set) error {
-	dir, data := d.dir, encode(s)
-	if d.local != nil {
-		local, err := d.local()
+	data := encode(s)
+	if d.guard != nil {
+		lines, err := d.guard.seal(s)
 		if err != nil {
 			return err
 		}
-		data = encodeFor(d.kind, local, s)
+		data = append([]byte(firstEncrypted+d.kind+"\n"), lines...)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return err
 	}
-	if err := durable.WriteFile(filepath.Join(dir, fileName), data); err != nil {
+	if err := durable.Replace(d.path(), data); err != nil {
 		return err
 	}
-	return durable.SyncFolder(filepath.Dir(dir)) // dir may be new
+	return durable.SyncFolder(filepath.Dir(d.dir)) // d.dir may be new
 }
 
 // first is the first line of the file.
@@ -141,9 +152,6 @@ func encode(s Set) []byte {
 // have a part of the content, which may be a key.
 func decode(data []byte) (Set, error) {
 	damaged := func(why string) (Set, error) { return Set{}, fmt.Errorf("%w: %s", ErrDamaged, why) }
-	if len(data) > maxFile {
-		return damaged("it is too large")
-	}
 	text, ok := strings.CutSuffix(string(data), "\n")
 	if !ok {
 		return damaged(fmt.Sprintf("it ends within a line, after %d bytes", len(data)))

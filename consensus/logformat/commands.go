@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
@@ -100,6 +101,13 @@ func Control(id, order, reason string) *pb.Command {
 	return &pb.Command{Change: &pb.Command_ControlOperation{
 		ControlOperation: &pb.ControlOperation{Operation: id, Order: OperationOrders.Number(order), Reason: reason},
 	}}
+}
+
+// OrderPlan returns the command for an order about the plan of an operation.
+func OrderPlan(operation string, o tree.Order) *pb.Command {
+	return &pb.Command{Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{
+		Operation: operation, Order: PlanOrders.Number(o.Command), Phase: o.Phase, Step: o.Step, Parameters: o.Params,
+	}}}
 }
 
 // Label returns the command that sets and removes labels of a cluster.

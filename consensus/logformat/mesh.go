@@ -188,7 +188,7 @@ func DecodeRotation(m *record.Rotation) (*roster.Rotation, error) {
 func (e *encoder) rotation(x roster.Rotation) *record.Rotation {
 	return &record.Rotation{
 		Kind: number(e, RotationKinds, x.Kind), Number: x.Number, Phase: number(e, RotationPhases, x.Phase), Full: x.Full, Actor: x.Actor,
-		Begun: x.Begun, Since: x.Since, Index: x.Index, Key: x.MeshKey, Print: x.Print, Behind: x.Behind,
+		Begun: x.Begun, Since: x.Since, Index: x.Index, Key: x.MeshKey, Print: x.Print, Behind: x.Behind, NoBridge: x.NoBridge,
 	}
 }
 
@@ -198,7 +198,7 @@ func (d *decoder) rotation(m *record.Rotation) roster.Rotation {
 	}
 	return roster.Rotation{
 		Kind: RotationKinds.Word(m.Kind), Number: m.Number, Phase: RotationPhases.Word(m.Phase), Full: m.Full, Actor: m.Actor,
-		Begun: m.Begun, Since: m.Since, Index: m.Index, MeshKey: m.Key, Print: m.Print, Behind: m.Behind,
+		Begun: m.Begun, Since: m.Since, Index: m.Index, MeshKey: m.Key, Print: m.Print, Behind: m.Behind, NoBridge: m.NoBridge,
 	}
 }
 

@@ -15,4 +15,11 @@ const (
 	AuditLevel = 2
 	// RotationLevel is the level from which on keys are rotated, and audit heads and snapshots are signed.
 	RotationLevel = 3
+	// HoldLevel is the level from which on the state of a mesh that was restored says that it is held.
+	HoldLevel = 3
+	// OrdersLevel is the level from which on a plan that is held back goes on with the steps that have begun, and orders about a plan
+	// open an operation again that has failed.
+	OrdersLevel = 3
+	// OwnActionLevel is the level from which on plans have actions of services' own.
+	OwnActionLevel = 3
 )

@@ -68,6 +68,8 @@ var PlanOrders = Words[pb.PlanOrder, string]{
 var RotationKinds = Words[record.RotationKind, string]{
 	record.RotationKind_ROTATION_KIND_KEYRING: roster.KindKeyring,
 	record.RotationKind_ROTATION_KIND_ROOT:    roster.KindRoot,
+	record.RotationKind_ROTATION_KIND_GOSSIP:  roster.KindGossip,
+	record.RotationKind_ROTATION_KIND_CA:      roster.KindCA,
 }
 
 // RotationPhases are the phases of a rotation.

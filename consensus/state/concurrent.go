@@ -31,15 +31,24 @@ func (a operations) taken(op *model.Operation) map[string]bool {
 	var out map[string]bool
 	for _, other := range a.others(op) {
 		if s := a.plan(other.ID); s != nil {
-			for _, n := range view.Holds(other, s) {
+			for _, w := range a.holds(op, other, s) {
 				if out == nil {
 					out = map[string]bool{}
 				}
-				out[s.Graph.Nodes[n]] = true
+				out[s.Graph.Nodes[w.Node]] = true
 			}
 		}
 	}
 	return out
+}
+
+// holds returns what another operation, whose plan is s, keeps from an operation.
+func (a operations) holds(op, other *model.Operation, s *plan.State) []view.Work {
+	switch op.Type {
+	case model.OpRecover, model.OpPauseNode, model.OpResumeNode:
+		return a.view().AtWork(other, s)
+	}
+	return a.view().Holds(other, s)
 }
 
 // mayRunConcurrently checks that a new operation may run concurrently with the others of its
@@ -75,15 +84,13 @@ func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*m
 		case other.Type.Concurrent() && other.Type != model.OpPlan:
 			for _, id := range g.Nodes {
 				if slices.Contains(s.Graph.Nodes, id) {
-					return nil, problem.New(problem.Conflict, "operation %s (%s) is at work on node %s: wait for it, or abort it", other.ID,
-						other.Type, id)
+					return nil, a.clash(other, id, plan.NoStep)
 				}
 			}
 		default:
-			for _, n := range view.Holds(other, s) {
-				if id := s.Graph.Nodes[n]; slices.Contains(g.Nodes, id) {
-					return nil, problem.New(problem.Conflict, "operation %s (%s) is at work on node %s: wait for it, or abort it", other.ID,
-						other.Type, id)
+			for _, w := range a.holds(op, other, s) {
+				if id := s.Graph.Nodes[w.Node]; slices.Contains(g.Nodes, id) {
+					return nil, a.clash(other, id, w.Step)
 				}
 			}
 		}
@@ -95,6 +102,25 @@ func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*m
 		}
 	}
 	return cl, nil
+}
+
+// clash returns the refusal of an operation on a node on which a step of another one is at work. If step is plan.NoStep, it is the
+// first step there that has not ended.
+func (a operations) clash(other *model.Operation, node string, step uint32) error {
+	e := a.edit(other.ID)
+	for _, v := range e.State().Graph.On(node) {
+		if step == plan.NoStep && !e.State().Status(v).Ended() {
+			step = e.State().Graph.StepOf(v)
+		}
+	}
+	v, what := a.plans().treeView(other, e), ""
+	for _, p := range v.Phases {
+		if step >= p.First && step < p.End {
+			what = fmt.Sprintf("step %q of phase %q in ", v.StepName(step), p.Name)
+		}
+	}
+	return problem.New(problem.Conflict, "%soperation %s (%s) is at work on node %s: wait for it, or abort it", what, other.ID,
+		other.Type, node)
 }
 
 // startConcurrent starts a concurrent operation. It writes the operation's own records and the

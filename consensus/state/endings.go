@@ -6,7 +6,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/consensus/state/view"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
@@ -176,7 +178,9 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 			if member && (good || op.Type != model.OpRollback) { // an order may restart a failed rollback
 				n.Leaves, n.Leaving = false, nil
 			}
-			backTo(n, op, good)
+			if good || op.Type != model.OpRollback || !a.view().Understands(logformat.OrdersLevel) { // an order may let it go on
+				backTo(n, op, good)
+			}
 		}
 		a.put(table.Nodes, n)
 		if !concurrent {
@@ -209,10 +213,6 @@ func (a endings) about(op *model.Operation, g *plan.Graph) (only map[string]bool
 // did records the effect of a task on a node. With done false the effect is uncertain: the task was
 // attempted, and no success was reported.
 func did(n *model.Node, cl *model.Cluster, op *model.Operation, action model.Action, service string, done bool) {
-	state := action.String()
-	if !done {
-		state += "?"
-	}
 	switch action {
 	case model.Create:
 		n.Created, n.Confirmed, n.Broken = true, false, !done // unless done, the machine may exist: its deletion finds out
@@ -231,13 +231,7 @@ func did(n *model.Node, cl *model.Cluster, op *model.Operation, action model.Act
 		return
 	}
 	n.Touch(cl, op, action, service, done)
-	if action == model.Configure {
-		switch was := n.States[service]; {
-		case was == model.Start.String(), was == model.Stop.String() && done:
-			state = was // it still runs, or is ready to: planning needs this
-		}
-	}
-	n.States[service] = state
+	view.Reach(n, action, service, done)
 }
 
 func (a endings) removeNode(n *model.Node) {

@@ -414,7 +414,9 @@ func everything(t *testing.T) *clinic {
 		Values: []*pb.SealedName{{Tenant: "t", Id: "u", Version: 1}},
 	}}})
 
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_NoteExport{NoteExport: &pb.NoteExport{Number: 1, Print: []byte("print"), TimeMs: 7}}})
 	rotated(must)
+	c.do(as("", &pb.Command{Change: &pb.Command_ResumeMesh{ResumeMesh: &pb.ResumeMesh{}}})) // refused, as only a restore holds a mesh
 	c.sites(must, as)
 	c.resources(must, as)
 	c.programs(must, as)
@@ -437,7 +439,7 @@ func everything(t *testing.T) *clinic {
 	return c
 }
 
-// rotated rotates the root token, and the mesh key until it is in use.
+// rotated rotates the root token, and the mesh key, that of gossip and the CA until some phase.
 func rotated(must func(*pb.Command) state.Answer) {
 	hash := sha256.Sum256([]byte("root"))
 	must(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: logformat.RotationLevel}}})
@@ -461,6 +463,20 @@ func rotated(must func(*pb.Command) state.Answer) {
 		Values: []*pb.ResealedValue{{Tenant: "t", Value: &pb.SealedValue{Id: "v", Version: 1, Sealed: []byte("sealed anew")}}},
 		Drop:   []*pb.DataKeyName{{Tenant: "t", Number: 1}},
 	}}})
+	gossip := &pb.Rotate{Kind: record.RotationKind_ROTATION_KIND_GOSSIP, Number: 1, Next: begun}
+	must(&pb.Command{Actor: "ann", Change: &pb.Command_Rotate{Rotate: gossip}})
+	must(&pb.Command{Actor: "coopr", Change: &pb.Command_Rotate{Rotate: &pb.Rotate{Kind: gossip.Kind, Number: 1, Phase: begun, Next: spread,
+		WasGossip: []byte("gossip anew"), Gossip: []byte("\x00\x00\x00\x02both keys of gossip")}}})
+	for phase, p := range []*pb.Rotate{
+		{NoBridge: false},
+		{Cas: [][]byte{[]byte("ca"), []byte("next ca")}, WasCa: []byte("key anew"), SealedCa: []byte("\x00\x00\x00\x02both keys")},
+		{Cas: [][]byte{[]byte("next ca"), []byte("ca")}, WasCa: []byte("\x00\x00\x00\x02both keys"), SealedCa: []byte("\x00\x00\x00\x02next key"),
+			Bridge: []byte("bridge to the next ca")},
+	} {
+		p.Kind, p.Number = record.RotationKind_ROTATION_KIND_CA, 1
+		p.Phase, p.Next = record.RotationPhase(phase), record.RotationPhase(phase+1)
+		must(&pb.Command{Actor: "coopr", Change: &pb.Command_Rotate{Rotate: p}})
+	}
 }
 
 func (c *clinic) sites(must func(*pb.Command) state.Answer, as func(string, *pb.Command) *pb.Command) {

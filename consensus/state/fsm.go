@@ -138,12 +138,17 @@ type Batch struct {
 	Agents bool
 	// Resealed reports that values in the clear were replaced by encrypted ones.
 	Resealed bool
-	// Rotations reports that the rotation of a key began or came to its next phase.
+	// Rotations reports that the rotation of a key began or came to its next phase, or that one is due as an agent was removed.
 	Rotations bool
 	// Restored reports that a snapshot replaced the state, so that everything may have changed.
 	Restored bool
-	Tally    Tally
+	// Resumed reports that the hold of the mesh ended, so that everything that was due may begin.
+	Resumed bool
+	Tally   Tally
 }
+
+// Anew reports whether a duty has to look at everything again, and not only at what the batch names.
+func (b *Batch) Anew() bool { return b.Restored || b.Resumed }
 
 // Leases names leases of tasks that one entry granted, all under one fence. The plan has their
 // sessions.
@@ -254,7 +259,7 @@ func (m *Machine) Try(c *pb.Command, now int64) Answer {
 	txn := m.db.Load().Snapshot().Txn(true)
 	defer txn.Abort()
 	index, _ := m.events.wait()
-	a := &applier{m: m, writer: &writer{txn: txn, index: index + 1, now: now, bounds: Bounds,
+	a := &applier{m: m, trial: true, writer: &writer{txn: txn, index: index + 1, now: now, bounds: Bounds,
 		edits: map[string]*plan.Edit{}, trees: map[string]*tree.Tree{}, audit: auditor.New(), batch: Batch{Operations: map[string][]uint32{}}}}
 	m.open(a.writer)
 	a.audit.BeginBatch(txn)
@@ -267,6 +272,7 @@ type applier struct {
 	*writer
 	m          *Machine
 	checkpoint bool // the current entry is a checkpoint
+	trial      bool // nothing is kept, and a mesh that is held shows what it would do
 }
 
 // begin begins a batch.
@@ -349,7 +355,10 @@ func (a *applier) command(c *pb.Command) Answer {
 		}
 	}
 	at := a.audit.Begin(c)
-	ans := a.change(c)
+	ans, held := hold{a.writer}.refuses(c)
+	if !held || a.trial {
+		ans = a.change(c)
+	}
 	a.audit.End(c, ans.Err != nil, at)
 	if ans.Err != nil || c.GetPart() != nil {
 		return ans
@@ -455,6 +464,10 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.sealed().putSealed(ch.PutSealed)
 	case *pb.Command_Rotate:
 		return rotations{a.writer}.rotate(c, ch.Rotate)
+	case *pb.Command_ResumeMesh:
+		return hold{a.writer}.resume(c)
+	case *pb.Command_NoteExport:
+		return a.sealed().noteExport(ch.NoteExport)
 	case *pb.Command_Reseal:
 		return a.sealed().reseal(ch.Reseal)
 	case *pb.Command_DropSealed:

@@ -143,7 +143,7 @@ func (a identities) removed(agent string) {
 	next := *old
 	next.Removed = a.now
 	a.put(table.Identities, &next)
-	a.batch.Agents = true
+	a.batch.Agents, a.batch.Rotations = true, true // the agent has the key of gossip
 }
 
 // of returns what the mesh has on record of an agent, or an error if it may not be in the mesh. The identity is nil in a mesh

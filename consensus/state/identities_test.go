@@ -197,7 +197,7 @@ func TestRestoreKeepsIdentity(t *testing.T) {
 		{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: "n3"}}}} {
 		now.do(cmd)
 	}
-	v, err := state.Restored(bytes.NewReader(dump(t, old.m)), func(string) bool { return true }, time.UnixMilli(now.now), now.m.View())
+	v, err := state.Restored(bytes.NewReader(dump(t, old.m)), func(string) bool { return true }, time.UnixMilli(now.now), now.m.View(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,15 +85,39 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 		return Answer{Err: &tree.Refusal{Code: r.Code, Message: r.Message}}
 	}
 	op := *have
+	if !a.view().Understands(logformat.OrdersLevel) {
+		r.Retry = nil
+	}
 	if err := a.mayOrder(&op, r); err != nil {
 		return Answer{Err: err}
 	}
-	if op.Status.Ended() {
-		a.reopenOperation(&op)
+	orders := plan.Order{End: plan.End{Outcome: "cancelled", Message: order + " by " + c.Actor}, Observe: mustObserve, Now: a.now}
+	if !op.Type.Concurrent() && a.view().Understands(logformat.OrdersLevel) {
+		orders.Undo, orders.Skip = a.relaunched(&op, e.State(), r.Restart)
 	}
-	if err := tree.Apply(e, r, plan.Order{End: plan.End{Outcome: "cancelled", Message: order + " by " + c.Actor}, Observe: mustObserve,
-		Now: a.now}); err != nil {
+	gaveUp := op.Status != model.OpRunning && op.Status != model.OpPaused
+	pauses := slices.Contains(r.Gates, tree.Change{Part: plan.Whole(), Gate: plan.GateInterrupt, Shut: true})
+	if gaveUp && pauses {
+		// The step that failed has begun, and is to wait, too: the operation is paused as a whole.
+		r.Gates = slices.DeleteFunc(r.Gates, func(ch tree.Change) bool { return ch.Part == plan.Whole() })
+	}
+	if len(r.Complete) == 0 && gaveUp && op.Status != model.OpSucceeded && a.view().Understands(logformat.OrdersLevel) {
+		e.Revive(orders)
+	}
+	if err := tree.Apply(e, r, orders); err != nil {
 		return refuse(problem.Conflict, "operation %s: %v", op.ID, err)
+	}
+	switch {
+	case !gaveUp:
+	case len(r.Complete) > 0 && failedForGood(e.State()): // the operation goes on when the last error is gone
+	default:
+		if len(r.Complete) > 0 {
+			e.Revive(orders)
+		}
+		a.reopenOperation(&op)
+		if pauses {
+			op.Status, op.Message = model.OpPaused, order+" by "+c.Actor
+		}
 	}
 	if len(o.Parameters) > 0 || r.Start {
 		op.Parameters = maps.Clone(o.Parameters)
@@ -117,6 +141,63 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	a.touch(op.ID)
 	a.endings().finish(&op, e)
 	return Answer{Subject: op.ID}
+}
+
+// relaunched returns which tasks of parts that are repeated begin with a STOP, and which are not repeated. A service that the parts start
+// and do not stop is stopped before its first task. An INITIALIZE is repeated only if its action says so.
+func (a plans) relaunched(op *model.Operation, s *plan.State, parts []plan.Part) (undo, skip func(v uint32) bool) {
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
+	if cl == nil {
+		return nil, nil
+	}
+	action := func(v uint32, of model.Action) (model.ServiceAction, bool) {
+		d := cl.Definitions[s.Graph.ServiceName(int(v))]
+		if n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, s.Graph.NodeID(int(v))); n != nil {
+			d, _ = cl.DefinitionAt(n.Marks[d.Name], d.Name)
+		}
+		act, ok := d.Provisioner.Actions[of.Key()]
+		return act, ok && d.Runs()
+	}
+	stopped := map[uint32]bool{}
+	for _, p := range parts {
+		type place struct{ node, service string }
+		first, runs, stops := map[place]uint32{}, map[place]bool{}, map[place]bool{}
+		for v := range s.Graph.In(p) {
+			at := place{s.Graph.NodeID(int(v)), s.Graph.ServiceName(int(v))}
+			switch is := s.Graph.Action[v]; is {
+			case model.Stop, model.Remove:
+				stops[at] = true
+			case model.Install, model.Configure, model.Initialize, model.Start:
+				if was, ok := first[at]; !ok || is < s.Graph.Action[was] {
+					first[at] = v
+				}
+				runs[at] = runs[at] || is == model.Start && s.Task(v).Attempt > 0
+			default:
+			}
+		}
+		for at, v := range first {
+			if _, can := action(v, model.Stop); can && runs[at] && !stops[at] {
+				stopped[v] = true
+			}
+		}
+	}
+	return func(v uint32) bool { return stopped[v] }, func(v uint32) bool {
+		act, _ := action(v, model.Initialize)
+		return s.Graph.Action[v] == model.Initialize && !act.Repeat
+	}
+}
+
+// failedForGood reports whether a task failed and is not tolerated.
+func failedForGood(s *plan.State) bool {
+	for v := range uint32(s.Graph.Len()) {
+		if s.Count(model.TaskFailed) == 0 {
+			return false
+		}
+		if s.Status(v) == model.TaskFailed && !s.Task(v).Tolerated {
+			return true
+		}
+	}
+	return false
 }
 
 // asGood reports whether an order about a plan that has ended needs no work. No task is under way
@@ -147,16 +228,19 @@ func (a plans) resume(op *model.Operation, e *plan.Edit) {
 	a.reopen(e)
 }
 
-// mayOrder checks that an operation takes orders about its plan. An operation that has ended takes
-// only orders that run tasks again, as long as its results still stand.
+// mayOrder checks that an operation takes orders about its plan. An operation that has ended takes those that let it go on or run tasks
+// again, as long as its results still stand.
 func (a plans) mayOrder(op *model.Operation, r tree.Result) error {
+	revives := a.view().Understands(logformat.OrdersLevel)
 	switch op.Status {
 	case model.OpRunning, model.OpPaused:
 		return nil
 	case model.OpAborting, model.OpRollingBack:
-		return problem.New(problem.Conflict, "operation %s is %s: its plan takes no orders any more", op.ID, op.Status)
+		if op.Status == model.OpRollingBack || op.Undo || !revives {
+			return problem.New(problem.Conflict, "operation %s is %s: its plan takes no orders any more", op.ID, op.Status)
+		}
 	}
-	if len(r.Restart) == 0 {
+	if len(r.Restart) == 0 && !revives {
 		return problem.New(problem.Conflict, "operation %s has ended, it is %s: its plan takes no orders any more", op.ID, op.Status)
 	}
 	again := problem.New(problem.Conflict, "operation %s has ended and is %s, so its tasks cannot be repeated: start another operation",
@@ -169,7 +253,7 @@ func (a plans) mayOrder(op *model.Operation, r tree.Result) error {
 			return again
 		}
 	}
-	if op.Status != model.OpSucceeded && !slices.Contains(r.Restart, plan.Whole()) {
+	if op.Status != model.OpSucceeded && !revives && !slices.Contains(r.Restart, plan.Whole()) {
 		return again // its remaining tasks were cancelled
 	}
 	switch op.Type {
@@ -178,7 +262,7 @@ func (a plans) mayOrder(op *model.Operation, r tree.Result) error {
 		return err
 	}
 	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
-	if cl == nil || cl.Operation != op.ID || cl.Status == model.ClusterTerminated {
+	if cl == nil || cl.Operation != op.ID && !(revives && a.leads(op, cl)) || cl.Status == model.ClusterTerminated {
 		return again
 	}
 	for _, id := range a.edits[op.ID].State().Graph.Nodes {
@@ -187,6 +271,16 @@ func (a plans) mayOrder(op *model.Operation, r tree.Result) error {
 		}
 	}
 	return nil
+}
+
+// leads reports whether an operation that has ended is the one that led to its cluster's present target: those since were rolled back.
+func (a plans) leads(op *model.Operation, cl *model.Cluster) bool {
+	if last := table.Get[model.Operation](a.txn, table.Operations, "id", cl.Operation); last != nil && !last.Status.Ended() {
+		return false
+	}
+	return slices.ContainsFunc(a.view().Plans(op.Tenant, cl.ID), func(p view.Plan) bool {
+		return p.Name == view.DeployPlan && p.Operation.ID == op.ID
+	})
 }
 
 // reopenOperation continues an operation that has ended.
@@ -205,7 +299,7 @@ func (a plans) reopenOperation(op *model.Operation) {
 		return
 	}
 	cl := *table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
-	cl.Status, cl.Message, cl.Version = model.ClusterPending, "", a.index
+	cl.Status, cl.Message, cl.Version, cl.Operation = model.ClusterPending, "", a.index, op.ID
 	a.put(table.Clusters, &cl)
 	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status)})
 }

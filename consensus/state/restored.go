@@ -7,6 +7,7 @@ import (
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -18,10 +19,11 @@ const restoredMessage = "restored from an archive: check what was done since it 
 // world has gone on since the archive was written. So the state has no sessions, and only the agents
 // for which present returns true. Operations that were running are paused. The tasks of every operation
 // that had not ended are observed before they are done. Verdicts about the health of services are
-// forgotten, and so is for how long machines have been orphans. The identities of agents, the join
+// forgotten, and so is for how long machines have been orphans. The mesh begins no work until it is
+// resumed, for the reason why; nil means that it begins at once. The identities of agents, the join
 // tokens and the CA are those of own, the present state of the mesh, if that is not nil: an archive
 // brings data, and never identity.
-func Restored(in io.Reader, present func(agent string) bool, now time.Time, own *View) (*View, error) {
+func Restored(in io.Reader, present func(agent string) bool, now time.Time, own *View, why *roster.Hold) (*View, error) {
 	m, err := New(Config{})
 	if err != nil {
 		return nil, err
@@ -33,8 +35,12 @@ func Restored(in io.Reader, present func(agent string) bool, now time.Time, own 
 	a.index, a.now = m.View().Index(), now.UnixMilli()
 	a.audit.BeginEntry(a.index, a.now)
 	c := &pb.Command{}
+	if why != nil {
+		c.Actor = why.Actor
+	}
 	at := a.audit.Begin(c)
 	a.restored(present)
+	hold{a.writer}.set(why)
 	if own != nil {
 		a.identities().replace(own)
 		rotations{a.writer}.restored(own)
@@ -63,6 +69,9 @@ func (a *applier) restored(present func(agent string) bool) {
 		a.put(table.Operations, &op)
 		if e := a.edit(op.ID); e != nil { // an operation that waits for its turn has no plan yet
 			e.Observe()
+			if op.Status == model.OpPaused { // nothing goes on, not even steps that have begun
+				_ = e.Release(plan.Whole(), plan.GateInterrupt) // every plan has this part
+			}
 		}
 	}
 	for _, have := range table.List[model.NodeHealth](a.txn, table.Health, "id") {

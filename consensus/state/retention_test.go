@@ -281,7 +281,7 @@ func TestOrphansKeepTheTimeOfTheirFirstSight(t *testing.T) {
 	if times["a"] != c.now || times["b"] != first+1 {
 		t.Errorf("since %v", times)
 	}
-	v, err := state.Restored(bytes.NewReader(dump(t, c.m)), func(string) bool { return true }, time.UnixMilli(c.now), nil)
+	v, err := state.Restored(bytes.NewReader(dump(t, c.m)), func(string) bool { return true }, time.UnixMilli(c.now), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

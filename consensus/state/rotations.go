@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"slices"
 
@@ -41,13 +42,21 @@ func (a rotations) rotate(c *pb.Command, p *pb.Rotate) Answer {
 	if p.Next != p.Phase+1 || next == "" {
 		return refuse(problem.Invalid, "phase %q does not follow phase %q", next, phase)
 	}
-	switch next {
-	case roster.RotationSpread:
+	switch {
+	case kind == roster.KindGossip:
+		if err := a.newGossip(p, next); err != nil {
+			return Answer{Err: err}
+		}
+	case kind == roster.KindCA:
+		if err := a.newCA(p, next, row.NoBridge); err != nil {
+			return Answer{Err: err}
+		}
+	case next == roster.RotationSpread:
 		if len(p.Print) == 0 {
 			return refuse(problem.Invalid, "the new key has no fingerprint")
 		}
 		row.Print = p.Print
-	case roster.RotationRetire:
+	case next == roster.RotationRetire:
 		if tenant, ok := a.outdated(row.MeshKey); ok {
 			return refuse(problem.Stale, "a key of tenant %q is still encrypted with another mesh key than %d", tenant, row.MeshKey)
 		}
@@ -77,10 +86,19 @@ func (a rotations) begin(c *pb.Command, p *pb.Rotate, kind string, old *roster.R
 			return Answer{Err: err}
 		}
 		row.Phase, row.Full = roster.RotationDone, false
-	default:
-		if p.Next != record.RotationPhase_ROTATION_PHASE_BEGUN {
-			return refuse(problem.Invalid, "a rotation does not begin with phase %d", p.Next)
+	case p.Next != record.RotationPhase_ROTATION_PHASE_BEGUN:
+		return refuse(problem.Invalid, "a rotation does not begin with phase %d", p.Next)
+	case kind == roster.KindGossip:
+		if m := table.Mesh(a.txn).Identity; m == nil || len(m.SealedGossip) == 0 {
+			return refuse(problem.Conflict, "the agents of this mesh share a secret, of which the key of gossip is made: it cannot be replaced")
 		}
+		row.Full = false
+	case kind == roster.KindCA:
+		if m := table.Mesh(a.txn).Identity; m == nil || len(m.SealedCA) == 0 {
+			return refuse(problem.Conflict, "the agents of this mesh share a secret, of which the key of the CA is made: it cannot be replaced")
+		}
+		row.Full, row.NoBridge = false, p.NoBridge
+	default:
 		if _, ok := a.view().DataKey(""); !ok {
 			return refuse(problem.Conflict, "the mesh has no key yet: try again in a moment")
 		}
@@ -110,6 +128,65 @@ func (a rotations) newRoot(c *pb.Command, p *pb.Rotate) error {
 	for _, t := range a.users().tokensOf(model.FirstTenant, p.RootActor) {
 		a.users().end(c, t)
 	}
+	return nil
+}
+
+// newGossip replaces the keys of gossip by those of a phase. They are sealed with the mesh key in use, as nobody would do that afterwards.
+func (a rotations) newGossip(p *pb.Rotate, phase string) error {
+	if phase == roster.RotationDone {
+		return nil
+	}
+	m := table.Mesh(a.txn)
+	active, _ := a.view().ActiveMeshKey()
+	switch {
+	case m.Identity == nil || !bytes.Equal(m.Identity.SealedGossip, p.WasGossip):
+		return problem.New(problem.Stale, "the keys of gossip have changed meanwhile")
+	case len(p.Gossip) == 0 || table.KeyNumber(p.Gossip) != active:
+		return problem.New(problem.Stale, "the keys of gossip are not encrypted with mesh key %d, which is in use", active)
+	}
+	identity := *m.Identity
+	identity.SealedGossip = p.Gossip
+	m.Identity = &identity
+	a.put(table.Meta, &m)
+	a.batch.Agents = true // all agents get them
+	return nil
+}
+
+// bridgeTime is how long a bridge serves agents that were away, and clients, in milliseconds. An agent's certificate can be renewed for as
+// long after its end.
+const bridgeTime = 90 * 24 * 60 * 60 * 1000
+
+// newCA replaces the CAs by those of a phase, and their keys. The old CA is known by its bridge once it is not trusted any more.
+func (a rotations) newCA(p *pb.Rotate, phase string, noBridge bool) error {
+	if phase == roster.RotationDone {
+		return nil
+	}
+	m := table.Mesh(a.txn)
+	active, _ := a.view().ActiveMeshKey()
+	switch {
+	case m.Identity == nil || !bytes.Equal(m.Identity.SealedCA, p.WasCa):
+		return problem.New(problem.Stale, "the key of the CA has changed meanwhile")
+	case len(p.Cas) == 0 || len(p.SealedCa) == 0 || table.KeyNumber(p.SealedCa) != active:
+		return problem.New(problem.Stale, "there is no CA, or its key is not encrypted with mesh key %d, which is in use", active)
+	case phase == roster.RotationActive && noBridge != (len(p.Bridge) == 0):
+		return problem.New(problem.Invalid, "a bridge is missing, or there must not be one")
+	}
+	identity := *m.Identity
+	if phase == roster.RotationActive {
+		identity.Bridges = nil
+		if !noBridge {
+			for _, b := range m.Identity.Bridges {
+				if b.Until > a.now {
+					identity.Bridges = append(identity.Bridges, b)
+				}
+			}
+			identity.Bridges = append(identity.Bridges, table.Bridge{Certificate: p.Bridge, Old: m.Identity.CAs[0], Until: a.now + bridgeTime})
+		}
+	}
+	identity.CAs, identity.SealedCA = p.Cas, p.SealedCa
+	m.Identity = &identity
+	a.put(table.Meta, &m)
+	a.batch.Agents = true // all agents get them
 	return nil
 }
 

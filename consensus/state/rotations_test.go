@@ -3,6 +3,7 @@ package state_test
 import (
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/coopr/coopr/engine/audit"
@@ -185,4 +186,112 @@ func TestRotateRoot(t *testing.T) {
 	if len(left) != 1 || left[0] != "other" {
 		t.Error("tokens", left)
 	}
+}
+
+// TestRotateGossip replaces the keys of gossip in each phase. What was encrypted meanwhile with another mesh key, or has replaced other keys, is
+// refused.
+func TestRotateGossip(t *testing.T) {
+	c := newClinic(t)
+	do := func(phase, next record.RotationPhase, was, gossip string) *pb.Command {
+		return &pb.Command{Actor: "ann", Change: &pb.Command_Rotate{Rotate: &pb.Rotate{Kind: record.RotationKind_ROTATION_KIND_GOSSIP, Number: 1,
+			Phase: phase, Next: next, Full: true, Gossip: []byte(gossip), WasGossip: []byte(was)}}}
+	}
+	const first, second, third, fourth = "sealed gossip", "\x00\x00\x00\x01both", "\x00\x00\x00\x01swapped", "\x00\x00\x00\x01new"
+	raise := &pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: 3, Mesh: "m"}}}
+	for _, step := range []struct {
+		what string
+		do   *pb.Command
+		want error
+		ring string
+	}{
+		{"below its level", do(begins, begun, "", ""), problem.Conflict, ""},
+		{"level 3", raise, nil, ""},
+		{"of agents that share a secret", do(begins, begun, "", ""), problem.Conflict, ""},
+		{"a mesh", foundMesh(), nil, first},
+		{"the key of the mesh", putDataKey("", 1), nil, first},
+		{"in the middle", do(begins, active, "", ""), problem.Invalid, first},
+		{"the first rotation", do(begins, begun, "", ""), nil, first},
+		{"another one meanwhile", do(begins, begun, "", ""), problem.Conflict, first},
+		{"without keys", do(begun, spread, first, ""), problem.Stale, first},
+		{"with another mesh key", do(begun, spread, first, "\x00\x00\x00\x02both"), problem.Stale, first},
+		{"in place of others", do(begun, spread, "others", second), problem.Stale, first},
+		{"both keys", do(begun, spread, first, second), nil, second},
+		{"both keys again", do(begun, spread, first, second), problem.Stale, second},
+		{"agents behind", do(spread, spread, "", "x"), nil, second},
+		{"the new one in use", do(spread, active, second, third), nil, third},
+		{"the old one forgotten", do(active, retire, third, fourth), nil, fourth},
+		{"the end", do(retire, ended, "", ""), nil, fourth},
+	} {
+		a := c.do(step.do)
+		if !errors.Is(a.Err, step.want) {
+			t.Fatalf("%s: %v", step.what, a.Err)
+		}
+		if m := c.m.View().MeshIdentity(); m != nil && string(m.SealedGossip) != step.ring {
+			t.Fatalf("%s: the keys are %q", step.what, m.SealedGossip)
+		}
+	}
+	if r, _ := c.m.View().Rotation(roster.KindGossip); r.Phase != roster.RotationDone || r.Full || r.MeshKey != 0 || string(c.m.View().MeshIdentity().SealedCA) != "sealed key" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRotateCA replaces the CAs and their key in each phase. The old one is known by a bridge for ninety days, or not at all.
+func TestRotateCA(t *testing.T) {
+	c := newClinic(t)
+	number, noBridge := uint32(1), false
+	do := func(phase, next record.RotationPhase, was, sealed, bridge string, cas ...string) *pb.Command {
+		r := &pb.Rotate{Kind: record.RotationKind_ROTATION_KIND_CA, Number: number, Phase: phase, Next: next, NoBridge: noBridge,
+			WasCa: []byte(was), SealedCa: []byte(sealed), Bridge: []byte(bridge)}
+		for _, ca := range cas {
+			r.Cas = append(r.Cas, []byte(ca))
+		}
+		return &pb.Command{Actor: "ann", Change: &pb.Command_Rotate{Rotate: r}}
+	}
+	must := func(what string, cmd *pb.Command, want error) {
+		t.Helper()
+		if a := c.do(cmd); !errors.Is(a.Err, want) {
+			t.Fatalf("%s: %v", what, a.Err)
+		}
+	}
+	const both, one = "\x00\x00\x00\x01both", "\x00\x00\x00\x01one"
+	must("level 3", &pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: 3, Mesh: "m"}}}, nil)
+	must("of agents that share a secret", do(begins, begun, "", "", ""), problem.Conflict)
+	must("a mesh", foundMesh(), nil)
+	must("the key of the mesh", putDataKey("", 1), nil)
+	must("the first rotation", do(begins, begun, "", "", ""), nil)
+	must("without a CA", do(begun, spread, "sealed key", both, ""), problem.Stale)
+	must("with another mesh key", do(begun, spread, "sealed key", "both", "", "ca", "ca2"), problem.Stale)
+	must("in place of another key", do(begun, spread, "key", both, "", "ca", "ca2"), problem.Stale)
+	must("both", do(begun, spread, "sealed key", both, "", "ca", "ca2"), nil)
+	must("without a bridge", do(spread, active, both, one, "", "ca2", "ca"), problem.Invalid)
+	must("the new one signs", do(spread, active, both, one, "bridge", "ca2", "ca"), nil)
+	must("the old one is not trusted", do(active, retire, one, one, "", "ca2"), nil)
+	must("the end", do(retire, ended, "", "", ""), nil)
+	m := c.m.View().MeshIdentity()
+	if len(m.CAs) != 1 || string(m.CAs[0]) != "ca2" || string(m.SealedCA) != one || len(m.Bridges) != 1 || string(m.Bridges[0].Old) != "ca" ||
+		string(m.Bridges[0].Certificate) != "bridge" || m.Bridges[0].Until <= c.now {
+		t.Errorf("%+v", m)
+	}
+	// A second rotation keeps the bridge as long as it leads anywhere; one without a bridge drops it.
+	rotates := func(bridge string, want ...string) {
+		t.Helper()
+		number++
+		noBridge = bridge == ""
+		must("begin", do(begins, begun, "", "", ""), nil)
+		must("both", do(begun, spread, one, both, "", "ca", "ca2"), nil)
+		must("sign", do(spread, active, both, one, bridge, "ca2", "ca"), nil)
+		must("drop", do(active, retire, one, one, "", "ca2"), nil)
+		must("end", do(retire, ended, "", "", ""), nil)
+		var have []string
+		for _, b := range c.m.View().MeshIdentity().Bridges {
+			have = append(have, string(b.Certificate))
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("the bridges are %v, not %v", have, want)
+		}
+	}
+	rotates("second", "bridge", "second")
+	c.now += 91 * 24 * 60 * 60 * 1000
+	rotates("third", "third")
+	rotates("")
 }

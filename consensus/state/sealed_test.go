@@ -1,9 +1,12 @@
 package state_test
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"testing"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
@@ -240,5 +243,42 @@ func TestNamedSealed(t *testing.T) {
 		}}}); !errors.Is(a.Err, want) {
 			t.Errorf("level %d: a queued request names a value that is gone: %v", level, a.Err)
 		}
+	}
+}
+
+// The export of a key is on record as long as that key is in use.
+func TestNoteExport(t *testing.T) {
+	c := newClinic(t)
+	note := func(number uint32, key string, at int64) error {
+		return c.do(&pb.Command{Actor: "coopr", Change: &pb.Command_NoteExport{NoteExport: &pb.NoteExport{Number: number, Print: []byte(key),
+			TimeMs: at}}}).Err
+	}
+	if err := note(1, "print", 5); !errors.Is(err, problem.Stale) {
+		t.Errorf("before there is a key: %v", err)
+	}
+	c.do(putDataKey("", 1))
+	for key, number := range map[string]uint32{"other": 1, "print": 2} {
+		if err := note(number, key, 5); !errors.Is(err, problem.Stale) {
+			t.Errorf("key %d %q: %v", number, key, err)
+		}
+	}
+	if got := c.m.View().KeyringExported(); got != 0 {
+		t.Errorf("exported at %d", got)
+	}
+	if err := note(1, "print", 5); err != nil || c.m.View().KeyringExported() != 5 {
+		t.Errorf("%v, at %d", err, c.m.View().KeyringExported())
+	}
+	again := fresh(t)
+	if err := again.Restore(io.NopCloser(bytes.NewReader(dump(t, c.m)))); err != nil || again.View().KeyringExported() != 5 {
+		t.Errorf("restored: %v, at %d", err, again.View().KeyringExported())
+	}
+	c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: logformat.RotationLevel}}})
+	for phase := begins; phase < active; phase++ {
+		if err := c.do(rotate(1, phase, phase+1)).Err; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := c.m.View().KeyringExported(); got != 0 {
+		t.Errorf("the new key was exported at %d", got)
 	}
 }

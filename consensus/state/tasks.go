@@ -6,12 +6,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coopr/coopr/engine/problem"
-
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -27,10 +27,11 @@ func (a tasks) lease(l *pb.Lease) Answer {
 	ans := Answer{Subject: l.Operation}
 	op := table.Get[model.Operation](a.txn, table.Operations, "id", l.Operation)
 	e := a.edit(l.Operation)
-	if op == nil || e == nil || op.Status != model.OpRunning {
+	if op == nil || e == nil || !a.view().Leases(op, e.State()) {
 		ans.Refused = l.Tasks
 		return ans
 	}
+	between := a.view().Understands(logformat.OrdersLevel) // a pause is one between steps
 	holders := make([]plan.Holder, len(l.Sessions))
 	for i, id := range l.Sessions {
 		if s := table.Get[table.SessionRow](a.txn, table.Sessions, "id", id); s != nil {
@@ -42,6 +43,10 @@ func (a tasks) lease(l *pb.Lease) Answer {
 	for i, v := range l.Tasks {
 		open := i < len(l.SessionOf) && int(l.SessionOf[i]) < len(holders) && holders[l.SessionOf[i]].Session != ""
 		if held := int(v) < e.State().Graph.Len() && e.State().Status(v).Held(); !lease.Grants(open, held) {
+			ans.Refused = append(ans.Refused, v)
+			continue
+		}
+		if !between && int(v) < e.State().Graph.Len() && e.State().Halted(v) {
 			ans.Refused = append(ans.Refused, v)
 			continue
 		}
@@ -108,7 +113,7 @@ func (a tasks) end(op *model.Operation, e *plan.Edit, v uint32, fence uint64, r 
 		return e.Start(v, fence)
 	case r.Returned:
 		return a.giveBack(op, e, v, fence)
-	case e.State().Graph.Action[v] == model.Run:
+	case e.State().Graph.Action[v] == model.Run && op.Type == model.OpRun:
 		return a.endStep(op, e, v, fence, out)
 	case out == nil || out.Outcome == pb.Outcome_OUTCOME_SUCCEEDED || out.Outcome == pb.Outcome_OUTCOME_UNSPECIFIED:
 		return a.succeed(op, e, v, fence, out)
@@ -260,9 +265,12 @@ func (a tasks) failed(have *model.Operation, e *plan.Edit, v uint32, message str
 	op := *have
 	op.Version = a.index
 	op.Message = e.State().Graph.Name(int(v)) + " failed: " + message
-	if op.OnFailure == "pause" {
+	held := have.Status == model.OpPaused || e.State().Halted(v)
+	switch {
+	case held && a.view().Understands(logformat.OrdersLevel): // an operator decides what happens
+	case op.OnFailure == "pause":
 		op.Status = model.OpPaused
-	} else {
+	default:
 		op.Status = model.OpAborting
 		op.Undo = op.OnFailure == "rollback" && op.Before > 0 && !op.Done
 		a.cancelWork(&op, e)

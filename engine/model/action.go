@@ -2,6 +2,8 @@ package model
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -40,6 +42,22 @@ func (a Action) String() string {
 
 // Key returns the action's key in a service's provisioner.actions: "install".
 func (a Action) Key() string { return strings.ToLower(a.String()) }
+
+// OwnAction returns the entry of a graph's services that stands for an action of a service's own, such as "drain", which a Run carries
+// out. SplitAction is its inverse. No name has a colon.
+func OwnAction(service, key string) string { return service + ":" + key }
+
+// SplitAction returns the service of an entry of a graph's services, and the key of the action of its own that it stands for, or "".
+func SplitAction(entry string) (service, key string) {
+	service, key, _ = strings.Cut(entry, ":")
+	return service, key
+}
+
+// OwnActions returns the keys of a service's actions that no operation carries out by itself, sorted. The steps of plans may name them.
+func (s *Service) OwnActions() []string {
+	standard := func(key string) bool { return slices.Contains(serviceActions, key) }
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.Provisioner.Actions)), standard)
+}
 
 // ParseAction reads an action's name in any case.
 func ParseAction(s string) (Action, error) {

@@ -136,12 +136,8 @@ func checkService(fs *Faults, s *Service) {
 	for _, key := range slices.Sorted(maps.Keys(s.Provisioner.Actions)) {
 		a := s.Provisioner.Actions[key]
 		path := "provisioner.actions." + key
-		if !slices.Contains(serviceActions, key) {
-			hint := words.DidYouMean(key, serviceActions)
-			if hint == "" {
-				hint = ": it must be one of " + strings.Join(serviceActions, ", ")
-			}
-			fs.Add(path, "there is no such action"+hint)
+		if why := checkAction(key); why != "" {
+			fs.Add(path, why)
 		}
 		if a.Type == "" {
 			fs.Add(path+".type", "is missing: name the automator that carries the action out, such as \"shell\"")
@@ -150,6 +146,9 @@ func checkService(fs *Faults, s *Service) {
 			if t, err := time.ParseDuration(a.Timeout); err != nil || t <= 0 {
 				fs.Addf(path+".timeout", "must be a duration such as \"10m\" or \"90s\", but is %q", words.Shorten(a.Timeout))
 			}
+		}
+		if a.Repeat && key != Initialize.Key() {
+			fs.Add(path+".repeat", "is for initialize only: every other action is repeated with its step")
 		}
 	}
 	if r := s.Resources; r != nil {
@@ -167,6 +166,20 @@ func checkService(fs *Faults, s *Service) {
 	}
 	checkProbes(fs, s)
 	checkLinks(fs, s.Links)
+}
+
+// checkAction returns why a service cannot have an action with this key, or "".
+func checkAction(key string) string {
+	_, err := ParseAction(key)
+	switch hint := words.DidYouMean(key, serviceActions); {
+	case slices.Contains(serviceActions, key):
+		return ""
+	case hint != "":
+		return "there is no such action" + hint
+	case err == nil || key != strings.ToLower(key):
+		return "must be one of " + strings.Join(serviceActions, ", ") + ", or a name in lower case for an action of its own"
+	}
+	return CheckName(key)
 }
 
 func checkLinks(fs *Faults, links []Link) {

@@ -130,6 +130,8 @@ type ServiceAction struct {
 	Fields map[string]any `json:"fields,omitempty"`
 	// Timeout is a duration such as "10m"; empty means the default of the action.
 	Timeout string `json:"timeout,omitempty"`
+	// Repeat reports that an INITIALIZE may be done again where it was done before, when an operator has the service launched anew.
+	Repeat bool `json:"repeat,omitempty"`
 }
 
 // Resources are the resources that a service needs on a node (docs/spec/solver.md rule 4).

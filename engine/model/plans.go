@@ -21,7 +21,26 @@ type Plan struct {
 	// Strategy is "serial" (the default) or "parallel".
 	Strategy string      `json:"strategy,omitempty"`
 	Phases   []PlanPhase `json:"phases,omitempty"`
+	// Recovers makes the plan the pattern by which recovery replaces or restarts a service on a node; nil: it is no pattern.
+	Recovers *Recovers `json:"recovers,omitempty"`
+	// Others is OthersRestart if the service is restarted on all other nodes after a replacement, one after the other.
+	Others string `json:"others,omitempty"`
 }
+
+// Recovers names the recovery that a plan is the pattern for.
+type Recovers struct {
+	// Service is the service that is recovered.
+	Service string `json:"service"`
+	// When is RecoversReplace if its node is replaced, or RecoversRestart if it is restarted where it is.
+	When string `json:"when"`
+}
+
+// The values of Recovers.When, and of Plan.Others.
+const (
+	RecoversReplace = "replace"
+	RecoversRestart = "restart"
+	OthersRestart   = "restart"
+)
 
 // PlanPhase is a sequence of steps on the nodes that carry a service.
 type PlanPhase struct {

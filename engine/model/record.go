@@ -35,22 +35,24 @@ type Agent struct {
 
 // Task is one task of a plan as people and programs see it.
 type Task struct {
-	ID        string     `json:"id"`
-	Operation string     `json:"operation"`
-	Cluster   string     `json:"cluster"`
-	Node      string     `json:"node"`
-	Hostname  string     `json:"hostname,omitempty"`
-	Service   string     `json:"service,omitempty"`
-	Action    Action     `json:"action"`
-	Status    TaskStatus `json:"status"`
-	Attempt   int        `json:"attempt"`
-	Fence     uint64     `json:"fence,omitempty"`
-	Agent     string     `json:"agent,omitempty"`
-	LeasedAt  int64      `json:"leased,omitempty"`
-	EndedAt   int64      `json:"ended,omitempty"`
-	RetryAt   int64      `json:"retryAt,omitempty"`
-	Message   string     `json:"message,omitempty"`
-	Adopted   bool       `json:"adopted,omitempty"`
+	ID        string `json:"id"`
+	Operation string `json:"operation"`
+	Cluster   string `json:"cluster"`
+	Node      string `json:"node"`
+	Hostname  string `json:"hostname,omitempty"`
+	Service   string `json:"service,omitempty"`
+	Action    Action `json:"action"`
+	// Own is the key of the action if it is one of the service's own, such as "drain". Action is then Run.
+	Own      string     `json:"own,omitempty"`
+	Status   TaskStatus `json:"status"`
+	Attempt  int        `json:"attempt"`
+	Fence    uint64     `json:"fence,omitempty"`
+	Agent    string     `json:"agent,omitempty"`
+	LeasedAt int64      `json:"leased,omitempty"`
+	EndedAt  int64      `json:"ended,omitempty"`
+	RetryAt  int64      `json:"retryAt,omitempty"`
+	Message  string     `json:"message,omitempty"`
+	Adopted  bool       `json:"adopted,omitempty"`
 	// Attempts are all attempts, the latest last.
 	Attempts []TaskAttempt `json:"attempts,omitempty"`
 }

@@ -350,6 +350,9 @@ func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 	d := newDifferences(p, at, c, after)
 	diff := planner.Diff(d.from(at.Nodes), d.to(nodes), d.definition)
 	p.leaveOnce(&diff, nodes, c.made)
+	if err := p.follow(&diff, at); err != nil {
+		return nil, err
+	}
 	p.leaveOut(&diff, c, d.leaves)
 	p.turns = c.local || p.Operation.Type == model.OpConfigure && p.rollout.Strategy != ""
 	in := planner.Input{
@@ -379,6 +382,9 @@ func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 		in.Gather = len(in.GatherFrom) > 0
 	}
 	if p.Graph, err = planned(in); err != nil {
+		return nil, err
+	}
+	if p.Graph, err = p.withOwn(p.Graph, c.gone); err != nil {
 		return nil, err
 	}
 	return p.grouped()

@@ -46,6 +46,7 @@ func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input
 		NodeLocal: true,
 		Wanted:    map[string]planner.Wanted{},
 	}
+	var all []recovered
 	for _, n := range at.Nodes {
 		i := slices.IndexFunc(units, func(u Unit) bool { return u.Node == n.ID })
 		if i < 0 {
@@ -62,7 +63,23 @@ func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input
 				}
 			}
 		}
+		if op == model.OpRecover {
+			own, err := patterns(cl, at.Nodes, n, units[i].Services, model.RecoversRestart)
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range own {
+				w.Services[r.service] = r.actions
+			}
+			all = append(all, own...)
+		}
 		in.Wanted[n.ID] = w
+	}
+	if len(all) > 0 {
+		if err := p.alone(len(units), all); err != nil {
+			return nil, err
+		}
+		p.remember(at, all)
 	}
 	g, err := planned(in)
 	if err != nil {
@@ -73,7 +90,7 @@ func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input
 		fs.Add("services", fmt.Sprintf("none of them has an action to %s it", actions[len(actions)-1].Key()))
 		return nil, fs
 	}
-	d := tree.PerNode(g, PlanName(&p.Operation), func(id string) string { return p.unitName(id) })
+	d := tree.PerNode(g, PlanName(&p.Operation), func(id string) string { return p.unitName(id) }, p.own...)
 	if p.Graph, err = d.Compile(g); err != nil {
 		return nil, err
 	}
@@ -107,6 +124,12 @@ func (p *Prepared) unitName(id string) string {
 		}
 	}
 	return id
+}
+
+// Named returns the nodes that an order names, without those that it names wrongly.
+func Named(names []string, at Input) []*model.Node {
+	ids, _ := victims(names, at)
+	return slices.DeleteFunc(slices.Clone(at.Nodes), func(n *model.Node) bool { return !slices.Contains(ids, n.ID) })
 }
 
 // Units returns the units of an operator's order to restart, pause or resume nodes: the named

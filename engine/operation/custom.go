@@ -58,15 +58,17 @@ func Custom(who model.Caller, name string, at Input, id string) (*Prepared, erro
 	return p, nil
 }
 
-// runnable returns the nodes of each service and the actions, checks included, that a plan's
-// steps may name.
+// runnable returns the nodes of each service and the actions, checks and those of its own included, that
+// a plan's steps may name.
 func (p *Prepared) runnable() map[string]tree.Instances {
 	out := p.instances()
 	for name, in := range out {
 		if _, ok := p.Cluster.Definitions[name].Provisioner.Actions[model.Check.Key()]; ok && !slices.Contains(in.Tasks, model.Check.Key()) {
 			in.Tasks = append(in.Tasks, model.Check.Key())
-			out[name] = in
 		}
+		d := p.Cluster.Definitions[name]
+		in.Tasks = append(in.Tasks, d.OwnActions()...)
+		out[name] = in
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
@@ -74,5 +75,39 @@ func TestWithParameters(t *testing.T) {
 	}
 	if got := string(WithParameters([]byte(`{}`), nil)); got != `{}` {
 		t.Error(got)
+	}
+}
+
+// TestOwnActions checks that the steps of a plan may name actions of a service's own, and that a plugin gets them under their names.
+func TestOwnActions(t *testing.T) {
+	steps := []model.PlanSteps{{Node: "default", Tasks: [][]string{{"drain", "stop"}, {"start"}}}}
+	at := clusterWith(model.Plan{Name: "bounce", Phases: []model.PlanPhase{{Name: "all", Service: "s", Steps: steps}}})
+	def := at.Cluster.Definitions["s"]
+	def.Provisioner.Actions["drain"] = model.ServiceAction{Type: "shell", Fields: map[string]any{"script": "d"}, Timeout: "3m"}
+	p, err := Custom(model.Caller{}, "bounce", at, "00000001-007")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `bounce (serial strategy)
+└─ all (serial strategy)
+   ├─ n0:[drain, stop]
+   ├─ n0:[start]
+   ├─ n1:[drain, stop]
+   └─ n1:[start]`
+	if got := shape(t, p); got != want {
+		t.Errorf("%s", got)
+	}
+	if !p.Graph.HasOwnActions() || p.Graph.ServiceName(0) != "s" || p.Graph.Name(0) != "n0/DRAIN/s" {
+		t.Errorf("%v", p.Graph.Name(0))
+	}
+	src := NewSource(at.Cluster, at.Nodes)
+	w, err := src.Work("o", "o-1", at.Nodes[0], nil, p.Graph.Action[0], p.Graph.Entry(0))
+	if err != nil || w.Action != "DRAIN" || w.Plugin != "shell" || !w.Automator || w.Timeout != 3*time.Minute {
+		t.Errorf("%+v, %v", w, err)
+	}
+	for _, words := range []string{`"taskName":"DRAIN"`, `"service":{"name":"s"`, `"script":"d"`} {
+		if !strings.Contains(string(w.Input), words) {
+			t.Errorf("no %s in %s", words, w.Input)
+		}
 	}
 }

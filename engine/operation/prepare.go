@@ -41,6 +41,8 @@ type Prepared struct {
 	// configured for the new addresses.
 	only  map[string]bool
 	apart bool
+	// own are the phases of recoveries by plans of the template.
+	own []tree.OutlinePhase
 	// gone are the nodes whose machines no longer exist.
 	gone map[string]bool
 	// Answer is the solver's answer, for operations that change the layout.
@@ -393,7 +395,7 @@ func newNodes(cl *model.Cluster, a *solver.Answer, layout model.Layout, known mo
 				Flavor: text(flavor["flavor"]), Image: text(image["image"]), SSHUser: text(image["sshuser"]),
 				Zone: at.Zone, Host: at.Host,
 			}
-			n.Hostname = model.Hostname(cl.Name, cl.ID, n.Number, cl.DNSSuffix)
+			n.Hostname = hostname(cl.Name, cl.ID, n.Number, cl.DNSSuffix)
 			cl.NextNode++
 			out = append(out, n)
 		}

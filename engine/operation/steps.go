@@ -97,7 +97,7 @@ func (p *Prepared) draft() (*tree.Draft, error) {
 		return tree.Uninstall(p.Graph, name, all), nil
 	}
 	if p.only != nil {
-		return tree.Apart(p.Graph, name, func(node string) bool { return p.only[node] }), nil
+		return tree.Apart(p.Graph, name, func(node string) bool { return p.only[node] }, p.own...), nil
 	}
 	if t := p.templatePlan(); t != nil {
 		o, err := tree.Outlines(*t, p.instances())
@@ -137,16 +137,21 @@ func (p *Prepared) templatePlan() *model.Plan {
 
 // instances returns the future nodes of each service and the service's actions.
 func (p *Prepared) instances() map[string]tree.Instances {
+	return instancesOf(&p.Cluster, pointers(p.Nodes))
+}
+
+// instancesOf returns the nodes of a cluster that keep each service, and the service's actions.
+func instancesOf(cl *model.Cluster, nodes []*model.Node) map[string]tree.Instances {
 	out := map[string]tree.Instances{}
-	for name, d := range p.Cluster.Definitions {
+	for name, d := range cl.Definitions {
 		in := tree.Instances{}
 		for a := model.Create; a <= model.Delete; a++ {
 			if _, ok := d.Provisioner.Actions[a.Key()]; ok {
 				in.Tasks = append(in.Tasks, a.Key())
 			}
 		}
-		for i := range p.Nodes {
-			if n := &p.Nodes[i]; slices.Contains(n.Services, name) && !n.Leaves && !slices.Contains(n.Leaving, name) {
+		for _, n := range nodes {
+			if slices.Contains(n.Services, name) && !n.Leaves && !slices.Contains(n.Leaving, name) {
 				in.Nodes = append(in.Nodes, n.ID)
 			}
 		}

@@ -117,7 +117,8 @@ func withActions(d model.Service, others ...model.Service) model.Service {
 // moves the cluster to a new target builds and starts services by that target. Every other
 // action (a stop before an upgrade, a health check, a recovery) uses the definition that the
 // service was built from (docs/spec/plans.md §8).
-func built(cl *model.Cluster, operation string, n *model.Node, action model.Action, service string) model.Service {
+// The parameter key is that of the action in the definition.
+func built(cl *model.Cluster, operation string, n *model.Node, action model.Action, key, service string) model.Service {
 	d := cl.Definitions[service]
 	if !cl.Varies() {
 		return d
@@ -125,7 +126,7 @@ func built(cl *model.Cluster, operation string, n *model.Node, action model.Acti
 	if m, stands := markOf(cl, operation, n, action, service); stands {
 		d, _ = cl.DefinitionAt(m, service)
 	}
-	if _, ok := d.Provisioner.Actions[action.Key()]; !ok {
+	if _, ok := d.Provisioner.Actions[key]; !ok {
 		return cl.Definitions[service] // no definition has the action
 	}
 	return d

@@ -1,9 +1,11 @@
 package operation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,6 +109,7 @@ func othersOf(sc *scope, nodes []*model.Node) map[string]model.TaskNode {
 
 // Work is the plugin for a task and the task's input.
 type Work struct {
+	Action    string // as the plugin gets it: "INSTALL", or an action of the service's own: "DRAIN"
 	Plugin    string // name of the provider type or automator type
 	Automator bool
 	Timeout   time.Duration
@@ -123,12 +126,14 @@ var timeouts = map[model.Action]time.Duration{
 const defaultTimeout = 30 * time.Minute
 
 // Plugin returns the name of the plugin type that carries out an action of an operation, and
-// whether it is an automator. The node must have its current marks.
-func Plugin(cl *model.Cluster, operation string, n *model.Node, action model.Action, service string) (name string, automator bool) {
+// whether it is an automator. The node must have its current marks. entry is the task's entry in the
+// services of its graph.
+func Plugin(cl *model.Cluster, operation string, n *model.Node, action model.Action, entry string) (name string, automator bool) {
+	service, key := model.SplitAction(entry)
 	switch {
 	case action.Hardware():
 		return cl.Provider.ProviderType, false
-	case action == model.Run:
+	case action == model.Run && key == "":
 		return ProgramAutomator, true
 	case action == model.Bootstrap:
 		if len(n.Automators) > 0 {
@@ -136,7 +141,8 @@ func Plugin(cl *model.Cluster, operation string, n *model.Node, action model.Act
 		}
 		return "", true
 	}
-	return built(cl, operation, n, action, service).Provisioner.Actions[action.Key()].Type, true
+	key = cmp.Or(key, action.Key())
+	return built(cl, operation, n, action, key, service).Provisioner.Actions[key].Type, true
 }
 
 // departs reports whether an action undoes what an earlier action did.
@@ -144,25 +150,27 @@ func departs(action model.Action) bool {
 	return action == model.Stop || action == model.Remove || action == model.Delete
 }
 
-// Work returns the plugin and the input of a task. The parameter saved has the values that
-// plugins keep about the node, and the node must have its current marks. It fails if the
-// configuration cannot be expanded with the current nodes.
+// Work returns the plugin and the input of a task. The parameter entry is the task's entry in the
+// services of its graph. saved has the values that plugins keep about the node, and the node must have
+// its current marks. It fails if the configuration cannot be expanded with the current nodes.
 func (s *Source) Work(
 	operation, task string,
 	n *model.Node,
 	saved map[string]json.RawMessage,
 	action model.Action,
-	service string,
+	entry string,
 ) (*Work, error) {
-	w := &Work{Timeout: timeouts[action]}
+	service, key := model.SplitAction(entry)
+	key = cmp.Or(key, action.Key())
+	w := &Work{Timeout: timeouts[action], Action: strings.ToUpper(key)}
 	if w.Timeout == 0 {
 		w.Timeout = defaultTimeout
 	}
-	w.Plugin, w.Automator = Plugin(s.cluster, operation, n, action, service)
+	w.Plugin, w.Automator = Plugin(s.cluster, operation, n, action, entry)
 	k := encodedKey{n.ID, n.Version, scopeKey{-1, whole}, action.Hardware(), departs(action)}
 	var d model.Service
 	if service != "" {
-		d = built(s.cluster, operation, n, action, service)
+		d = built(s.cluster, operation, n, action, key, service)
 		w.Ready = d.Readiness()
 		k.scope.name = scopeOf(d)
 		if m, stands := markOf(s.cluster, operation, n, action, service); stands {
@@ -175,7 +183,7 @@ func (s *Source) Work(
 	}
 	var about []byte
 	if service != "" {
-		a := d.Provisioner.Actions[action.Key()]
+		a := d.Provisioner.Actions[key]
 		if action == model.Check {
 			p, _ := d.Watched()
 			w.Timeout = time.Duration(p.Timeout) * time.Millisecond
@@ -188,7 +196,7 @@ func (s *Source) Work(
 		}
 	}
 	w.Input, err = assemble(
-		model.TaskInput{TaskID: task, Job: operation, Cluster: s.cluster.ID, TaskName: action.String(), NodeID: n.ID},
+		model.TaskInput{TaskID: task, Job: operation, Cluster: s.cluster.ID, TaskName: w.Action, NodeID: n.ID},
 		config,
 		about,
 	)

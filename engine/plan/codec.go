@@ -271,6 +271,7 @@ const (
 	noteObserve = 1 << iota
 	noteUndo
 	noteAdopted
+	noteSkip
 )
 
 func (w *writer) note(n *Note) {
@@ -281,7 +282,7 @@ func (w *writer) note(n *Note) {
 	for _, f := range [...]struct {
 		set bool
 		bit byte
-	}{{n.Observe, noteObserve}, {n.Undo, noteUndo}, {n.Adopted, noteAdopted}} {
+	}{{n.Observe, noteObserve}, {n.Undo, noteUndo}, {n.Adopted, noteAdopted}, {n.Skip, noteSkip}} {
 		if f.set {
 			flags |= f.bit
 		}
@@ -428,11 +429,12 @@ func (e *Edit) notes(r *reader) {
 
 func (r *reader) note() *Note {
 	n := &Note{Failures: r.small(), Lost: r.small(), RetryAt: r.int()}
-	if len(r.b) == 0 || r.b[0]&^(noteObserve|noteUndo|noteAdopted) != 0 {
+	if len(r.b) == 0 || r.b[0]&^(noteObserve|noteUndo|noteAdopted|noteSkip) != 0 {
 		r.fail("a note has flags that do not exist")
 		return n
 	}
 	n.Observe, n.Undo, n.Adopted = r.b[0]&noteObserve != 0, r.b[0]&noteUndo != 0, r.b[0]&noteAdopted != 0
+	n.Skip = r.b[0]&noteSkip != 0
 	r.b = r.b[1:]
 	n.Avoid = r.text()
 	for range r.count() {

@@ -56,20 +56,47 @@ func (s *State) Gates(p Part) Gate {
 func (s *State) Gated() bool { return s.gates.shut > 0 }
 
 // HeldBack reports whether a gate of v's step, its phase or the plan keeps v from being
-// leased.
+// leased. A gate of the phase or of the plan is one between steps: a step that has begun goes
+// on to its end (docs/spec/plans.md §4).
 func (s *State) HeldBack(v uint32) bool {
-	switch {
-	case s.gates.shut == 0:
+	if s.gates.shut == 0 {
 		return false
-	case s.gates.get(Whole()) != 0:
+	}
+	if at := s.Graph.StepOf(v); at != NoStep && s.gates.get(Step(at)) != 0 {
 		return true
 	}
+	return s.Halted(v) && !s.Begun(s.Graph.StepOf(v))
+}
+
+// Halted reports whether v's phase or the plan has a gate.
+func (s *State) Halted(v uint32) bool {
+	if s.gates.shut == 0 {
+		return false
+	}
 	at := s.Graph.StepOf(v)
-	return at != NoStep && (s.gates.get(Step(at)) != 0 || s.gates.get(Phase(s.Graph.PhaseOf(at))) != 0)
+	return s.gates.get(Whole()) != 0 || at != NoStep && s.gates.get(Phase(s.Graph.PhaseOf(at))) != 0
+}
+
+// Begun reports whether a task of a step has been leased since the step was last reset. A plan
+// without steps has none that have begun.
+func (s *State) Begun(step uint32) bool {
+	if s.Graph.Step == nil || step == NoStep {
+		return false
+	}
+	for v := range s.Graph.In(Step(step)) {
+		t, i := s.leaf(v)
+		if t.runs != nil && t.runs.leased[i] > 0 {
+			return true
+		}
+		if n := s.Note(v); n != nil && n.Failures > 0 { // its CREATE is made again
+			return true
+		}
+	}
+	return false
 }
 
 // Hold sets gates of a part: its tasks are no longer leased. Tasks that workers hold already
-// go on.
+// go on. With a gate of the plan or of a phase, steps that have begun do so, too.
 func (e *Edit) Hold(p Part, why Gate) error {
 	if err := e.next.Graph.Has(p); err != nil {
 		return err

@@ -132,10 +132,32 @@ func (g *Graph) NodeID(v int) string {
 
 // ServiceName returns the name of v's service, or "".
 func (g *Graph) ServiceName(v int) string {
+	service, _ := model.SplitAction(g.Entry(v))
+	return service
+}
+
+// Entry returns v's entry in Services, or "". It is the name of v's service, or model.OwnAction of that.
+func (g *Graph) Entry(v int) string {
 	if s := g.Service[v]; s >= 0 {
 		return g.Services[s]
 	}
 	return ""
+}
+
+// HasOwnActions reports whether a task carries out an action of a service's own.
+func (g *Graph) HasOwnActions() bool {
+	return slices.ContainsFunc(g.Services, func(entry string) bool {
+		_, key := model.SplitAction(entry)
+		return key != ""
+	})
+}
+
+// ActionKey returns the key that v's action has in the definition of its service: "install", or that of an action of the service's own.
+func (g *Graph) ActionKey(v int) string {
+	if _, key := model.SplitAction(g.Entry(v)); key != "" {
+		return key
+	}
+	return g.Action[v].Key()
 }
 
 // Name returns the name of the vertex for messages: "n1000/INSTALL/nginx".
@@ -144,7 +166,7 @@ func (g *Graph) Name(v int) string {
 	case g.Action[v] == model.Barrier:
 		return fmt.Sprintf("barrier/%d", v)
 	case g.Service[v] >= 0:
-		return g.NodeID(v) + "/" + g.Action[v].String() + "/" + g.ServiceName(v)
+		return g.NodeID(v) + "/" + strings.ToUpper(g.ActionKey(v)) + "/" + g.ServiceName(v)
 	}
 	return g.NodeID(v) + "/" + g.Action[v].String()
 }

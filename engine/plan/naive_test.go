@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"pgregory.net/rapid"
 
@@ -208,7 +209,20 @@ func (o *naive) has(p plan.Part) bool {
 
 func (o *naive) heldBack(v uint32) bool {
 	for p, gate := range o.gates {
-		if gate != 0 && (p == plan.Whole() || o.of(p, v)) {
+		if gate != 0 && (p == plan.Whole() || o.of(p, v)) && (o.isStep(p) || !o.stepBegun(v)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *naive) isStep(p plan.Part) bool { return strings.HasPrefix(p.String(), "step") }
+
+// stepBegun reports whether the step of v goes on while its phase or the plan is held back.
+func (o *naive) stepBegun(v uint32) bool {
+	for w := range o.g.Len() {
+		same := o.g.Step != nil && o.g.Step[v] != plan.NoStep && o.g.Step[v] == o.g.Step[w] && o.g.Action[w] != model.Barrier
+		if same && (o.begun[w] || o.failures[w] > 0) {
 			return true
 		}
 	}
@@ -411,6 +425,9 @@ func (o *naive) step(t *rapid.T, e *plan.Edit, index uint64, now int64) {
 		case 1:
 			e.Cancel(v, plan.End{}, now)
 			o.cancel(v)
+		case 2:
+			e.Revive(plan.Order{Observe: observe, Now: now})
+			o.revive()
 		}
 	case 13:
 		want := stale()
@@ -432,6 +449,21 @@ func (o *naive) step(t *rapid.T, e *plan.Edit, index uint64, now int64) {
 	case 14:
 		o.order(t, e, now)
 	}
+}
+
+func (o *naive) revive() {
+	for v := range uint32(o.g.Len()) {
+		switch cancelled := o.status[v] == model.TaskCancelled; {
+		case o.done(v), !cancelled && o.status[v] != model.TaskFailed:
+			continue
+		case cancelled:
+			o.observe[v] = o.observe[v] || o.attempt[v] > 0 && observe(o.g.Action[v], model.TaskRunning)
+		default:
+			o.retryAt[v], o.failures[v] = 0, 0
+		}
+		o.rewind(v)
+	}
+	o.flow()
 }
 
 func (o *naive) fail(v uint32, unseen bool) {

@@ -9,6 +9,10 @@ type Order struct {
 	// Observe reports whether a task that is reset must be observed before it is done again, by
 	// its action and its previous status. Nil means no task.
 	Observe func(model.Action, model.TaskStatus) bool
+	// Undo reports whether a task that is reset is undone before it is done again, see Note.Undo.
+	// Skip reports whether a task that has succeeded and is reset is not done again, see
+	// Note.Skip. Nil means no task.
+	Undo, Skip func(v uint32) bool
 	// Now is Unix milliseconds.
 	Now int64
 }
@@ -110,13 +114,37 @@ func (e *Edit) Restart(p Part, o Order) error {
 func (e *Edit) forget(v uint32, o Order) {
 	t := e.next.Task(v)
 	observe := o.Observe != nil && t.Attempt > 0 && o.Observe(e.next.Graph.Action[v], t.Status)
-	if t.Note == nil && t.LeasedAt == 0 && !observe {
+	undo := o.Undo != nil && o.Undo(v)
+	skip := o.Skip != nil && t.Status == model.TaskSucceeded && !t.Forced && o.Skip(v)
+	if t.Note == nil && t.LeasedAt == 0 && !observe && !undo {
 		return
 	}
 	n := e.note(v)
 	e.logSuccess(n, v)
-	n.Failures, n.Lost, n.RetryAt, n.Adopted = 0, 0, 0, false
+	n.Failures, n.Lost, n.RetryAt, n.Adopted, n.Skip = 0, 0, 0, false, skip
 	n.Observe = n.Observe || observe
+	n.Undo = undo || n.Undo && e.next.Graph.Action[v] == model.Create
+}
+
+// Revive lets a plan whose operation gave up go on: the tasks that were cancelled wait for their turn again, and those that failed have a
+// new round of attempts. What was tolerated stays.
+func (e *Edit) Revive(o Order) {
+	g := e.next.Graph
+	for v := range uint32(g.Len()) {
+		if g.Action[v] == model.Barrier || e.done(v) {
+			continue
+		}
+		switch t := e.next.Task(v); t.Status {
+		case model.TaskCancelled:
+			if t.Attempt > 0 && o.Observe != nil && o.Observe(g.Action[v], model.TaskRunning) {
+				e.note(v).Observe = true // the last attempt may have been cancelled at any point
+			}
+			e.rewind(v)
+		case model.TaskFailed:
+			e.Reopen(v)
+		default:
+		}
+	}
 }
 
 // Reset restarts the whole plan.

@@ -164,6 +164,100 @@ func TestGatesWithinGates(t *testing.T) {
 	}
 }
 
+// TestPauseIsBetweenSteps checks that a plan or phase that is held back goes on with the steps that have begun, and begins no other.
+func TestPauseIsBetweenSteps(t *testing.T) {
+	for _, p := range []plan.Part{plan.Whole(), plan.Phase(0)} {
+		t.Run(p.String(), func(t *testing.T) {
+			r := serial(t, 3, true)
+			succeed := func(v uint32) {
+				t.Helper()
+				r.edit(func(e *plan.Edit) { r.must(e.Succeed(v, r.fence, plan.End{}, int64(r.fence))) })
+			}
+			r.lease(0)
+			r.edit(func(e *plan.Edit) { r.must(e.Hold(p, plan.GateInterrupt)) })
+			r.want("while the first task runs")
+			r.edit(func(e *plan.Edit) { r.must(e.Lose(0, r.fence, false, plan.End{}, 2)) })
+			r.want("its worker fell silent", 0)
+			r.lease(0)
+			succeed(0)
+			r.want("the step that has begun", 0)
+			r.edit(func(e *plan.Edit) {
+				if err := e.Lease(2, 9, plan.Holder{Session: "s"}, 9); !errors.Is(err, plan.ErrHeld) {
+					t.Errorf("a step that has not begun: %v", err)
+				}
+			})
+			r.edit(func(e *plan.Edit) { r.must(e.Restart(plan.Step(0), plan.Order{})) })
+			r.want("what is restarted has not begun")
+			r.edit(func(e *plan.Edit) { r.must(e.Release(p, plan.GateInterrupt)) })
+			r.want("released", 0, 1, 2)
+			r.lease(0)
+			r.edit(func(e *plan.Edit) {
+				r.must(e.Hold(p, plan.GateInterrupt))
+				r.must(e.Hold(plan.Step(0), plan.GateInterrupt))
+			})
+			succeed(0)
+			r.want("a gate of its own holds back a step that has begun")
+		})
+	}
+}
+
+// TestPauseWhileACreateIsMadeAgain checks that a step whose machine is made again has begun, even though none of its tasks is done.
+func TestPauseWhileACreateIsMadeAgain(t *testing.T) {
+	b := plan.NewBuilder([]string{"a"}, nil)
+	b.Edge(b.Task(model.Create, 0, plan.None), b.Task(model.Confirm, 0, plan.None))
+	g, err := b.Build()
+	if err == nil {
+		g, err = g.WithSteps([]uint32{0, 0}, []uint32{1})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, s: plan.NewState(g)}
+	r.lease(0)
+	r.edit(func(e *plan.Edit) { r.must(e.Succeed(0, r.fence, plan.End{}, 1)) })
+	r.lease(1)
+	r.edit(func(e *plan.Edit) {
+		r.must(e.Hold(plan.Whole(), plan.GateInterrupt))
+		r.must(e.Recreate(1, 0, r.fence, plan.End{}, 0, 2))
+	})
+	r.want("the machine is deleted and made again", 0)
+}
+
+// TestRestartUndoesAndSkips checks that a task is undone and then done again, and that one that is skipped is marked only if it had
+// succeeded.
+func TestRestartUndoesAndSkips(t *testing.T) {
+	r := serial(t, 2, true)
+	r.finish(0)
+	order := plan.Order{Undo: func(v uint32) bool { return v%2 == 0 }, Skip: func(v uint32) bool { return v%2 == 1 }}
+	succeed := func(v uint32) {
+		t.Helper()
+		r.lease(v)
+		r.edit(func(e *plan.Edit) { r.must(e.Succeed(v, r.fence, plan.End{}, 1)) })
+	}
+	r.lease(2)
+	r.edit(func(e *plan.Edit) { r.must(e.Restart(plan.Whole(), order)) })
+	if n := r.s.Note(1); !n.Skip || n.Undo {
+		t.Errorf("done before: %+v", n)
+	}
+	if n := r.s.Note(3); n != nil {
+		t.Errorf("never begun: %+v", n)
+	}
+	succeed(0)
+	r.want("undone", 0, 1)
+	if n := r.s.Note(0); n.Undo || n.History[len(n.History)-1].Outcome != "undone" {
+		t.Errorf("undone: %+v", n)
+	}
+	succeed(0)
+	succeed(1)
+	if n := r.s.Note(1); !n.Skip {
+		t.Errorf("skipped: %+v", n)
+	}
+	r.edit(func(e *plan.Edit) { r.must(e.Restart(plan.Whole(), plan.Order{})) })
+	if a, b := r.s.Note(0), r.s.Note(1); a.Undo || b.Skip {
+		t.Errorf("restarted without either: %+v %+v", a, b)
+	}
+}
+
 // docs/spec/plans.md, "What to do differently" 6: a late result of an attempt that was
 // stopped, restarted or forced changes nothing, and workers lose it.
 func TestOrdersMakeLeasesStale(t *testing.T) {

@@ -71,9 +71,13 @@ type Note struct {
 	// Observe is true if an earlier attempt may have done its work without its result being
 	// seen.
 	Observe bool `json:"observe,omitempty"`
-	// Undo is true if the next attempt deletes the result of an earlier CREATE, because its
-	// CONFIRM failed (docs/spec/planner.md, "Retry").
+	// Undo is true if the next attempt undoes an earlier one: it deletes the result of a CREATE
+	// whose CONFIRM failed (docs/spec/planner.md, "Retry"), or stops a service that is launched
+	// anew.
 	Undo bool `json:"undo,omitempty"`
+	// Skip is true if the task was reset and is not to be done again: the next attempt succeeds
+	// without doing anything.
+	Skip bool `json:"skip,omitempty"`
 	// Adopted is true if the last attempt found its work already done.
 	Adopted bool `json:"adopted,omitempty"`
 	// Avoid is an agent that should not get the next attempt.

@@ -4,17 +4,19 @@ package roster
 const (
 	KindKeyring = "keyring"
 	KindRoot    = "root"
+	KindGossip  = "gossip"
+	KindCA      = "ca"
 
 	RotationBegun  = "begun"  // the leader makes a new key
-	RotationSpread = "spread" // the new key is on record, and goes to all members of the Raft group
+	RotationSpread = "spread" // the new key is on record, and goes to all members of the Raft group, or to all agents
 	RotationActive = "active" // the new key is in use, and replaces the old one
-	RotationRetire = "retire" // nothing needs the old key, and the members erase it
+	RotationRetire = "retire" // nothing needs the old key, and it is erased
 	RotationDone   = "done"
 )
 
 // Rotation is the latest rotation of a kind of key.
 type Rotation struct {
-	Kind   string `json:"kind" enum:"keyring,root"`
+	Kind   string `json:"kind" enum:"keyring,root,gossip,ca"`
 	Number uint32 `json:"number" doc:"How many rotations of this kind there were, with this one"`
 	Phase  string `json:"phase" enum:"begun,spread,active,retire,done"`
 	Full   bool   `json:"full,omitempty" doc:"Data keys are replaced too, and all values are encrypted again"`
@@ -26,7 +28,9 @@ type Rotation struct {
 	Print   []byte `json:"-"`
 	// Index is that of the entry with which the phase began.
 	Index  uint64   `json:"-"`
-	Behind []string `json:"behind,omitempty" doc:"Members of the Raft group that have not followed, by id"`
+	Behind []string `json:"behind,omitempty" doc:"Members of the Raft group that have not followed, by id; of the key of gossip and of the CA: agents"`
+	// NoBridge leaves out the certificates that lead from the old CA to the new one.
+	NoBridge bool `json:"noBridge,omitempty" doc:"Agents and clients that know only the old CA are refused"`
 }
 
 // InUse reports whether the new mesh key is the one that is in use.

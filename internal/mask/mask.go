@@ -20,8 +20,9 @@ const short = 8
 
 // A Mask hides certain secrets. The zero value and nil hide nothing.
 type Mask struct {
-	long  *strings.Replacer
-	alone *regexp.Regexp
+	long    *strings.Replacer
+	alone   *regexp.Regexp
+	longest int
 }
 
 // New returns a mask for secrets. It hides each of them as it is, and in the forms in which programs print
@@ -48,6 +49,7 @@ func New(secrets ...string) *Mask {
 	// A longer form is looked for first: it may contain another.
 	byLength := func(a, b string) int { return len(b) - len(a) }
 	if slices.SortFunc(long, byLength); len(long) > 0 {
+		m.longest = len(long[0])
 		var pairs []string
 		for _, f := range long {
 			pairs = append(pairs, f, Mark)
@@ -77,16 +79,26 @@ func formsOf(s string) []string {
 	e := json.NewEncoder(&plain)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(s)
+	inner, plainInner := string(quoted[1:len(quoted)-1]), strings.Trim(strings.TrimSpace(plain.String()), `"`)
 	forms = append(forms, url.QueryEscape(s), url.PathEscape(s), strings.ReplaceAll(s, "'", `'\''`), strings.ReplaceAll(s, "'", `'"'"'`),
-		string(quoted[1:len(quoted)-1]), strings.Trim(strings.TrimSpace(plain.String()), `"`))
+		inner, plainInner)
+	encoded := []string{s, inner, plainInner} // a document in JSON may be encoded as a whole
+	slices.Sort(encoded)
+	for _, s := range slices.Compact(encoded) {
+		forms = append(forms, base64Of(s)...)
+	}
+	return forms
+}
+
+// base64Of returns what base64 makes of a text, wherever it begins within what is encoded.
+func base64Of(s string) (forms []string) {
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for before := range 3 {
 			// A text that begins after 0, 1 or 2 other bytes of its group of three. The characters at the ends
 			// depend on the text around it.
 			text := encoding.EncodeToString(append(make([]byte, before), s...))
 			from, to := (before*8+5)/6, (before+len(s))*8/6
-			part := text[from:to]
-			forms = append(forms, part)
+			forms = append(forms, text[from:to])
 		}
 		for _, width := range []int{76, 64} { // of the lines of base64 and of PEM
 			for line := range slices.Chunk([]byte(encoding.EncodeToString([]byte(s))), width) {
@@ -97,6 +109,15 @@ func formsOf(s string) []string {
 		}
 	}
 	return forms
+}
+
+// Longest returns the length in bytes of the longest text that the mask hides, and 1 if it hides only short ones or none. If a text is
+// cut in pieces, one byte less than that of the end of a piece may be the beginning of a secret.
+func (m *Mask) Longest() int {
+	if m == nil {
+		return 1
+	}
+	return max(1, m.longest)
 }
 
 // Text returns a text without the secrets.

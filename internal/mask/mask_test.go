@@ -90,3 +90,34 @@ func TestJSON(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A secret is hidden in a document in JSON that was encoded as a whole.
+func TestBase64OfJSON(t *testing.T) {
+	const secret = `pass "word" \ & more`
+	for before := range 3 {
+		for _, escape := range []bool{true, false} {
+			var document strings.Builder
+			e := json.NewEncoder(&document)
+			e.SetEscapeHTML(escape)
+			if err := e.Encode(map[string]string{strings.Repeat("x", before): secret}); err != nil {
+				t.Fatal(err)
+			}
+			text := base64.StdEncoding.EncodeToString([]byte(document.String()))
+			if got := New(secret).Text(text); !strings.Contains(got, Mark) {
+				t.Errorf("%q became %q", text, got)
+			}
+		}
+	}
+}
+
+// A mask says how long what it hides may be.
+func TestLongest(t *testing.T) {
+	for _, m := range []*Mask{nil, New(), New("hunter2")} {
+		if n := m.Longest(); n != 1 {
+			t.Errorf("%d", n)
+		}
+	}
+	if n := New("1234567890").Longest(); n != 14 { // in base64
+		t.Errorf("%d", n)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/sdk/wire"
 	"github.com/coopr/coopr/rpc/proto"
 )
 
@@ -18,6 +19,9 @@ type Executor interface {
 	// Types returns the types that can be executed now, sorted by kind and name.
 	Types() []Type
 }
+
+// MaxLogLine is the length in bytes from which on a line of a task's log comes in several pieces. Each but the last has this length.
+const MaxLogLine = wire.MaxLogLine
 
 // Sink receives the output of a running task, in order and before Execute returns. Calls for one
 // task do not overlap. A Sink must not block: one goroutine reads the messages of all tasks of a

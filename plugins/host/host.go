@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -29,6 +30,8 @@ type Host struct {
 	spawn *spawn.Spawner
 	left  *leftovers
 	meter *meter
+	// secrets are hidden in the log.
+	secrets *secrets
 
 	ctx    context.Context // done when the host closes; its cause says so
 	cancel context.CancelCauseFunc
@@ -66,6 +69,11 @@ func New(cfg Config) (*Host, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
+	passed := &secrets{}
+	for _, b := range cfg.Plugins {
+		passed.settings = append(passed.settings, settingTexts(b.Settings)...)
+	}
+	cfg.Logger = slog.New(hiding{cfg.Logger.Handler(), passed})
 	left, err := newLeftovers(filepath.Join(cfg.DataDir, "run"), cfg.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("plugins: %w", err)
@@ -79,7 +87,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg: cfg, spawn: spawn.New(), left: left, meter: newMeter(cfg.Launcher, cfg.Logger), first: make(chan struct{}),
-		files: map[string]*file{}, plugs: map[typeKey]*plug{},
+		files: map[string]*file{}, plugs: map[typeKey]*plug{}, secrets: passed,
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	// Files in the cache are known at once; others have to be started, which takes time.
@@ -263,13 +271,14 @@ func (h *Host) Execute(ctx context.Context, t *proto.Task, sink Sink) *proto.Res
 	if sink == nil {
 		sink = Discard{}
 	}
+	h.secrets.add(t.Secrets...)
 	for {
 		p, err := h.lookup(ctx, typeKey{t.Automator, t.Plugin})
 		if err != nil {
 			return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, err.Error())
 		}
 		if p.exec != nil {
-			return p.exec.execute(ctx, p, t, sink)
+			return h.hideSettings(p, sink, func(sink Sink) *proto.Result { return p.exec.execute(ctx, p, t, sink) })
 		}
 		proc, err := p.sup.acquire(ctx)
 		if errors.Is(err, errRetired) {
@@ -278,7 +287,7 @@ func (h *Host) Execute(ctx context.Context, t *proto.Task, sink Sink) *proto.Res
 		if err != nil {
 			return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, err.Error())
 		}
-		r := proc.execute(ctx, t, sink)
+		r := h.hideSettings(p, sink, func(sink Sink) *proto.Result { return proc.execute(ctx, t, sink) })
 		p.sup.release(proc)
 		h.afterDelete(t)
 		if r.Outcome == proto.Outcome_OUTCOME_CANCELLED && p.Repeat(t.Action) == Observe && !t.Automator {
@@ -299,6 +308,7 @@ func (h *Host) Validate(ctx context.Context, kind model.Kind, name, scope string
 	}
 	var faults model.Faults
 	err = h.with(ctx, typeKey{kind == model.KindAutomatorType, name}, func(p *plug, proc *process) error {
+		h.secrets.addFields(p.PluginType, raw)
 		if p.exec != nil {
 			faults, err = p.exec.validate(ctx, p, scope, fields)
 			return err
@@ -325,6 +335,7 @@ func (h *Host) Validate(ctx context.Context, kind model.Kind, name, scope string
 // or, if the request names none, of all.
 func (h *Host) List(ctx context.Context, provider string, req *proto.ListRequest, found func(*proto.Resource) error) error {
 	err := h.with(ctx, typeKey{false, provider}, func(p *plug, proc *process) error {
+		h.secrets.addFields(p.PluginType, req.Fields)
 		if p.exec != nil {
 			return p.exec.list(ctx, p, req, found)
 		}
@@ -358,6 +369,7 @@ func (h *Host) List(ctx context.Context, provider string, req *proto.ListRequest
 // Remove removes one listed resource that belongs to no node.
 func (h *Host) Remove(ctx context.Context, provider string, req *proto.RemoveRequest) error {
 	err := h.with(ctx, typeKey{false, provider}, func(p *plug, proc *process) error {
+		h.secrets.addFields(p.PluginType, req.Fields)
 		if p.exec != nil {
 			return p.exec.remove(ctx, p, req)
 		}

@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"log/slog"
+	"strings"
 	"sync"
 )
 
@@ -17,28 +18,34 @@ func exitsAreNormal(l slog.Level, msg string) slog.Level {
 
 // lineLogger logs what a plugin writes to its standard output, by lines.
 type lineLogger struct {
-	log *slog.Logger
+	log  *slog.Logger
+	hide func(text string) string // of secrets
 
 	mu      sync.Mutex
 	partial []byte
 }
 
-// maxLine bounds a line of a plugin's own output; the rest is dropped.
-const maxLine = 4 << 10
+// maxLine bounds a line of a plugin's own output; the rest is dropped. Secrets are hidden in the first maxRead bytes before that, as
+// a line must not end within one.
+const (
+	maxLine = 4 << 10
+	maxRead = 64 << 10
+)
 
 func (w *lineLogger) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for n := len(p); ; {
 		line, rest, whole := bytes.Cut(p, []byte{'\n'})
-		if room := maxLine - len(w.partial); len(line) > room {
+		if room := maxRead - len(w.partial); len(line) > room {
 			line = line[:room]
 		}
 		w.partial = append(w.partial, line...)
 		if !whole {
 			return n, nil
 		}
-		w.log.Info(string(w.partial))
+		text := w.hide(string(w.partial))
+		w.log.Info(strings.ToValidUTF8(text[:min(len(text), maxLine)], ""))
 		w.partial, p = w.partial[:0], rest
 	}
 }

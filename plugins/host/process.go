@@ -67,8 +67,8 @@ func (h *Host) start(path string, file *os.File) (*process, error) {
 		SkipHostEnv:      true,
 		StartTimeout:     h.cfg.StartTimeout,
 		Logger:           hclogbridge.NewLeveled(log, exitsAreNormal),
-		SyncStdout:       &lineLogger{log: log},
-		SyncStderr:       &lineLogger{log: log},
+		SyncStdout:       &lineLogger{log: log, hide: h.secrets.text},
+		SyncStderr:       &lineLogger{log: log, hide: h.secrets.text},
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: h.left.sockets},
 		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, socketDir string) (plugrunner.Runner, error) {
 			p.run = h.newRunner(spec, file, path, socketDir)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/coopr/coopr/engine/roster"
 )
 
 // Health is the answer of an agent that works.
@@ -15,6 +17,7 @@ type Health struct {
 // Readiness is the answer of an agent to the question whether it can serve.
 type Readiness struct {
 	Ready   bool     `json:"ready"`
+	Held    bool     `json:"held,omitempty" doc:"The mesh begins no work, as it was restored from a snapshot and nobody has resumed it yet"`
 	Reasons []string `json:"reasons,omitempty" doc:"Why the agent cannot serve, in a few words each"`
 }
 
@@ -59,10 +62,12 @@ type MissingAgent struct {
 
 // Attention counts what needs attention, among the clusters that the caller may list.
 type Attention struct {
-	Clusters int `json:"clusters" doc:"Clusters that are not terminated"`
-	Ill      int `json:"ill" doc:"Clusters that need attention: unhealthy nodes, a failed latest operation, or the status incomplete, inconsistent or failed"`
-	Failed   int `json:"failed" doc:"Clusters whose latest operation has failed"`
-	Waiting  int `json:"waiting" doc:"What waits for a person"`
+	// Hold is nil unless the mesh begins no work.
+	Hold     *roster.Hold `json:"hold,omitempty" doc:"Why the mesh begins no work: it was restored from a snapshot, and nobody has resumed it yet"`
+	Clusters int          `json:"clusters" doc:"Clusters that are not terminated"`
+	Ill      int          `json:"ill" doc:"Clusters that need attention: unhealthy nodes, a failed latest operation, or the status incomplete, inconsistent or failed"`
+	Failed   int          `json:"failed" doc:"Clusters whose latest operation has failed"`
+	Waiting  int          `json:"waiting" doc:"What waits for a person"`
 	// Waits are the first few of what waits.
 	Waits []Waiting `json:"waits,omitempty" doc:"The first twenty that wait for a person"`
 }

@@ -12,8 +12,25 @@ type Done struct {
 
 // NewRotation asks for the rotation of a key of the mesh.
 type NewRotation struct {
-	Kind string `json:"kind" enum:"keyring,root" doc:"The mesh key, or the root token"`
-	Full bool   `json:"full,omitempty" doc:"Of the mesh key: replace data keys too, and encrypt all values again"`
+	Kind     string `json:"kind" enum:"keyring,root,gossip,ca" doc:"The mesh key, the root token, the key of gossip, or the CA"`
+	Full     bool   `json:"full,omitempty" doc:"Of the mesh key: replace data keys too, and encrypt all values again"`
+	NoBridge bool   `json:"noBridge,omitempty" doc:"Of the CA: refuse agents that were away and clients that know only the old one"`
 	// RootHash stands for the new root token, which is random and which only the caller knows.
 	RootHash string `json:"rootHash,omitempty" doc:"Of the root token: the SHA-256 of the new one, in hexadecimal digits"`
+}
+
+// RestoreOptions are the choices of whoever restores a snapshot.
+type RestoreOptions struct {
+	// Unsigned takes a snapshot that nothing proves.
+	Unsigned bool
+	// Resume has the mesh begin work at once. Otherwise it is held until a person resumes it.
+	Resume bool
+	// File is the name of the snapshot's file, by which people recognize it.
+	File string
+}
+
+// Keyring is what is known of the keyring, the other half of a backup.
+type Keyring struct {
+	Key      uint32 `json:"key" doc:"The number of the mesh key that is in use; 0: there is none yet"`
+	Exported int64  `json:"exported,omitempty" doc:"When the keyring was last exported with this key, in Unix milliseconds; absent: it never was"`
 }

@@ -19,6 +19,7 @@ type Plan struct {
 type Said struct {
 	Message string   `json:"message" doc:"The result in words"`
 	Waits   []string `json:"waits,omitempty" doc:"Phases whose canaries still wait: an order to continue the whole plan releases none"`
+	Skipped []string `json:"skipped,omitempty" doc:"Tasks that an order to repeat steps leaves out, as NODE:ACTION: an initialize whose action does not have repeat: true"`
 }
 
 // PlanInfo is a plan's tree. Like the types below it has a name here that is unique in the OpenAPI

@@ -215,7 +215,7 @@ func TestRoundTrip(t *testing.T) {
 	if _, err := admin.DeleteDefinition(ctx, model.KindService, "s", 0, false); err != nil {
 		t.Error(err)
 	}
-	if err := super.SnapshotRestore(ctx, &snap, true); err != nil {
+	if err := super.SnapshotRestore(ctx, &snap, api.RestoreOptions{Unsigned: true}); err != nil {
 		t.Error(err)
 	}
 	if _, _, err := admin.Definition(ctx, model.KindService, "s", 0, client.Read{}); err != nil {
@@ -387,7 +387,7 @@ func TestEventsResume(t *testing.T) {
 	var saved bytes.Buffer
 	_, err := super.SnapshotSave(context.Background(), &saved)
 	if err == nil {
-		err = super.SnapshotRestore(context.Background(), &saved, true)
+		err = super.SnapshotRestore(context.Background(), &saved, api.RestoreOptions{Unsigned: true})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -106,6 +106,13 @@ func (c *Client) Rotations(ctx context.Context, r Read) ([]roster.Rotation, Meta
 	return out, m, err
 }
 
+// Keyring returns what is known of the keyring, the other half of a backup.
+func (c *Client) Keyring(ctx context.Context, r Read) (api.Keyring, Meta, error) {
+	var out api.Keyring
+	m, err := c.get(ctx, "/v1/operator/keyring", r, nil, &out)
+	return out, m, err
+}
+
 // Rotate replaces a key of the mesh.
 func (c *Client) Rotate(ctx context.Context, r api.NewRotation) (roster.Rotation, Meta, error) {
 	var out roster.Rotation
@@ -124,14 +131,25 @@ func (c *Client) SnapshotSave(ctx context.Context, w io.Writer) (int64, error) {
 }
 
 // SnapshotRestore replaces the whole state by a snapshot. The request is sent only once, as r can
-// be read only once. If unsigned is set, a snapshot is taken that nothing proves.
-func (c *Client) SnapshotRestore(ctx context.Context, r io.Reader, unsigned bool) error {
+// be read only once. Unless o says otherwise, the mesh is held then, until Resume.
+func (c *Client) SnapshotRestore(ctx context.Context, r io.Reader, o api.RestoreOptions) error {
 	q := url.Values{}
-	if unsigned {
+	if o.Unsigned {
 		q.Set("unsigned", "true")
+	}
+	if o.Resume {
+		q.Set("resume", "true")
+	}
+	if o.File != "" {
+		q.Set("file", o.File)
 	}
 	_, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/operator/snapshot", query: q, stream: r}, nil)
 	return err
+}
+
+// Resume has a mesh begin work again that was restored from a snapshot.
+func (c *Client) Resume(ctx context.Context) (Meta, error) {
+	return c.sendSingle(ctx, http.MethodPost, "/v1/operator/resume", nil, nil)
 }
 
 // Metrics copies the metrics of the agent that answers to w.

@@ -285,7 +285,7 @@ func TestSingleWrites(t *testing.T) {
 			return second(c.CreateToken(ctx, api.NewToken{Actor: "x"}))
 		},
 		"upload": func(ctx context.Context, c *client.Client) error {
-			return c.SnapshotRestore(ctx, strings.NewReader("x"), false)
+			return c.SnapshotRestore(ctx, strings.NewReader("x"), api.RestoreOptions{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

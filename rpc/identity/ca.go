@@ -34,7 +34,23 @@ func NewAuthority() (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mesh CA: %w", err)
 	}
-	return selfSigned(key)
+	return newAuthority(key, false)
+}
+
+// Bridge returns the certificate (in DER) of another CA as this one signs it: who trusts this one follows the other until a time.
+func (a *Authority) Bridge(next *Authority, now, until time.Time) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, fmt.Errorf("bridge between CAs: %w", err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: serial, Subject: next.cert.Subject, NotBefore: now.Add(-backdate), NotAfter: until,
+		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true, SubjectKeyId: next.cert.SubjectKeyId,
+	}, a.cert, next.cert.PublicKey, a.key)
+	if err != nil {
+		return nil, fmt.Errorf("bridge between CAs: %w", err)
+	}
+	return der, nil
 }
 
 // LoadAuthority returns the CA with a key that Key has returned and a certificate that Certificate has returned.
@@ -55,7 +71,10 @@ func LoadAuthority(key, certificate []byte) (*Authority, error) {
 
 // selfSigned returns the CA with a key. Every field of the certificate is fixed, and ed25519 signs without
 // randomness, so one key always makes the same certificate (TestCACertificateIsTheSameEverywhere).
-func selfSigned(key ed25519.PrivateKey) (*Authority, error) {
+func selfSigned(key ed25519.PrivateKey) (*Authority, error) { return newAuthority(key, true) }
+
+// newAuthority is selfSigned. A CA that is last signs no bridge to another one.
+func newAuthority(key ed25519.PrivateKey, last bool) (*Authority, error) {
 	public := key.Public().(ed25519.PublicKey)
 	keyID := sha256.Sum256(public)
 	template := &x509.Certificate{
@@ -66,7 +85,7 @@ func selfSigned(key ed25519.PrivateKey) (*Authority, error) {
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		MaxPathLenZero:        true,
+		MaxPathLenZero:        last,
 		SubjectKeyId:          keyID[:20], // set, because Go's default differs between versions of Go
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, key)

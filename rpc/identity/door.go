@@ -37,7 +37,7 @@ func doorConfig(roots func(tls.ConnectionState) (*x509.CertPool, error)) *tls.Co
 			if err != nil {
 				return err
 			}
-			p, err := verify(state, pool, x509.ExtKeyUsageServerAuth)
+			p, err := verify(state, pool, x509.ExtKeyUsageServerAuth, bridges(state))
 			if err == nil && p.Role != Voter {
 				err = fmt.Errorf("%w: agent %s is no voter", ErrWrongPeer, p.ID)
 			}

@@ -31,6 +31,8 @@ type Identity struct {
 	api   func(names []string) func() (*tls.Certificate, error)
 	// refused reports whether an agent was removed from the mesh.
 	refused atomic.Pointer[func(id string) bool]
+	// bridged is set when a voter has shown a bridge to a CA that the agent does not know yet.
+	bridged atomic.Bool
 	store   *Store // nil if the identity is made from the mesh's secret
 }
 
@@ -112,6 +114,10 @@ func (i *Identity) ClientConfig(expect string) *tls.Config {
 		VerifyConnection: func(state tls.ConnectionState) error {
 			got, err := i.verify(state, x509.ExtKeyUsageServerAuth)
 			if err != nil {
+				// The agent needs a certificate under the new CA before others answer it.
+				if p, e := verify(state, i.roots.Load(), x509.ExtKeyUsageServerAuth, bridges(state)); e == nil && p.Role == Voter {
+					i.bridged.Store(true)
+				}
 				return err
 			}
 			if expect != "" && got.ID != expect {
@@ -146,25 +152,36 @@ var (
 type Peer struct {
 	ID   string
 	Role Role
+	// CA is the name of the CA that has signed its certificate.
+	CA string
 }
 
 // verify checks the certificate of a conn's peer against the mesh's CAs and returns the peer.
 func (i *Identity) verify(state tls.ConnectionState, usage x509.ExtKeyUsage) (Peer, error) {
-	p, err := verify(state, i.roots.Load(), usage)
+	p, err := verify(state, i.roots.Load(), usage, x509.NewCertPool())
 	if refused := i.refused.Load(); err == nil && refused != nil && (*refused)(p.ID) {
 		return Peer{}, fmt.Errorf("%w: %s", ErrRemoved, p.ID)
 	}
 	return p, err
 }
 
-func verify(state tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyUsage) (Peer, error) {
+// bridges returns the other certificates that a peer has presented, which may lead from a CA to the one that has replaced it.
+func bridges(state tls.ConnectionState) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, c := range state.PeerCertificates[min(1, len(state.PeerCertificates)):] {
+		pool.AddCert(c)
+	}
+	return pool
+}
+
+func verify(state tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyUsage, bridges *x509.CertPool) (Peer, error) {
 	if len(state.PeerCertificates) == 0 {
 		return Peer{}, fmt.Errorf("%w: the peer presented none", ErrNotOfThisMesh)
 	}
 	cert := state.PeerCertificates[0]
 	_, err := cert.Verify(x509.VerifyOptions{
 		Roots: roots, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{usage},
-		Intermediates: x509.NewCertPool(),
+		Intermediates: bridges,
 	})
 	if err != nil {
 		return Peer{}, fmt.Errorf("%w: %w", ErrNotOfThisMesh, err)
@@ -185,7 +202,7 @@ func agentOf(cert *x509.Certificate) (Peer, error) {
 	if !ok && uri.Host == "agent" {
 		role, id = string(Voter), role
 	}
-	if p := (Peer{ID: id, Role: Role(role)}); validID(id) && p.Role.valid() {
+	if p := (Peer{ID: id, Role: Role(role), CA: cert.Issuer.CommonName}); validID(id) && p.Role.valid() {
 		return p, nil
 	}
 	return Peer{}, ErrNoAgent

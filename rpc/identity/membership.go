@@ -47,14 +47,19 @@ type Membership struct {
 	// API is true if the agent may serve the API to other machines.
 	API bool `json:"api,omitempty"`
 	// Key is the seed of the agent's private key, NextKey that of a renewal whose answer has not arrived.
-	Key     []byte `json:"key"`
+	Key     []byte `json:"key,omitempty"`
 	NextKey []byte `json:"next_key,omitempty"`
 	// Certificate and APICertificate are in DER, and so are the certificates of the CAs that the agent trusts.
 	Certificate    []byte   `json:"certificate,omitempty"`
 	APICertificate []byte   `json:"api_certificate,omitempty"`
 	CAs            [][]byte `json:"cas,omitempty"`
-	// Gossip is the key of gossip when the agent joined.
+	// CAVersion grows with each change of the CAs; it is 0 for the CA with which the mesh began. Bridges are certificates (in DER) that lead
+	// from earlier CAs to the first one of CAs, which is the one that signs.
+	CAVersion uint64   `json:"ca_version,omitempty"`
+	Bridges   [][]byte `json:"bridges,omitempty"`
+	// Gossip is the key of gossip in use. Ring has all of them once they have changed; GossipRing returns them either way.
 	Gossip []byte `json:"gossip,omitempty"`
+	Ring   *Ring  `json:"ring,omitempty"`
 	// Peers are peer addresses of voters, Seeds gossip addresses of agents, as of the latest answer.
 	Peers []string `json:"peers,omitempty"`
 	Seeds []string `json:"seeds,omitempty"`
@@ -64,6 +69,28 @@ type Membership struct {
 	SealedCA []byte `json:"sealed_ca,omitempty"`
 	// Birth is what the first agent of a mesh brings into the state. It is nil on others, and after that.
 	Birth *Birth `json:"birth,omitempty"`
+	// Sealed is what is secret of the membership, as it was read from the disk of a voter: once for each key that opens it. Before Unseal,
+	// the membership lacks it.
+	Sealed [][]byte `json:"sealed,omitempty"`
+}
+
+// Ring has the keys of gossip.
+type Ring struct {
+	// Version grows with each change of the keys. It is 0 for the key with which the mesh began.
+	Version uint64 `json:"version"`
+	// Keys are the keys: the first one encrypts, and all decrypt.
+	Keys [][]byte `json:"keys"`
+}
+
+// gossipKeySize is the size of a key of gossip in bytes.
+const gossipKeySize = 32
+
+// check returns an error for a ring with which no agent can take part in gossip.
+func (r *Ring) check() error {
+	if len(r.Keys) == 0 || slices.ContainsFunc(r.Keys, func(k []byte) bool { return len(k) != gossipKeySize }) {
+		return errors.New("the keys of gossip are not whole")
+	}
+	return nil
 }
 
 // Birth is what the first agent of a mesh writes into the state.
@@ -91,7 +118,7 @@ func Found() (*Membership, string, error) {
 	}
 	root := "coopr-root-" + rand.Text()
 	hash := sha256.Sum256([]byte(root))
-	gossip := make([]byte, 32)
+	gossip := make([]byte, gossipKeySize)
 	rand.Read(gossip) // never fails
 	return &Membership{
 		Mesh: newID(), Role: Voter, API: true, CAs: [][]byte{ca.Certificate()}, Gossip: gossip,
@@ -193,8 +220,13 @@ func decodeMembership(raw []byte) (*Membership, error) {
 		return nil, errors.New("the file is of another version of coopr-agent")
 	}
 	complete := m.Birth == nil || m.Certificate != nil
-	if complete && len(m.Key) != ed25519.SeedSize || m.NextKey != nil && len(m.NextKey) != ed25519.SeedSize {
+	if complete && len(m.Sealed) == 0 && !m.hasKeys() {
 		return nil, errors.New("the file has no whole key")
+	}
+	if m.Ring != nil {
+		if err := m.Ring.check(); err != nil {
+			return nil, err
+		}
 	}
 	if m.Mesh == "" {
 		return m, nil
@@ -226,14 +258,20 @@ func (m *Membership) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Save writes the membership to a data directory.
-func (m *Membership) Save(dir string) error { return m.Write(filepath.Join(dir, membershipFile)) }
+// Save writes the membership to a data directory. What is secret of it is encrypted for each of the given keys; without one, it is not.
+func (m *Membership) Save(dir string, with ...Sealer) error {
+	return m.Write(filepath.Join(dir, membershipFile), with...)
+}
 
-// Write writes the membership to a file that only its owner may read.
-func (m *Membership) Write(path string) error {
-	raw, err := m.encode()
+// Write writes the membership to a file that only its owner may read; see Save.
+func (m *Membership) Write(path string, with ...Sealer) error {
+	sealed, err := m.seal(with)
+	var raw []byte
 	if err == nil {
-		err = durable.WriteFile(path, raw)
+		raw, err = sealed.encode()
+	}
+	if err == nil {
+		err = durable.Replace(path, raw)
 	}
 	if err != nil {
 		return fmt.Errorf("identity: %w", err)
@@ -268,7 +306,10 @@ type Admission struct {
 	API          bool
 	Certificates Certificates
 	CAs          [][]byte
+	CAVersion    uint64
+	Bridges      [][]byte
 	Gossip       []byte
+	Ring         *Ring // nil: the voter has not answered it
 	Peers, Seeds []string
 	SealedCA     []byte
 }
@@ -286,11 +327,14 @@ func (m *Membership) with(a *Admission, seed []byte) (*Membership, error) {
 	next.Mesh, next.Role, next.Zone, next.API = a.Mesh, a.Role, a.Zone, a.API
 	next.Key, next.NextKey = seed, nil
 	next.Certificate, next.APICertificate = a.Certificates.Agent, a.Certificates.API
-	if len(a.CAs) > 0 {
-		next.CAs = a.CAs
-	}
+	next.Trust(Bundle{Version: a.CAVersion, CAs: a.CAs, Bridges: a.Bridges})
 	if len(a.Gossip) > 0 {
 		next.Gossip = a.Gossip
+	}
+	if a.Ring != nil {
+		if err := next.Follow(*a.Ring); err != nil {
+			return nil, fmt.Errorf("the voter's answer: %w", err)
+		}
 	}
 	if len(a.Peers) > 0 {
 		next.Peers = a.Peers
@@ -316,6 +360,39 @@ func (m *Membership) with(a *Admission, seed []byte) (*Membership, error) {
 
 // Admit returns the membership of an agent that a mesh has admitted.
 func (m *Membership) Admit(a *Admission) (*Membership, error) { return m.with(a, m.Key) }
+
+// Bundle has the CAs of a mesh.
+type Bundle struct {
+	Version      uint64
+	CAs, Bridges [][]byte
+}
+
+// Trust takes the CAs of a bundle, unless the agent's own are newer.
+func (m *Membership) Trust(b Bundle) {
+	if len(b.CAs) > 0 && b.Version >= m.CAVersion {
+		m.CAs, m.CAVersion, m.Bridges = b.CAs, b.Version, b.Bridges
+	}
+}
+
+// GossipRing returns the keys of gossip that the agent has.
+func (m *Membership) GossipRing() Ring {
+	if m.Ring != nil {
+		return *m.Ring
+	}
+	return Ring{Keys: [][]byte{m.Gossip}}
+}
+
+// Follow takes the keys of gossip from a ring, unless the agent's own are as new.
+func (m *Membership) Follow(r Ring) error {
+	if r.Version <= m.GossipRing().Version {
+		return nil
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	m.Ring, m.Gossip = &r, r.Keys[0]
+	return nil
+}
 
 // hasRemoved reports whether an agent was removed from the mesh.
 func (m *Membership) hasRemoved(id string) bool { return slices.Contains(m.Removed, id) }

@@ -179,7 +179,7 @@ func TestRenewalOfCertificates(t *testing.T) {
 			t.Error("a repeated renewal has another key:", errA, errB)
 		}
 		asker, err := second.Verify([][]byte{f.ca.Certificate()}, time.Now())
-		if err != nil || asker.Peer != (Peer{twoID, Worker}) || asker.Key == KeyID(b) || time.Since(asker.Issued) != 0 {
+		if err != nil || asker.Peer != (Peer{twoID, Worker, f.ca.cert.Subject.CommonName}) || asker.Key == KeyID(b) || time.Since(asker.Issued) != 0 {
 			t.Error(asker, err)
 		}
 		if err := again.Store().Renewed(f.sign(twoID, Worker, second.Request)); err != nil {
@@ -454,4 +454,45 @@ func FuzzMembership(f *testing.F) {
 			_, _ = Open("", oneID, nil, Lifetime, m)
 		}
 	})
+}
+
+// The keys of gossip are replaced by newer ones only, are on the disk, and must be whole.
+func TestGossipRing(t *testing.T) {
+	m, _, err := Found()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(c string) []byte { return []byte(strings.Repeat(c, gossipKeySize)) }
+	first := m.Gossip
+	if r := m.GossipRing(); r.Version != 0 || len(r.Keys) != 1 || string(r.Keys[0]) != string(first) {
+		t.Errorf("%+v", r)
+	}
+	for _, bad := range []Ring{{Version: 5}, {Version: 5, Keys: [][]byte{key("a"), []byte("short")}}} {
+		if err := m.Follow(bad); err == nil || m.GossipRing().Version != 0 {
+			t.Error("taken:", bad)
+		}
+	}
+	for _, r := range []Ring{{Version: 5, Keys: [][]byte{key("a"), first}}, {Version: 4, Keys: [][]byte{key("b")}}, {Version: 5, Keys: [][]byte{key("b")}}} {
+		if err := m.Follow(r); err != nil {
+			t.Error(err)
+		}
+	}
+	dir := t.TempDir()
+	if err := m.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	again, err := LoadMembership(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := again.GossipRing(); r.Version != 5 || len(r.Keys) != 2 || string(r.Keys[0]) != string(key("a")) || string(again.Gossip) != string(key("a")) {
+		t.Errorf("%+v", r)
+	}
+	m.Ring.Keys[1] = []byte("short")
+	if err := m.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadMembership(dir); err == nil {
+		t.Error("keys that are not whole are read")
+	}
 }

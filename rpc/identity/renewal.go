@@ -45,6 +45,7 @@ func (s *Store) Renewed(a *Admission) error {
 	if err != nil {
 		return fmt.Errorf("identity: %w", err)
 	}
+	s.own.bridged.Store(false)
 	return s.put(next)
 }
 

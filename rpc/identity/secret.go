@@ -113,7 +113,7 @@ func derive(secret []byte, label string, size int) []byte {
 	return key
 }
 
-// GossipKey returns the 32-byte key that gossip starts with. It is used until the key is rotated.
+// GossipKey returns the 32-byte key that gossip starts with. It is never rotated.
 func (s Secret) GossipKey() []byte { return s.derive("gossip key", 32) }
 
 // RootToken returns the API token that has all rights. It is derived and never stored.

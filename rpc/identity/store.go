@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,10 +17,14 @@ type Store struct {
 	own *Identity
 
 	changes sync.Mutex // one at a time
+	with    []Sealer   // the keys for which secrets are encrypted on the disk
 	mu      sync.Mutex
 	now     *Membership
 	agent   *tls.Certificate
 	api     *tls.Certificate
+	cas     []*x509.Certificate // of now
+	// outdated is set while the certificates are not of the CA that signs now.
+	outdated bool
 	// unwritten is set while the present membership is not on the disk.
 	unwritten bool
 }
@@ -32,6 +37,9 @@ func Open(dir, agentID string, names []string, lifetime time.Duration, m *Member
 	}
 	if m.Mesh == "" {
 		return nil, errors.New("identity: no mesh has admitted this agent yet")
+	}
+	if len(m.Sealed) > 0 {
+		return nil, fmt.Errorf("identity: %w", ErrSealed)
 	}
 	complete, err := m.Complete(agentID, names, time.Now(), lifetime)
 	if err != nil {
@@ -71,13 +79,24 @@ func (s *Store) use(m *Membership) error {
 		return err
 	}
 	// A newcomer knows the CA by its fingerprint only, so it is sent, too.
-	agent.Certificate = append(agent.Certificate, m.CAs[0])
+	agent.Certificate = slices.Concat(agent.Certificate, m.CAs[:1], m.Bridges)
 	api, err := pair(m.APICertificate, key)
 	if err != nil {
 		return err
 	}
+	if len(m.Bridges) > 0 {
+		api.Certificate = append(api.Certificate, m.Bridges...)
+	}
+	var cas []*x509.Certificate
+	for _, der := range m.CAs {
+		ca, err := x509.ParseCertificate(der)
+		if err != nil {
+			return errors.New("identity: the certificate of a CA is damaged")
+		}
+		cas = append(cas, ca)
+	}
 	s.mu.Lock()
-	s.now, s.agent, s.api = m, agent, api
+	s.now, s.agent, s.api, s.cas, s.outdated = m, agent, api, cas, agent.Leaf.CheckSignatureFrom(cas[0]) != nil
 	s.mu.Unlock()
 	s.own.roots.Store(pool)
 	return nil
@@ -107,11 +126,23 @@ func (s *Store) write(m *Membership) error {
 	if s.dir == "" {
 		return nil
 	}
-	err := m.Save(s.dir)
+	err := m.Save(s.dir, s.with...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unwritten = err != nil
 	return err
+}
+
+// SealWith writes the membership with its secrets encrypted for each of these keys, if it is a voter's, and does so from now on. A
+// keyring that has one of the keys opens it.
+func (s *Store) SealWith(with ...Sealer) error {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	had := len(s.with)
+	if s.with = with; had+len(with) == 0 {
+		return nil // a worker, or a voter before it has keys
+	}
+	return s.write(s.Membership())
 }
 
 // Retry writes the membership if the last write has failed. It reports whether it has written.
@@ -142,6 +173,21 @@ func (s *Store) Change(change func(*Membership)) error {
 	next := *s.Membership()
 	change(&next)
 	return s.put(&next)
+}
+
+// Outdated reports whether another CA than the one that signs now has signed the agent's certificates, or a voter has shown a bridge to a
+// CA that the agent does not know yet.
+func (s *Store) Outdated() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.outdated || s.own.bridged.Load()
+}
+
+// Trusts reports whether the agent still trusts the CA that has signed a peer's certificate.
+func (s *Store) Trusts(p Peer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.cas, func(ca *x509.Certificate) bool { return ca.Subject.CommonName == p.CA })
 }
 
 // Names reports whether the certificate of the API has all these host names and addresses.

@@ -28,6 +28,7 @@ var rights = map[string]callers{
 	pb.Peer_ResourceSet_FullMethodName:    anyAgent,
 	pb.Peer_Ticket_FullMethodName:         anyAgent,
 	pb.Peer_Changes_FullMethodName:        anyAgent,
+	pb.Peer_Gossip_FullMethodName:         anyAgent,
 	pb.Peer_Sums_FullMethodName:           votersOnly,
 	pb.Peer_Quarantine_FullMethodName:     votersOnly,
 	pb.Peer_TaskLog_FullMethodName:        votersOnly,

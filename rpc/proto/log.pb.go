@@ -575,6 +575,8 @@ type Command struct {
 	//	*Command_AdmitAgent
 	//	*Command_RecordKeys
 	//	*Command_Rotate
+	//	*Command_ResumeMesh
+	//	*Command_NoteExport
 	//	*Command_PutDataKey
 	//	*Command_PutSealed
 	//	*Command_Reseal
@@ -1019,6 +1021,24 @@ func (x *Command) GetRotate() *Rotate {
 	return nil
 }
 
+func (x *Command) GetResumeMesh() *ResumeMesh {
+	if x != nil {
+		if x, ok := x.Change.(*Command_ResumeMesh); ok {
+			return x.ResumeMesh
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetNoteExport() *NoteExport {
+	if x != nil {
+		if x, ok := x.Change.(*Command_NoteExport); ok {
+			return x.NoteExport
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetPutDataKey() *PutDataKey {
 	if x != nil {
 		if x, ok := x.Change.(*Command_PutDataKey); ok {
@@ -1260,6 +1280,14 @@ type Command_Rotate struct {
 	Rotate *Rotate `protobuf:"bytes,105,opt,name=rotate,proto3,oneof"`
 }
 
+type Command_ResumeMesh struct {
+	ResumeMesh *ResumeMesh `protobuf:"bytes,106,opt,name=resume_mesh,json=resumeMesh,proto3,oneof"`
+}
+
+type Command_NoteExport struct {
+	NoteExport *NoteExport `protobuf:"bytes,107,opt,name=note_export,json=noteExport,proto3,oneof"`
+}
+
 type Command_PutDataKey struct {
 	PutDataKey *PutDataKey `protobuf:"bytes,110,opt,name=put_data_key,json=putDataKey,proto3,oneof"`
 }
@@ -1373,6 +1401,10 @@ func (*Command_AdmitAgent) isCommand_Change() {}
 func (*Command_RecordKeys) isCommand_Change() {}
 
 func (*Command_Rotate) isCommand_Change() {}
+
+func (*Command_ResumeMesh) isCommand_Change() {}
+
+func (*Command_NoteExport) isCommand_Change() {}
 
 func (*Command_PutDataKey) isCommand_Change() {}
 
@@ -2197,7 +2229,7 @@ type FoundMesh struct {
 	Mesh          string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`                                     // the mesh's id, as certificates name it
 	Ca            []byte                 `protobuf:"bytes,2,opt,name=ca,proto3" json:"ca,omitempty"`                                         // the CA's certificate, DER
 	SealedCa      []byte                 `protobuf:"bytes,3,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"`             // the CA's key, sealed by the keyring
-	SealedGossip  []byte                 `protobuf:"bytes,4,opt,name=sealed_gossip,json=sealedGossip,proto3" json:"sealed_gossip,omitempty"` // the key of gossip, sealed by the keyring
+	SealedGossip  []byte                 `protobuf:"bytes,4,opt,name=sealed_gossip,json=sealedGossip,proto3" json:"sealed_gossip,omitempty"` // the keys of gossip, sealed by the keyring
 	RootHash      []byte                 `protobuf:"bytes,5,opt,name=root_hash,json=rootHash,proto3" json:"root_hash,omitempty"`             // SHA-256 of the root token
 	First         *record.AgentIdentity  `protobuf:"bytes,6,opt,name=first,proto3" json:"first,omitempty"`
 	Tokens        []*record.JoinToken    `protobuf:"bytes,7,rep,name=tokens,proto3" json:"tokens,omitempty"`
@@ -5858,6 +5890,13 @@ type Rotate struct {
 	Behind        []string               `protobuf:"bytes,7,rep,name=behind,proto3" json:"behind,omitempty"`                                   // the members that have not followed
 	RootHash      []byte                 `protobuf:"bytes,8,opt,name=root_hash,json=rootHash,proto3" json:"root_hash,omitempty"`               // SHA-256 of the new root token
 	RootActor     string                 `protobuf:"bytes,9,opt,name=root_actor,json=rootActor,proto3" json:"root_actor,omitempty"`            // the name in records of whoever has the root token
+	Gossip        []byte                 `protobuf:"bytes,10,opt,name=gossip,proto3" json:"gossip,omitempty"`                                  // the keys of gossip in the next phase, sealed by the keyring
+	WasGossip     []byte                 `protobuf:"bytes,11,opt,name=was_gossip,json=wasGossip,proto3" json:"was_gossip,omitempty"`           // what they replace
+	Cas           [][]byte               `protobuf:"bytes,12,rep,name=cas,proto3" json:"cas,omitempty"`                                        // the certificates of the CAs in the next phase, DER; the first one signs
+	SealedCa      []byte                 `protobuf:"bytes,13,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"`              // their keys that are needed still, sealed by the keyring
+	WasCa         []byte                 `protobuf:"bytes,14,opt,name=was_ca,json=wasCa,proto3" json:"was_ca,omitempty"`                       // what they replace
+	Bridge        []byte                 `protobuf:"bytes,15,opt,name=bridge,proto3" json:"bridge,omitempty"`                                  // in the phase "active": the certificate of the new CA, signed by the old one
+	NoBridge      bool                   `protobuf:"varint,16,opt,name=no_bridge,json=noBridge,proto3" json:"no_bridge,omitempty"`             // of a rotation that begins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5955,6 +5994,153 @@ func (x *Rotate) GetRootActor() string {
 	return ""
 }
 
+func (x *Rotate) GetGossip() []byte {
+	if x != nil {
+		return x.Gossip
+	}
+	return nil
+}
+
+func (x *Rotate) GetWasGossip() []byte {
+	if x != nil {
+		return x.WasGossip
+	}
+	return nil
+}
+
+func (x *Rotate) GetCas() [][]byte {
+	if x != nil {
+		return x.Cas
+	}
+	return nil
+}
+
+func (x *Rotate) GetSealedCa() []byte {
+	if x != nil {
+		return x.SealedCa
+	}
+	return nil
+}
+
+func (x *Rotate) GetWasCa() []byte {
+	if x != nil {
+		return x.WasCa
+	}
+	return nil
+}
+
+func (x *Rotate) GetBridge() []byte {
+	if x != nil {
+		return x.Bridge
+	}
+	return nil
+}
+
+func (x *Rotate) GetNoBridge() bool {
+	if x != nil {
+		return x.NoBridge
+	}
+	return false
+}
+
+// ResumeMesh ends the hold of a mesh that was restored: it begins work again.
+type ResumeMesh struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeMesh) Reset() {
+	*x = ResumeMesh{}
+	mi := &file_log_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeMesh) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeMesh) ProtoMessage() {}
+
+func (x *ResumeMesh) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeMesh.ProtoReflect.Descriptor instead.
+func (*ResumeMesh) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{68}
+}
+
+// NoteExport notes that the keyring was exported for a backup.
+type NoteExport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`               // of the mesh key that was active
+	Print         []byte                 `protobuf:"bytes,2,opt,name=print,proto3" json:"print,omitempty"`                  // its fingerprint
+	TimeMs        int64                  `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // when, by the clock of the host
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteExport) Reset() {
+	*x = NoteExport{}
+	mi := &file_log_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteExport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteExport) ProtoMessage() {}
+
+func (x *NoteExport) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteExport.ProtoReflect.Descriptor instead.
+func (*NoteExport) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *NoteExport) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *NoteExport) GetPrint() []byte {
+	if x != nil {
+		return x.Print
+	}
+	return nil
+}
+
+func (x *NoteExport) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
 // ResealedProvider is a provider whose sensitive fields name encrypted values, in the state already: a version of a definition, the
 // provider of a cluster, or that of a cluster at an earlier time.
 type ResealedProvider struct {
@@ -5973,7 +6159,7 @@ type ResealedProvider struct {
 
 func (x *ResealedProvider) Reset() {
 	*x = ResealedProvider{}
-	mi := &file_log_proto_msgTypes[68]
+	mi := &file_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5985,7 +6171,7 @@ func (x *ResealedProvider) String() string {
 func (*ResealedProvider) ProtoMessage() {}
 
 func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[68]
+	mi := &file_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5998,7 +6184,7 @@ func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedProvider.ProtoReflect.Descriptor instead.
 func (*ResealedProvider) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{68}
+	return file_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ResealedProvider) GetTenant() string {
@@ -6067,7 +6253,7 @@ type DropSealed struct {
 
 func (x *DropSealed) Reset() {
 	*x = DropSealed{}
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6079,7 +6265,7 @@ func (x *DropSealed) String() string {
 func (*DropSealed) ProtoMessage() {}
 
 func (x *DropSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6092,7 +6278,7 @@ func (x *DropSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSealed.ProtoReflect.Descriptor instead.
 func (*DropSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{69}
+	return file_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DropSealed) GetValues() []*SealedName {
@@ -6113,7 +6299,7 @@ type SealedName struct {
 
 func (x *SealedName) Reset() {
 	*x = SealedName{}
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6125,7 +6311,7 @@ func (x *SealedName) String() string {
 func (*SealedName) ProtoMessage() {}
 
 func (x *SealedName) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6138,7 +6324,7 @@ func (x *SealedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedName.ProtoReflect.Descriptor instead.
 func (*SealedName) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{70}
+	return file_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SealedName) GetTenant() string {
@@ -6173,7 +6359,7 @@ type ResealedSecret struct {
 
 func (x *ResealedSecret) Reset() {
 	*x = ResealedSecret{}
-	mi := &file_log_proto_msgTypes[71]
+	mi := &file_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6185,7 +6371,7 @@ func (x *ResealedSecret) String() string {
 func (*ResealedSecret) ProtoMessage() {}
 
 func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[71]
+	mi := &file_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6198,7 +6384,7 @@ func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
 func (*ResealedSecret) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{71}
+	return file_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ResealedSecret) GetTenant() string {
@@ -6235,7 +6421,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[72]
+	mi := &file_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6247,7 +6433,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[72]
+	mi := &file_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6260,7 +6446,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{72}
+	return file_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -6304,7 +6490,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xe3\x18\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xdd\x19\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -6366,7 +6552,11 @@ const file_log_proto_rawDesc = "" +
 	"admitAgent\x12;\n" +
 	"\vrecord_keys\x18h \x01(\v2\x18.coopr.log.v1.RecordKeysH\x00R\n" +
 	"recordKeys\x12.\n" +
-	"\x06rotate\x18i \x01(\v2\x14.coopr.log.v1.RotateH\x00R\x06rotate\x12<\n" +
+	"\x06rotate\x18i \x01(\v2\x14.coopr.log.v1.RotateH\x00R\x06rotate\x12;\n" +
+	"\vresume_mesh\x18j \x01(\v2\x18.coopr.log.v1.ResumeMeshH\x00R\n" +
+	"resumeMesh\x12;\n" +
+	"\vnote_export\x18k \x01(\v2\x18.coopr.log.v1.NoteExportH\x00R\n" +
+	"noteExport\x12<\n" +
 	"\fput_data_key\x18n \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\n" +
 	"putDataKey\x128\n" +
 	"\n" +
@@ -6732,7 +6922,7 @@ const file_log_proto_rawDesc = "" +
 	"\x02ca\x18\x02 \x01(\fR\x02ca\x12\x1d\n" +
 	"\n" +
 	"was_gossip\x18\x03 \x01(\fR\twasGossip\x12\x16\n" +
-	"\x06gossip\x18\x04 \x01(\fR\x06gossip\"\xbb\x02\n" +
+	"\x06gossip\x18\x04 \x01(\fR\x06gossip\"\xed\x03\n" +
 	"\x06Rotate\x121\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1d.coopr.record.v1.RotationKindR\x04kind\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x124\n" +
@@ -6743,7 +6933,23 @@ const file_log_proto_rawDesc = "" +
 	"\x06behind\x18\a \x03(\tR\x06behind\x12\x1b\n" +
 	"\troot_hash\x18\b \x01(\fR\brootHash\x12\x1d\n" +
 	"\n" +
-	"root_actor\x18\t \x01(\tR\trootActor\"\xed\x01\n" +
+	"root_actor\x18\t \x01(\tR\trootActor\x12\x16\n" +
+	"\x06gossip\x18\n" +
+	" \x01(\fR\x06gossip\x12\x1d\n" +
+	"\n" +
+	"was_gossip\x18\v \x01(\fR\twasGossip\x12\x10\n" +
+	"\x03cas\x18\f \x03(\fR\x03cas\x12\x1b\n" +
+	"\tsealed_ca\x18\r \x01(\fR\bsealedCa\x12\x15\n" +
+	"\x06was_ca\x18\x0e \x01(\fR\x05wasCa\x12\x16\n" +
+	"\x06bridge\x18\x0f \x01(\fR\x06bridge\x12\x1b\n" +
+	"\tno_bridge\x18\x10 \x01(\bR\bnoBridge\"\f\n" +
+	"\n" +
+	"ResumeMesh\"S\n" +
+	"\n" +
+	"NoteExport\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
+	"\x05print\x18\x02 \x01(\fR\x05print\x12\x17\n" +
+	"\atime_ms\x18\x03 \x01(\x03R\x06timeMs\"\xed\x01\n" +
 	"\x10ResealedProvider\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1e\n" +
 	"\n" +
@@ -6834,7 +7040,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -6911,40 +7117,42 @@ var file_log_proto_goTypes = []any{
 	(*DataKeyName)(nil),             // 72: coopr.log.v1.DataKeyName
 	(*ResealedMesh)(nil),            // 73: coopr.log.v1.ResealedMesh
 	(*Rotate)(nil),                  // 74: coopr.log.v1.Rotate
-	(*ResealedProvider)(nil),        // 75: coopr.log.v1.ResealedProvider
-	(*DropSealed)(nil),              // 76: coopr.log.v1.DropSealed
-	(*SealedName)(nil),              // 77: coopr.log.v1.SealedName
-	(*ResealedSecret)(nil),          // 78: coopr.log.v1.ResealedSecret
-	(*ReportDivergence)(nil),        // 79: coopr.log.v1.ReportDivergence
-	nil,                             // 80: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 81: coopr.log.v1.RecordKeys.IssuedEntry
-	nil,                             // 82: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 83: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 84: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 85: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 86: coopr.record.v1.User
-	(*record.Grant)(nil),            // 87: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 88: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 89: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 90: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 91: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 92: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 93: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 94: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 95: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 96: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 97: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 98: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 99: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 100: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 101: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 102: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 103: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 104: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 105: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 106: coopr.record.v1.ResourceKey
-	(record.RotationKind)(0),        // 107: coopr.record.v1.RotationKind
-	(record.RotationPhase)(0),       // 108: coopr.record.v1.RotationPhase
+	(*ResumeMesh)(nil),              // 75: coopr.log.v1.ResumeMesh
+	(*NoteExport)(nil),              // 76: coopr.log.v1.NoteExport
+	(*ResealedProvider)(nil),        // 77: coopr.log.v1.ResealedProvider
+	(*DropSealed)(nil),              // 78: coopr.log.v1.DropSealed
+	(*SealedName)(nil),              // 79: coopr.log.v1.SealedName
+	(*ResealedSecret)(nil),          // 80: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 81: coopr.log.v1.ReportDivergence
+	nil,                             // 82: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 83: coopr.log.v1.RecordKeys.IssuedEntry
+	nil,                             // 84: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 85: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 86: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 87: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 88: coopr.record.v1.User
+	(*record.Grant)(nil),            // 89: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 90: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 91: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 92: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 93: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 94: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 95: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 96: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 97: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 98: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 99: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 100: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 101: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 102: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 103: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 104: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 105: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 106: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 107: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 108: coopr.record.v1.ResourceKey
+	(record.RotationKind)(0),        // 109: coopr.record.v1.RotationKind
+	(record.RotationPhase)(0),       // 110: coopr.record.v1.RotationPhase
 }
 var file_log_proto_depIdxs = []int32{
 	8,   // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -6967,14 +7175,14 @@ var file_log_proto_depIdxs = []int32{
 	35,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	38,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	36,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	84,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	86,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	51,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	34,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	54,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
 	59,  // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	52,  // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
 	63,  // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	79,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	81,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17,  // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18,  // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19,  // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
@@ -6987,91 +7195,93 @@ var file_log_proto_depIdxs = []int32{
 	25,  // 37: coopr.log.v1.Command.admit_agent:type_name -> coopr.log.v1.AdmitAgent
 	26,  // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
 	74,  // 39: coopr.log.v1.Command.rotate:type_name -> coopr.log.v1.Rotate
-	66,  // 40: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
-	68,  // 41: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
-	69,  // 42: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
-	76,  // 43: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
-	64,  // 44: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
-	65,  // 45: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
-	43,  // 46: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
-	45,  // 47: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
-	47,  // 48: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
-	9,   // 49: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10,  // 50: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	85,  // 51: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	86,  // 52: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	87,  // 53: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	88,  // 54: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	89,  // 55: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	89,  // 56: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
-	80,  // 57: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	81,  // 58: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
-	90,  // 59: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	91,  // 60: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	92,  // 61: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	93,  // 62: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	94,  // 63: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30,  // 64: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	95,  // 65: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10,  // 66: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	96,  // 67: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31,  // 68: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,   // 69: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,   // 70: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	82,  // 71: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,   // 72: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	83,  // 73: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	92,  // 74: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	97,  // 75: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,   // 76: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37,  // 77: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	49,  // 78: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	44,  // 79: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
-	46,  // 80: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
-	48,  // 81: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
-	53,  // 82: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	55,  // 83: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	56,  // 84: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	57,  // 85: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	58,  // 86: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,   // 87: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,   // 88: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	98,  // 89: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	99,  // 90: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	100, // 91: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	101, // 92: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	67,  // 93: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	102, // 94: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	100, // 95: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	103, // 96: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	104, // 97: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	60,  // 98: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	61,  // 99: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	62,  // 100: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	105, // 101: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,   // 102: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	106, // 103: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,   // 104: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	67,  // 105: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
-	67,  // 106: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	78,  // 107: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	75,  // 108: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
-	70,  // 109: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
-	71,  // 110: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
-	72,  // 111: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
-	73,  // 112: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
-	66,  // 113: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
-	67,  // 114: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
-	107, // 115: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
-	108, // 116: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
-	108, // 117: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
-	77,  // 118: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
-	67,  // 119: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	120, // [120:120] is the sub-list for method output_type
-	120, // [120:120] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	75,  // 40: coopr.log.v1.Command.resume_mesh:type_name -> coopr.log.v1.ResumeMesh
+	76,  // 41: coopr.log.v1.Command.note_export:type_name -> coopr.log.v1.NoteExport
+	66,  // 42: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
+	68,  // 43: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
+	69,  // 44: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
+	78,  // 45: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
+	64,  // 46: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
+	65,  // 47: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
+	43,  // 48: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
+	45,  // 49: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
+	47,  // 50: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
+	9,   // 51: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10,  // 52: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	87,  // 53: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	88,  // 54: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	89,  // 55: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	90,  // 56: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	91,  // 57: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	91,  // 58: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	82,  // 59: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	83,  // 60: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
+	92,  // 61: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	93,  // 62: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	94,  // 63: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	95,  // 64: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	96,  // 65: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30,  // 66: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	97,  // 67: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10,  // 68: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	98,  // 69: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31,  // 70: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,   // 71: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,   // 72: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	84,  // 73: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,   // 74: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	85,  // 75: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	94,  // 76: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	99,  // 77: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,   // 78: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37,  // 79: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	49,  // 80: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	44,  // 81: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	46,  // 82: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	48,  // 83: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	53,  // 84: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	55,  // 85: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	56,  // 86: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	57,  // 87: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	58,  // 88: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,   // 89: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,   // 90: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	100, // 91: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	101, // 92: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	102, // 93: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	103, // 94: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	67,  // 95: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	104, // 96: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	102, // 97: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	105, // 98: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	106, // 99: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	60,  // 100: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	61,  // 101: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	62,  // 102: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	107, // 103: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,   // 104: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	108, // 105: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,   // 106: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	67,  // 107: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
+	67,  // 108: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	80,  // 109: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	77,  // 110: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
+	70,  // 111: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
+	71,  // 112: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
+	72,  // 113: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
+	73,  // 114: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
+	66,  // 115: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
+	67,  // 116: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
+	109, // 117: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
+	110, // 118: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
+	110, // 119: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
+	79,  // 120: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
+	67,  // 121: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	122, // [122:122] is the sub-list for method output_type
+	122, // [122:122] is the sub-list for method input_type
+	122, // [122:122] is the sub-list for extension type_name
+	122, // [122:122] is the sub-list for extension extendee
+	0,   // [0:122] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -7121,6 +7331,8 @@ func file_log_proto_init() {
 		(*Command_AdmitAgent)(nil),
 		(*Command_RecordKeys)(nil),
 		(*Command_Rotate)(nil),
+		(*Command_ResumeMesh)(nil),
+		(*Command_NoteExport)(nil),
 		(*Command_PutDataKey)(nil),
 		(*Command_PutSealed)(nil),
 		(*Command_Reseal)(nil),
@@ -7156,7 +7368,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   77,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

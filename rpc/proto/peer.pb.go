@@ -142,9 +142,11 @@ type StatusResponse struct {
 	BootstrapExpect uint32                 `protobuf:"varint,9,opt,name=bootstrap_expect,json=bootstrapExpect,proto3" json:"bootstrap_expect,omitempty"`
 	Build           string                 `protobuf:"bytes,10,opt,name=build,proto3" json:"build,omitempty"`
 	FeatureLevel    uint32                 `protobuf:"varint,11,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
-	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"`  // the name of the mesh whose state it holds; empty where it knows none
-	Term            uint64                 `protobuf:"varint,13,opt,name=term,proto3" json:"term,omitempty"` // of Raft, in which it knows leader_id
-	Keys            []*MeshKeyPrint        `protobuf:"bytes,14,rep,name=keys,proto3" json:"keys,omitempty"`  // of its keyring
+	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"`                                // the name of the mesh whose state it holds; empty where it knows none
+	Term            uint64                 `protobuf:"varint,13,opt,name=term,proto3" json:"term,omitempty"`                               // of Raft, in which it knows leader_id
+	Keys            []*MeshKeyPrint        `protobuf:"bytes,14,rep,name=keys,proto3" json:"keys,omitempty"`                                // of its keyring
+	Exported        *MeshKeyPrint          `protobuf:"bytes,60,opt,name=exported,proto3" json:"exported,omitempty"`                        // the key that was active when its keyring was last exported; unset: it never was
+	ExportedMs      int64                  `protobuf:"varint,61,opt,name=exported_ms,json=exportedMs,proto3" json:"exported_ms,omitempty"` // when that was
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -277,6 +279,20 @@ func (x *StatusResponse) GetKeys() []*MeshKeyPrint {
 	return nil
 }
 
+func (x *StatusResponse) GetExported() *MeshKeyPrint {
+	if x != nil {
+		return x.Exported
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetExportedMs() int64 {
+	if x != nil {
+		return x.ExportedMs
+	}
+	return 0
+}
+
 // MeshKeyPrint names a mesh key by its number and its fingerprint.
 type MeshKeyPrint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -388,8 +404,9 @@ type KeyringPutRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Active        uint32                 `protobuf:"varint,1,opt,name=active,proto3" json:"active,omitempty"` // the number of the key that new data keys are encrypted with
 	Keys          []*MeshKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
-	Retired       []uint32               `protobuf:"varint,3,rep,packed,name=retired,proto3" json:"retired,omitempty"` // numbers of keys that are erased
-	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`            // of the entry from which on nothing needs these keys
+	Retired       []uint32               `protobuf:"varint,3,rep,packed,name=retired,proto3" json:"retired,omitempty"`                  // numbers of keys that are erased
+	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`                             // of the entry from which on nothing needs these keys
+	PublicHalf    string                 `protobuf:"bytes,67,opt,name=public_half,json=publicHalf,proto3" json:"public_half,omitempty"` // of the passphrase of the leader's keyring; for a keyring that needs a passphrase and has none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,6 +467,13 @@ func (x *KeyringPutRequest) GetIndex() uint64 {
 		return x.Index
 	}
 	return 0
+}
+
+func (x *KeyringPutRequest) GetPublicHalf() string {
+	if x != nil {
+		return x.PublicHalf
+	}
+	return ""
 }
 
 type KeyringPutResponse struct {
@@ -1039,6 +1063,8 @@ type WorkerMessage struct {
 	ClockMs       int64                  `protobuf:"varint,12,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`    // the agent's clock, Unix milliseconds; with a heartbeat
 	Runtimes      []*RuntimeReport       `protobuf:"bytes,30,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
 	Incidents     []*Incident            `protobuf:"bytes,40,rep,name=incidents,proto3" json:"incidents,omitempty"` // of requests that the agent has answered by itself
+	Gossip        uint64                 `protobuf:"varint,62,opt,name=gossip,proto3" json:"gossip,omitempty"`      // the version of the keys of gossip that the agent uses; with a heartbeat
+	Cas           uint64                 `protobuf:"varint,63,opt,name=cas,proto3" json:"cas,omitempty"`            // the version of the CAs under which the agent has its certificate; with a heartbeat
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1169,6 +1195,20 @@ func (x *WorkerMessage) GetIncidents() []*Incident {
 		return x.Incidents
 	}
 	return nil
+}
+
+func (x *WorkerMessage) GetGossip() uint64 {
+	if x != nil {
+		return x.Gossip
+	}
+	return 0
+}
+
+func (x *WorkerMessage) GetCas() uint64 {
+	if x != nil {
+		return x.Cas
+	}
+	return 0
 }
 
 type Verdict struct {
@@ -1313,6 +1353,8 @@ type AgentRegistry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agents        []*record.Agent        `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
 	Removed       []string               `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"` // ids of agents that were removed from the mesh
+	Gossip        *GossipRing            `protobuf:"bytes,62,opt,name=gossip,proto3" json:"gossip,omitempty"`  // unset: the leader cannot open it, or the agents share a secret
+	Cas           *CABundle              `protobuf:"bytes,63,opt,name=cas,proto3" json:"cas,omitempty"`        // unset: the agents share a secret
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1357,6 +1399,20 @@ func (x *AgentRegistry) GetAgents() []*record.Agent {
 func (x *AgentRegistry) GetRemoved() []string {
 	if x != nil {
 		return x.Removed
+	}
+	return nil
+}
+
+func (x *AgentRegistry) GetGossip() *GossipRing {
+	if x != nil {
+		return x.Gossip
+	}
+	return nil
+}
+
+func (x *AgentRegistry) GetCas() *CABundle {
+	if x != nil {
+		return x.Cas
 	}
 	return nil
 }
@@ -2556,6 +2612,157 @@ func (x *RenewRequest) GetForwarded() bool {
 	return false
 }
 
+// GossipRequest asks a voter for the keys of gossip.
+type GossipRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GossipRequest) Reset() {
+	*x = GossipRequest{}
+	mi := &file_peer_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GossipRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GossipRequest) ProtoMessage() {}
+
+func (x *GossipRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GossipRequest.ProtoReflect.Descriptor instead.
+func (*GossipRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{36}
+}
+
+// GossipRing has the keys of gossip.
+type GossipRing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // grows with each change; 0: the key with which the mesh began
+	Keys          [][]byte               `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`        // the first one encrypts, all decrypt
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GossipRing) Reset() {
+	*x = GossipRing{}
+	mi := &file_peer_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GossipRing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GossipRing) ProtoMessage() {}
+
+func (x *GossipRing) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GossipRing.ProtoReflect.Descriptor instead.
+func (*GossipRing) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *GossipRing) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *GossipRing) GetKeys() [][]byte {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// CABundle has the CAs of the mesh.
+type CABundle struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // grows with each change; 0: the CA with which the mesh began
+	Cas           [][]byte               `protobuf:"bytes,2,rep,name=cas,proto3" json:"cas,omitempty"`          // DER; the first one signs
+	Bridges       [][]byte               `protobuf:"bytes,3,rep,name=bridges,proto3" json:"bridges,omitempty"`  // certificates that lead from earlier CAs to the first one, DER
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CABundle) Reset() {
+	*x = CABundle{}
+	mi := &file_peer_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CABundle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CABundle) ProtoMessage() {}
+
+func (x *CABundle) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CABundle.ProtoReflect.Descriptor instead.
+func (*CABundle) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *CABundle) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *CABundle) GetCas() [][]byte {
+	if x != nil {
+		return x.Cas
+	}
+	return nil
+}
+
+func (x *CABundle) GetBridges() [][]byte {
+	if x != nil {
+		return x.Bridges
+	}
+	return nil
+}
+
 // Admission is the answer to both.
 type Admission struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -2566,17 +2773,19 @@ type Admission struct {
 	Certificate    []byte                 `protobuf:"bytes,5,opt,name=certificate,proto3" json:"certificate,omitempty"` // DER
 	ApiCertificate []byte                 `protobuf:"bytes,6,opt,name=api_certificate,json=apiCertificate,proto3" json:"api_certificate,omitempty"`
 	Cas            [][]byte               `protobuf:"bytes,7,rep,name=cas,proto3" json:"cas,omitempty"`
-	Gossip         []byte                 `protobuf:"bytes,8,opt,name=gossip,proto3" json:"gossip,omitempty"`                      // the key of gossip; on joining only
+	Gossip         []byte                 `protobuf:"bytes,8,opt,name=gossip,proto3" json:"gossip,omitempty"`                      // the key of gossip in use; on joining only
 	Peers          []string               `protobuf:"bytes,9,rep,name=peers,proto3" json:"peers,omitempty"`                        // peer addresses of voters
 	Seeds          []string               `protobuf:"bytes,10,rep,name=seeds,proto3" json:"seeds,omitempty"`                       // gossip addresses of agents
 	SealedCa       []byte                 `protobuf:"bytes,11,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"` // for voters
+	Ring           *GossipRing            `protobuf:"bytes,62,opt,name=ring,proto3" json:"ring,omitempty"`
+	Bundle         *CABundle              `protobuf:"bytes,63,opt,name=bundle,proto3" json:"bundle,omitempty"` // cas has the same
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_peer_proto_msgTypes[36]
+	mi := &file_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2797,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[36]
+	mi := &file_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2810,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{36}
+	return file_peer_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Admission) GetMesh() string {
@@ -2681,6 +2890,20 @@ func (x *Admission) GetSealedCa() []byte {
 	return nil
 }
 
+func (x *Admission) GetRing() *GossipRing {
+	if x != nil {
+		return x.Ring
+	}
+	return nil
+}
+
+func (x *Admission) GetBundle() *CABundle {
+	if x != nil {
+		return x.Bundle
+	}
+	return nil
+}
+
 type RecordKeysResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2689,7 +2912,7 @@ type RecordKeysResponse struct {
 
 func (x *RecordKeysResponse) Reset() {
 	*x = RecordKeysResponse{}
-	mi := &file_peer_proto_msgTypes[37]
+	mi := &file_peer_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2924,7 @@ func (x *RecordKeysResponse) String() string {
 func (*RecordKeysResponse) ProtoMessage() {}
 
 func (x *RecordKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[37]
+	mi := &file_peer_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2937,7 @@ func (x *RecordKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordKeysResponse.ProtoReflect.Descriptor instead.
 func (*RecordKeysResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{37}
+	return file_peer_proto_rawDescGZIP(), []int{40}
 }
 
 // QuarantineRequest informs a member that its state differs from that of a majority.
@@ -2728,7 +2951,7 @@ type QuarantineRequest struct {
 
 func (x *QuarantineRequest) Reset() {
 	*x = QuarantineRequest{}
-	mi := &file_peer_proto_msgTypes[38]
+	mi := &file_peer_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2963,7 @@ func (x *QuarantineRequest) String() string {
 func (*QuarantineRequest) ProtoMessage() {}
 
 func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[38]
+	mi := &file_peer_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2976,7 @@ func (x *QuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineRequest.ProtoReflect.Descriptor instead.
 func (*QuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{38}
+	return file_peer_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *QuarantineRequest) GetIndex() uint64 {
@@ -2778,7 +3001,7 @@ type QuarantineResponse struct {
 
 func (x *QuarantineResponse) Reset() {
 	*x = QuarantineResponse{}
-	mi := &file_peer_proto_msgTypes[39]
+	mi := &file_peer_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +3013,7 @@ func (x *QuarantineResponse) String() string {
 func (*QuarantineResponse) ProtoMessage() {}
 
 func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[39]
+	mi := &file_peer_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +3026,7 @@ func (x *QuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineResponse.ProtoReflect.Descriptor instead.
 func (*QuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{39}
+	return file_peer_proto_rawDescGZIP(), []int{42}
 }
 
 var File_peer_proto protoreflect.FileDescriptor
@@ -2818,7 +3041,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x06Server\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x14\n" +
-	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xd9\x03\n" +
+	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xb3\x04\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\thas_state\x18\x02 \x01(\bR\bhasState\x12\x1b\n" +
@@ -2835,18 +3058,23 @@ const file_peer_proto_rawDesc = "" +
 	"\rfeature_level\x18\v \x01(\rR\ffeatureLevel\x12\x12\n" +
 	"\x04mesh\x18\f \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04term\x18\r \x01(\x04R\x04term\x12/\n" +
-	"\x04keys\x18\x0e \x03(\v2\x1b.coopr.peer.v1.MeshKeyPrintR\x04keys\"<\n" +
+	"\x04keys\x18\x0e \x03(\v2\x1b.coopr.peer.v1.MeshKeyPrintR\x04keys\x127\n" +
+	"\bexported\x18< \x01(\v2\x1b.coopr.peer.v1.MeshKeyPrintR\bexported\x12\x1f\n" +
+	"\vexported_ms\x18= \x01(\x03R\n" +
+	"exportedMs\"<\n" +
 	"\fMeshKeyPrint\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
 	"\x05print\x18\x02 \x01(\fR\x05print\"9\n" +
 	"\aMeshKey\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\fR\x06secret\"\x87\x01\n" +
+	"\x06secret\x18\x02 \x01(\fR\x06secret\"\xa8\x01\n" +
 	"\x11KeyringPutRequest\x12\x16\n" +
 	"\x06active\x18\x01 \x01(\rR\x06active\x12*\n" +
 	"\x04keys\x18\x02 \x03(\v2\x16.coopr.peer.v1.MeshKeyR\x04keys\x12\x18\n" +
 	"\aretired\x18\x03 \x03(\rR\aretired\x12\x14\n" +
-	"\x05index\x18\x04 \x01(\x04R\x05index\".\n" +
+	"\x05index\x18\x04 \x01(\x04R\x05index\x12\x1f\n" +
+	"\vpublic_half\x18C \x01(\tR\n" +
+	"publicHalf\".\n" +
 	"\x12KeyringPutResponse\x12\x18\n" +
 	"\apending\x18\x01 \x01(\bR\apending\"\x8f\x01\n" +
 	"\x04Held\x12\x12\n" +
@@ -2900,7 +3128,7 @@ const file_peer_proto_rawDesc = "" +
 	"\fnode_version\x18\x02 \x01(\x04R\vnodeVersion\x12\x18\n" +
 	"\ahealthy\x18\x03 \x01(\bR\ahealthy\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\amachine\x18\x05 \x01(\rR\amachine\"\xc1\x04\n" +
+	"\amachine\x18\x05 \x01(\rR\amachine\"\xeb\x04\n" +
 	"\rWorkerMessage\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.coopr.peer.v1.HelloR\x05hello\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x121\n" +
@@ -2916,7 +3144,9 @@ const file_peer_proto_rawDesc = "" +
 	"\x04used\x18\v \x03(\tR\x04used\x12\x19\n" +
 	"\bclock_ms\x18\f \x01(\x03R\aclockMs\x128\n" +
 	"\bruntimes\x18\x1e \x03(\v2\x1c.coopr.site.v1.RuntimeReportR\bruntimes\x124\n" +
-	"\tincidents\x18( \x03(\v2\x16.coopr.log.v1.IncidentR\tincidents\"G\n" +
+	"\tincidents\x18( \x03(\v2\x16.coopr.log.v1.IncidentR\tincidents\x12\x16\n" +
+	"\x06gossip\x18> \x01(\x04R\x06gossip\x12\x10\n" +
+	"\x03cas\x18? \x01(\x04R\x03cas\"G\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x12\n" +
@@ -2926,10 +3156,12 @@ const file_peer_proto_rawDesc = "" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x15\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\x12!\n" +
 	"\fheartbeat_ms\x18\x04 \x01(\x03R\vheartbeatMs\x122\n" +
-	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"Y\n" +
+	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"\xb7\x01\n" +
 	"\rAgentRegistry\x12.\n" +
 	"\x06agents\x18\x01 \x03(\v2\x16.coopr.record.v1.AgentR\x06agents\x12\x18\n" +
-	"\aremoved\x18\x02 \x03(\tR\aremoved\"\xf8\x04\n" +
+	"\aremoved\x18\x02 \x03(\tR\aremoved\x121\n" +
+	"\x06gossip\x18> \x01(\v2\x19.coopr.peer.v1.GossipRingR\x06gossip\x12)\n" +
+	"\x03cas\x18? \x01(\v2\x17.coopr.peer.v1.CABundleR\x03cas\"\xf8\x04\n" +
 	"\rLeaderMessage\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.coopr.peer.v1.WelcomeR\awelcome\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x12+\n" +
@@ -3013,7 +3245,16 @@ const file_peer_proto_rawDesc = "" +
 	"\x03csr\x18\x02 \x01(\fR\x03csr\x12\x1c\n" +
 	"\tsignature\x18\x03 \x01(\fR\tsignature\x12\x14\n" +
 	"\x05names\x18\x04 \x03(\tR\x05names\x12\x1c\n" +
-	"\tforwarded\x18\x05 \x01(\bR\tforwarded\"\x97\x02\n" +
+	"\tforwarded\x18\x05 \x01(\bR\tforwarded\"\x0f\n" +
+	"\rGossipRequest\":\n" +
+	"\n" +
+	"GossipRing\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04keys\x18\x02 \x03(\fR\x04keys\"P\n" +
+	"\bCABundle\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x10\n" +
+	"\x03cas\x18\x02 \x03(\fR\x03cas\x12\x18\n" +
+	"\abridges\x18\x03 \x03(\fR\abridges\"\xf7\x02\n" +
 	"\tAdmission\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -3026,12 +3267,14 @@ const file_peer_proto_rawDesc = "" +
 	"\x05peers\x18\t \x03(\tR\x05peers\x12\x14\n" +
 	"\x05seeds\x18\n" +
 	" \x03(\tR\x05seeds\x12\x1b\n" +
-	"\tsealed_ca\x18\v \x01(\fR\bsealedCa\"\x14\n" +
+	"\tsealed_ca\x18\v \x01(\fR\bsealedCa\x12-\n" +
+	"\x04ring\x18> \x01(\v2\x19.coopr.peer.v1.GossipRingR\x04ring\x12/\n" +
+	"\x06bundle\x18? \x01(\v2\x17.coopr.peer.v1.CABundleR\x06bundle\"\x14\n" +
 	"\x12RecordKeysResponse\"A\n" +
 	"\x11QuarantineRequest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06tables\x18\x02 \x03(\tR\x06tables\"\x14\n" +
-	"\x12QuarantineResponse2\xb4\b\n" +
+	"\x12QuarantineResponse2\xf7\b\n" +
 	"\x04Peer\x12E\n" +
 	"\x06Status\x12\x1c.coopr.peer.v1.StatusRequest\x1a\x1d.coopr.peer.v1.StatusResponse\x12?\n" +
 	"\x04Sums\x12\x1a.coopr.peer.v1.SumsRequest\x1a\x1b.coopr.peer.v1.SumsResponse\x12Q\n" +
@@ -3048,7 +3291,8 @@ const file_peer_proto_rawDesc = "" +
 	"\vResourceSet\x12!.coopr.peer.v1.ResourceSetRequest\x1a\".coopr.peer.v1.ResourceSetResponse\x12E\n" +
 	"\x06Ticket\x12\x1c.coopr.peer.v1.TicketRequest\x1a\x1d.coopr.peer.v1.TicketResponse\x12I\n" +
 	"\n" +
-	"RecordKeys\x12\x18.coopr.log.v1.RecordKeys\x1a!.coopr.peer.v1.RecordKeysResponse\x12G\n" +
+	"RecordKeys\x12\x18.coopr.log.v1.RecordKeys\x1a!.coopr.peer.v1.RecordKeysResponse\x12A\n" +
+	"\x06Gossip\x12\x1c.coopr.peer.v1.GossipRequest\x1a\x19.coopr.peer.v1.GossipRing\x12G\n" +
 	"\aChanges\x12\x1b.coopr.site.v1.ChangePacket\x1a\x1b.coopr.site.v1.ChangePacket(\x010\x012\x84\x01\n" +
 	"\x04Door\x12<\n" +
 	"\x04Join\x12\x1a.coopr.peer.v1.JoinRequest\x1a\x18.coopr.peer.v1.Admission\x12>\n" +
@@ -3066,7 +3310,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
@@ -3104,99 +3348,109 @@ var file_peer_proto_goTypes = []any{
 	(*SumsResponse)(nil),          // 33: coopr.peer.v1.SumsResponse
 	(*JoinRequest)(nil),           // 34: coopr.peer.v1.JoinRequest
 	(*RenewRequest)(nil),          // 35: coopr.peer.v1.RenewRequest
-	(*Admission)(nil),             // 36: coopr.peer.v1.Admission
-	(*RecordKeysResponse)(nil),    // 37: coopr.peer.v1.RecordKeysResponse
-	(*QuarantineRequest)(nil),     // 38: coopr.peer.v1.QuarantineRequest
-	(*QuarantineResponse)(nil),    // 39: coopr.peer.v1.QuarantineResponse
-	nil,                           // 40: coopr.peer.v1.SumsResponse.TablesEntry
-	(*Result)(nil),                // 41: coopr.plugin.v1.Result
-	(*record.PluginType)(nil),     // 42: coopr.record.v1.PluginType
-	(*SaveState)(nil),             // 43: coopr.plugin.v1.SaveState
-	(*Task)(nil),                  // 44: coopr.plugin.v1.Task
-	(*RuntimeReport)(nil),         // 45: coopr.site.v1.RuntimeReport
-	(*Incident)(nil),              // 46: coopr.log.v1.Incident
-	(*record.Agent)(nil),          // 47: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 48: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 49: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 50: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 51: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 52: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 53: coopr.record.v1.ResourceSet
-	(*RecordKeys)(nil),            // 54: coopr.log.v1.RecordKeys
-	(*ChangePacket)(nil),          // 55: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 56: coopr.plugin.v1.RemoveResponse
+	(*GossipRequest)(nil),         // 36: coopr.peer.v1.GossipRequest
+	(*GossipRing)(nil),            // 37: coopr.peer.v1.GossipRing
+	(*CABundle)(nil),              // 38: coopr.peer.v1.CABundle
+	(*Admission)(nil),             // 39: coopr.peer.v1.Admission
+	(*RecordKeysResponse)(nil),    // 40: coopr.peer.v1.RecordKeysResponse
+	(*QuarantineRequest)(nil),     // 41: coopr.peer.v1.QuarantineRequest
+	(*QuarantineResponse)(nil),    // 42: coopr.peer.v1.QuarantineResponse
+	nil,                           // 43: coopr.peer.v1.SumsResponse.TablesEntry
+	(*Result)(nil),                // 44: coopr.plugin.v1.Result
+	(*record.PluginType)(nil),     // 45: coopr.record.v1.PluginType
+	(*SaveState)(nil),             // 46: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 47: coopr.plugin.v1.Task
+	(*RuntimeReport)(nil),         // 48: coopr.site.v1.RuntimeReport
+	(*Incident)(nil),              // 49: coopr.log.v1.Incident
+	(*record.Agent)(nil),          // 50: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 51: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 52: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 53: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 54: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 55: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 56: coopr.record.v1.ResourceSet
+	(*RecordKeys)(nil),            // 57: coopr.log.v1.RecordKeys
+	(*ChangePacket)(nil),          // 58: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 59: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
 	3,  // 1: coopr.peer.v1.StatusResponse.keys:type_name -> coopr.peer.v1.MeshKeyPrint
-	4,  // 2: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
-	41, // 3: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	42, // 4: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
-	7,  // 5: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	43, // 6: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	44, // 7: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	44, // 8: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
-	8,  // 9: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	41, // 10: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
-	9,  // 11: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
-	9,  // 12: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	43, // 13: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
-	11, // 14: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	45, // 15: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	46, // 16: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
-	13, // 17: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	47, // 18: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
-	14, // 19: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	44, // 20: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	48, // 21: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
-	13, // 22: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
-	15, // 23: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
-	10, // 24: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	49, // 25: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
-	17, // 26: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
-	18, // 27: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	50, // 28: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	51, // 29: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	52, // 30: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	53, // 31: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	40, // 32: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
-	0,  // 33: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	32, // 34: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	38, // 35: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
-	5,  // 36: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
-	12, // 37: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	19, // 38: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	21, // 39: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	23, // 40: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	24, // 41: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	28, // 42: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	30, // 43: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	25, // 44: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
-	54, // 45: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
-	55, // 46: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	34, // 47: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
-	35, // 48: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
-	2,  // 49: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	33, // 50: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	39, // 51: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	6,  // 52: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
-	16, // 53: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	20, // 54: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	22, // 55: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	56, // 56: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	27, // 57: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	29, // 58: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	31, // 59: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	26, // 60: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
-	37, // 61: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
-	55, // 62: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	36, // 63: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
-	36, // 64: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
-	49, // [49:65] is the sub-list for method output_type
-	33, // [33:49] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	3,  // 2: coopr.peer.v1.StatusResponse.exported:type_name -> coopr.peer.v1.MeshKeyPrint
+	4,  // 3: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
+	44, // 4: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	45, // 5: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	7,  // 6: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
+	46, // 7: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	47, // 8: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	47, // 9: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	8,  // 10: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
+	44, // 11: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	9,  // 12: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
+	9,  // 13: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
+	46, // 14: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	11, // 15: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
+	48, // 16: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	49, // 17: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
+	13, // 18: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
+	50, // 19: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	37, // 20: coopr.peer.v1.AgentRegistry.gossip:type_name -> coopr.peer.v1.GossipRing
+	38, // 21: coopr.peer.v1.AgentRegistry.cas:type_name -> coopr.peer.v1.CABundle
+	14, // 22: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
+	47, // 23: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	51, // 24: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	13, // 25: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
+	15, // 26: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
+	10, // 27: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
+	52, // 28: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	17, // 29: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
+	18, // 30: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
+	53, // 31: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	54, // 32: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	55, // 33: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	56, // 34: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	43, // 35: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	37, // 36: coopr.peer.v1.Admission.ring:type_name -> coopr.peer.v1.GossipRing
+	38, // 37: coopr.peer.v1.Admission.bundle:type_name -> coopr.peer.v1.CABundle
+	0,  // 38: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	32, // 39: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
+	41, // 40: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	5,  // 41: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
+	12, // 42: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	19, // 43: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	21, // 44: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	23, // 45: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	24, // 46: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	28, // 47: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	30, // 48: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	25, // 49: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
+	57, // 50: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
+	36, // 51: coopr.peer.v1.Peer.Gossip:input_type -> coopr.peer.v1.GossipRequest
+	58, // 52: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	34, // 53: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
+	35, // 54: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
+	2,  // 55: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	33, // 56: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	42, // 57: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 58: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 59: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	20, // 60: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	22, // 61: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	59, // 62: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	27, // 63: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	29, // 64: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	31, // 65: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	26, // 66: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
+	40, // 67: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
+	37, // 68: coopr.peer.v1.Peer.Gossip:output_type -> coopr.peer.v1.GossipRing
+	58, // 69: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	39, // 70: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
+	39, // 71: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
+	55, // [55:72] is the sub-list for method output_type
+	38, // [38:55] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -3213,7 +3467,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -34,6 +34,7 @@ const (
 	Peer_ResourceSet_FullMethodName    = "/coopr.peer.v1.Peer/ResourceSet"
 	Peer_Ticket_FullMethodName         = "/coopr.peer.v1.Peer/Ticket"
 	Peer_RecordKeys_FullMethodName     = "/coopr.peer.v1.Peer/RecordKeys"
+	Peer_Gossip_FullMethodName         = "/coopr.peer.v1.Peer/Gossip"
 	Peer_Changes_FullMethodName        = "/coopr.peer.v1.Peer/Changes"
 )
 
@@ -60,6 +61,8 @@ type PeerClient interface {
 	Ticket(ctx context.Context, in *TicketRequest, opts ...grpc.CallOption) (*TicketResponse, error)
 	// RecordKeys informs the leader of certificates that a voter has signed without one.
 	RecordKeys(ctx context.Context, in *RecordKeys, opts ...grpc.CallOption) (*RecordKeysResponse, error)
+	// Gossip returns the keys of gossip as a voter has them, for agents that come back.
+	Gossip(ctx context.Context, in *GossipRequest, opts ...grpc.CallOption) (*GossipRing, error)
 	// Changes carries messages between the change objects of two runtimes, both ways.
 	Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChangePacket, ChangePacket], error)
 }
@@ -232,6 +235,16 @@ func (c *peerClient) RecordKeys(ctx context.Context, in *RecordKeys, opts ...grp
 	return out, nil
 }
 
+func (c *peerClient) Gossip(ctx context.Context, in *GossipRequest, opts ...grpc.CallOption) (*GossipRing, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GossipRing)
+	err := c.cc.Invoke(ctx, Peer_Gossip_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *peerClient) Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChangePacket, ChangePacket], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[4], Peer_Changes_FullMethodName, cOpts...)
@@ -268,6 +281,8 @@ type PeerServer interface {
 	Ticket(context.Context, *TicketRequest) (*TicketResponse, error)
 	// RecordKeys informs the leader of certificates that a voter has signed without one.
 	RecordKeys(context.Context, *RecordKeys) (*RecordKeysResponse, error)
+	// Gossip returns the keys of gossip as a voter has them, for agents that come back.
+	Gossip(context.Context, *GossipRequest) (*GossipRing, error)
 	// Changes carries messages between the change objects of two runtimes, both ways.
 	Changes(grpc.BidiStreamingServer[ChangePacket, ChangePacket]) error
 	mustEmbedUnimplementedPeerServer()
@@ -318,6 +333,9 @@ func (UnimplementedPeerServer) Ticket(context.Context, *TicketRequest) (*TicketR
 }
 func (UnimplementedPeerServer) RecordKeys(context.Context, *RecordKeys) (*RecordKeysResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RecordKeys not implemented")
+}
+func (UnimplementedPeerServer) Gossip(context.Context, *GossipRequest) (*GossipRing, error) {
+	return nil, status.Error(codes.Unimplemented, "method Gossip not implemented")
 }
 func (UnimplementedPeerServer) Changes(grpc.BidiStreamingServer[ChangePacket, ChangePacket]) error {
 	return status.Error(codes.Unimplemented, "method Changes not implemented")
@@ -545,6 +563,24 @@ func _Peer_RecordKeys_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peer_Gossip_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GossipRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Gossip(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Gossip_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Gossip(ctx, req.(*GossipRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Peer_Changes_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(PeerServer).Changes(&grpc.GenericServerStream[ChangePacket, ChangePacket]{ServerStream: stream})
 }
@@ -594,6 +630,10 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RecordKeys",
 			Handler:    _Peer_RecordKeys_Handler,
+		},
+		{
+			MethodName: "Gossip",
+			Handler:    _Peer_Gossip_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

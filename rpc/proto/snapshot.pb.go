@@ -1771,6 +1771,8 @@ type MetaRow struct {
 	OrphansMs     int64                  `protobuf:"varint,4,opt,name=orphans_ms,json=orphansMs,proto3" json:"orphans_ms,omitempty"`       // the latest search for orphans
 	Orphans       []*FoundOrphan         `protobuf:"bytes,5,rep,name=orphans,proto3" json:"orphans,omitempty"`
 	Identity      *MeshIdentity          `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"` // unset: the agents share a secret
+	Hold          *Hold                  `protobuf:"bytes,8,opt,name=hold,proto3" json:"hold,omitempty"`         // unset: the mesh begins work
+	Export        *KeyringExport         `protobuf:"bytes,9,opt,name=export,proto3" json:"export,omitempty"`     // the latest one; unset: there was none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1847,21 +1849,158 @@ func (x *MetaRow) GetIdentity() *MeshIdentity {
 	return nil
 }
 
+func (x *MetaRow) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+func (x *MetaRow) GetExport() *KeyringExport {
+	if x != nil {
+		return x.Export
+	}
+	return nil
+}
+
+// KeyringExport is a copy of the keyring that was written for a backup.
+type KeyringExport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the mesh key that was active
+	Print         []byte                 `protobuf:"bytes,2,opt,name=print,proto3" json:"print,omitempty"`    // its fingerprint
+	TimeMs        int64                  `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyringExport) Reset() {
+	*x = KeyringExport{}
+	mi := &file_snapshot_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyringExport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyringExport) ProtoMessage() {}
+
+func (x *KeyringExport) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyringExport.ProtoReflect.Descriptor instead.
+func (*KeyringExport) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *KeyringExport) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *KeyringExport) GetPrint() []byte {
+	if x != nil {
+		return x.Print
+	}
+	return nil
+}
+
+func (x *KeyringExport) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+// Hold is why a mesh begins no work: its state was restored, and nobody has resumed it.
+type Hold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`                       // the name of the snapshot's file
+	SinceMs       int64                  `protobuf:"varint,2,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // when it was restored
+	Actor         string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`                     // who restored it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_snapshot_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Hold) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *Hold) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *Hold) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 // MeshIdentity is how agents and the root token are known.
 type MeshIdentity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mesh          string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
 	Cas           [][]byte               `protobuf:"bytes,2,rep,name=cas,proto3" json:"cas,omitempty"`                           // certificates, DER
-	SealedCa      []byte                 `protobuf:"bytes,3,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"` // the key of the first CA
+	SealedCa      []byte                 `protobuf:"bytes,3,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"` // the key of the first CA; while it is replaced also that of the next one
 	SealedGossip  []byte                 `protobuf:"bytes,4,opt,name=sealed_gossip,json=sealedGossip,proto3" json:"sealed_gossip,omitempty"`
 	RootHash      []byte                 `protobuf:"bytes,5,opt,name=root_hash,json=rootHash,proto3" json:"root_hash,omitempty"`
+	Bridges       []*Bridge              `protobuf:"bytes,43,rep,name=bridges,proto3" json:"bridges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MeshIdentity) Reset() {
 	*x = MeshIdentity{}
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +2012,7 @@ func (x *MeshIdentity) String() string {
 func (*MeshIdentity) ProtoMessage() {}
 
 func (x *MeshIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +2025,7 @@ func (x *MeshIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshIdentity.ProtoReflect.Descriptor instead.
 func (*MeshIdentity) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{16}
+	return file_snapshot_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MeshIdentity) GetMesh() string {
@@ -1924,6 +2063,74 @@ func (x *MeshIdentity) GetRootHash() []byte {
 	return nil
 }
 
+func (x *MeshIdentity) GetBridges() []*Bridge {
+	if x != nil {
+		return x.Bridges
+	}
+	return nil
+}
+
+// Bridge leads from a CA that is not trusted any more to the one that has replaced it.
+type Bridge struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Certificate   []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // of the later CA, signed by the earlier one, DER
+	Old           []byte                 `protobuf:"bytes,2,opt,name=old,proto3" json:"old,omitempty"`                 // the certificate of the earlier one, DER
+	Until         int64                  `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"`            // Unix milliseconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bridge) Reset() {
+	*x = Bridge{}
+	mi := &file_snapshot_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bridge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bridge) ProtoMessage() {}
+
+func (x *Bridge) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bridge.ProtoReflect.Descriptor instead.
+func (*Bridge) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Bridge) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *Bridge) GetOld() []byte {
+	if x != nil {
+		return x.Old
+	}
+	return nil
+}
+
+func (x *Bridge) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
 // HistoryRow is a cluster at an earlier time.
 type HistoryRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1941,7 +2148,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2160,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2173,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{17}
+	return file_snapshot_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HistoryRow) GetTenant() string {
@@ -2035,7 +2242,7 @@ type QueueRow struct {
 
 func (x *QueueRow) Reset() {
 	*x = QueueRow{}
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2254,7 @@ func (x *QueueRow) String() string {
 func (*QueueRow) ProtoMessage() {}
 
 func (x *QueueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2267,7 @@ func (x *QueueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRow.ProtoReflect.Descriptor instead.
 func (*QueueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{18}
+	return file_snapshot_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QueueRow) GetOperation() string {
@@ -2087,7 +2294,7 @@ type ProfileRow struct {
 
 func (x *ProfileRow) Reset() {
 	*x = ProfileRow{}
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2306,7 @@ func (x *ProfileRow) String() string {
 func (*ProfileRow) ProtoMessage() {}
 
 func (x *ProfileRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2319,7 @@ func (x *ProfileRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileRow.ProtoReflect.Descriptor instead.
 func (*ProfileRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{19}
+	return file_snapshot_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProfileRow) GetTenant() string {
@@ -2139,7 +2346,7 @@ type ProgramRow struct {
 
 func (x *ProgramRow) Reset() {
 	*x = ProgramRow{}
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2358,7 @@ func (x *ProgramRow) String() string {
 func (*ProgramRow) ProtoMessage() {}
 
 func (x *ProgramRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2371,7 @@ func (x *ProgramRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRow.ProtoReflect.Descriptor instead.
 func (*ProgramRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{20}
+	return file_snapshot_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ProgramRow) GetTenant() string {
@@ -2195,7 +2402,7 @@ type SecretRow struct {
 
 func (x *SecretRow) Reset() {
 	*x = SecretRow{}
-	mi := &file_snapshot_proto_msgTypes[21]
+	mi := &file_snapshot_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2414,7 @@ func (x *SecretRow) String() string {
 func (*SecretRow) ProtoMessage() {}
 
 func (x *SecretRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[21]
+	mi := &file_snapshot_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2427,7 @@ func (x *SecretRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRow.ProtoReflect.Descriptor instead.
 func (*SecretRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{21}
+	return file_snapshot_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SecretRow) GetTenant() string {
@@ -2277,7 +2484,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_snapshot_proto_msgTypes[22]
+	mi := &file_snapshot_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2496,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[22]
+	mi := &file_snapshot_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2509,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{22}
+	return file_snapshot_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UsageRow) GetTenant() string {
@@ -2481,7 +2688,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\aSinkRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x19\n" +
-	"\bmoved_ms\x18\x03 \x01(\x03R\amovedMs\"\xf1\x01\n" +
+	"\bmoved_ms\x18\x03 \x01(\x03R\amovedMs\"\xce\x02\n" +
 	"\aMetaRow\x12#\n" +
 	"\rfeature_level\x18\x01 \x01(\rR\ffeatureLevel\x12\x12\n" +
 	"\x04mesh\x18\x02 \x01(\tR\x04mesh\x12!\n" +
@@ -2489,13 +2696,28 @@ const file_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"orphans_ms\x18\x04 \x01(\x03R\torphansMs\x123\n" +
 	"\aorphans\x18\x05 \x03(\v2\x19.coopr.log.v1.FoundOrphanR\aorphans\x126\n" +
-	"\bidentity\x18\x06 \x01(\v2\x1a.coopr.log.v1.MeshIdentityR\bidentity\"\x93\x01\n" +
+	"\bidentity\x18\x06 \x01(\v2\x1a.coopr.log.v1.MeshIdentityR\bidentity\x12&\n" +
+	"\x04hold\x18\b \x01(\v2\x12.coopr.log.v1.HoldR\x04hold\x123\n" +
+	"\x06export\x18\t \x01(\v2\x1b.coopr.log.v1.KeyringExportR\x06export\"V\n" +
+	"\rKeyringExport\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
+	"\x05print\x18\x02 \x01(\fR\x05print\x12\x17\n" +
+	"\atime_ms\x18\x03 \x01(\x03R\x06timeMs\"K\n" +
+	"\x04Hold\x12\x12\n" +
+	"\x04file\x18\x01 \x01(\tR\x04file\x12\x19\n" +
+	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\"\xc3\x01\n" +
 	"\fMeshIdentity\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x10\n" +
 	"\x03cas\x18\x02 \x03(\fR\x03cas\x12\x1b\n" +
 	"\tsealed_ca\x18\x03 \x01(\fR\bsealedCa\x12#\n" +
 	"\rsealed_gossip\x18\x04 \x01(\fR\fsealedGossip\x12\x1b\n" +
-	"\troot_hash\x18\x05 \x01(\fR\brootHash\"\xe6\x01\n" +
+	"\troot_hash\x18\x05 \x01(\fR\brootHash\x12.\n" +
+	"\abridges\x18+ \x03(\v2\x14.coopr.log.v1.BridgeR\abridges\"R\n" +
+	"\x06Bridge\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x10\n" +
+	"\x03old\x18\x02 \x01(\fR\x03old\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x03R\x05until\"\xe6\x01\n" +
 	"\n" +
 	"HistoryRow\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
@@ -2542,7 +2764,7 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),          // 0: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),          // 1: coopr.log.v1.SnapshotRecord
@@ -2560,116 +2782,122 @@ var file_snapshot_proto_goTypes = []any{
 	(*ValueRow)(nil),                // 13: coopr.log.v1.ValueRow
 	(*SinkRow)(nil),                 // 14: coopr.log.v1.SinkRow
 	(*MetaRow)(nil),                 // 15: coopr.log.v1.MetaRow
-	(*MeshIdentity)(nil),            // 16: coopr.log.v1.MeshIdentity
-	(*HistoryRow)(nil),              // 17: coopr.log.v1.HistoryRow
-	(*QueueRow)(nil),                // 18: coopr.log.v1.QueueRow
-	(*ProfileRow)(nil),              // 19: coopr.log.v1.ProfileRow
-	(*ProgramRow)(nil),              // 20: coopr.log.v1.ProgramRow
-	(*SecretRow)(nil),               // 21: coopr.log.v1.SecretRow
-	(*UsageRow)(nil),                // 22: coopr.log.v1.UsageRow
-	nil,                             // 23: coopr.log.v1.Effect.TasksByStatusEntry
-	(*record.Tenant)(nil),           // 24: coopr.record.v1.Tenant
-	(*record.PluginType)(nil),       // 25: coopr.record.v1.PluginType
-	(*record.Agent)(nil),            // 26: coopr.record.v1.Agent
-	(*record.Cluster)(nil),          // 27: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 28: coopr.record.v1.Node
-	(*record.Operation)(nil),        // 29: coopr.record.v1.Operation
-	(*record.NodeHealth)(nil),       // 30: coopr.record.v1.NodeHealth
-	(*record.Site)(nil),             // 31: coopr.record.v1.Site
-	(*record.Generation)(nil),       // 32: coopr.record.v1.Generation
-	(*record.PluginResource)(nil),   // 33: coopr.record.v1.PluginResource
-	(*record.ResourceSet)(nil),      // 34: coopr.record.v1.ResourceSet
-	(*record.Schedule)(nil),         // 35: coopr.record.v1.Schedule
-	(*record.Preferences)(nil),      // 36: coopr.record.v1.Preferences
-	(*record.Run)(nil),              // 37: coopr.record.v1.Run
-	(*record.Grant)(nil),            // 38: coopr.record.v1.Grant
-	(*record.JoinToken)(nil),        // 39: coopr.record.v1.JoinToken
-	(*record.AgentIdentity)(nil),    // 40: coopr.record.v1.AgentIdentity
-	(*record.Rotation)(nil),         // 41: coopr.record.v1.Rotation
-	(*PutDataKey)(nil),              // 42: coopr.log.v1.PutDataKey
-	(*record.Token)(nil),            // 43: coopr.record.v1.Token
-	(*record.User)(nil),             // 44: coopr.record.v1.User
-	(*record.PlanTree)(nil),         // 45: coopr.record.v1.PlanTree
-	(*record.Profile)(nil),          // 46: coopr.record.v1.Profile
-	(*record.ResourceVersion)(nil),  // 47: coopr.record.v1.ResourceVersion
-	(*SealedValue)(nil),             // 48: coopr.log.v1.SealedValue
-	(*FoundOrphan)(nil),             // 49: coopr.log.v1.FoundOrphan
-	(*record.OperationRequest)(nil), // 50: coopr.record.v1.OperationRequest
-	(*record.Program)(nil),          // 51: coopr.record.v1.Program
-	(SettingKind)(0),                // 52: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 53: coopr.record.v1.Usage
+	(*KeyringExport)(nil),           // 16: coopr.log.v1.KeyringExport
+	(*Hold)(nil),                    // 17: coopr.log.v1.Hold
+	(*MeshIdentity)(nil),            // 18: coopr.log.v1.MeshIdentity
+	(*Bridge)(nil),                  // 19: coopr.log.v1.Bridge
+	(*HistoryRow)(nil),              // 20: coopr.log.v1.HistoryRow
+	(*QueueRow)(nil),                // 21: coopr.log.v1.QueueRow
+	(*ProfileRow)(nil),              // 22: coopr.log.v1.ProfileRow
+	(*ProgramRow)(nil),              // 23: coopr.log.v1.ProgramRow
+	(*SecretRow)(nil),               // 24: coopr.log.v1.SecretRow
+	(*UsageRow)(nil),                // 25: coopr.log.v1.UsageRow
+	nil,                             // 26: coopr.log.v1.Effect.TasksByStatusEntry
+	(*record.Tenant)(nil),           // 27: coopr.record.v1.Tenant
+	(*record.PluginType)(nil),       // 28: coopr.record.v1.PluginType
+	(*record.Agent)(nil),            // 29: coopr.record.v1.Agent
+	(*record.Cluster)(nil),          // 30: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 31: coopr.record.v1.Node
+	(*record.Operation)(nil),        // 32: coopr.record.v1.Operation
+	(*record.NodeHealth)(nil),       // 33: coopr.record.v1.NodeHealth
+	(*record.Site)(nil),             // 34: coopr.record.v1.Site
+	(*record.Generation)(nil),       // 35: coopr.record.v1.Generation
+	(*record.PluginResource)(nil),   // 36: coopr.record.v1.PluginResource
+	(*record.ResourceSet)(nil),      // 37: coopr.record.v1.ResourceSet
+	(*record.Schedule)(nil),         // 38: coopr.record.v1.Schedule
+	(*record.Preferences)(nil),      // 39: coopr.record.v1.Preferences
+	(*record.Run)(nil),              // 40: coopr.record.v1.Run
+	(*record.Grant)(nil),            // 41: coopr.record.v1.Grant
+	(*record.JoinToken)(nil),        // 42: coopr.record.v1.JoinToken
+	(*record.AgentIdentity)(nil),    // 43: coopr.record.v1.AgentIdentity
+	(*record.Rotation)(nil),         // 44: coopr.record.v1.Rotation
+	(*PutDataKey)(nil),              // 45: coopr.log.v1.PutDataKey
+	(*record.Token)(nil),            // 46: coopr.record.v1.Token
+	(*record.User)(nil),             // 47: coopr.record.v1.User
+	(*record.PlanTree)(nil),         // 48: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 49: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 50: coopr.record.v1.ResourceVersion
+	(*SealedValue)(nil),             // 51: coopr.log.v1.SealedValue
+	(*FoundOrphan)(nil),             // 52: coopr.log.v1.FoundOrphan
+	(*record.OperationRequest)(nil), // 53: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 54: coopr.record.v1.Program
+	(SettingKind)(0),                // 55: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 56: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
-	24, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
+	27, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
 	2,  // 1: coopr.log.v1.SnapshotRecord.token:type_name -> coopr.log.v1.TokenRow
 	4,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
-	25, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
-	26, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
+	28, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
+	29, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
 	5,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
-	27, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
-	28, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
-	29, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
+	30, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
+	31, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
+	32, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
 	7,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
 	8,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
 	12, // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
 	13, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
 	15, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
-	17, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
-	28, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
-	30, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
-	18, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
-	31, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
-	32, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
-	33, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
-	34, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
-	19, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
-	20, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
-	35, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
-	36, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
-	21, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
-	37, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
-	22, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
+	20, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
+	31, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
+	33, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
+	21, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
+	34, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
+	35, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
+	36, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
+	37, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
+	22, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
+	23, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
+	38, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
+	39, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
+	24, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
+	40, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
+	25, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
 	6,  // 29: coopr.log.v1.SnapshotRecord.hello:type_name -> coopr.log.v1.HelloRow
 	3,  // 30: coopr.log.v1.SnapshotRecord.user:type_name -> coopr.log.v1.UserRow
-	38, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
-	39, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
-	40, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
-	41, // 34: coopr.log.v1.SnapshotRecord.rotation:type_name -> coopr.record.v1.Rotation
+	41, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
+	42, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
+	43, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
+	44, // 34: coopr.log.v1.SnapshotRecord.rotation:type_name -> coopr.record.v1.Rotation
 	11, // 35: coopr.log.v1.SnapshotRecord.signing_key:type_name -> coopr.log.v1.SigningKeyRow
-	42, // 36: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
+	45, // 36: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
 	10, // 37: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
 	14, // 38: coopr.log.v1.SnapshotRecord.sink:type_name -> coopr.log.v1.SinkRow
-	43, // 39: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	44, // 40: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
-	45, // 41: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	46, // 39: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	47, // 40: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
+	48, // 41: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
 	9,  // 42: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
 	4,  // 43: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
-	24, // 44: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
-	43, // 45: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
-	46, // 46: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
-	35, // 47: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
-	37, // 48: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
-	29, // 49: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
-	47, // 50: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
-	23, // 51: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
-	27, // 52: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
-	44, // 53: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
-	38, // 54: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
-	39, // 55: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
-	48, // 56: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
-	49, // 57: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
-	16, // 58: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
-	27, // 59: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	50, // 60: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	46, // 61: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	51, // 62: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	52, // 63: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	53, // 64: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	27, // 44: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	46, // 45: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	49, // 46: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	38, // 47: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	40, // 48: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	32, // 49: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	50, // 50: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	26, // 51: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	30, // 52: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	47, // 53: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
+	41, // 54: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
+	42, // 55: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
+	51, // 56: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
+	52, // 57: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
+	18, // 58: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
+	17, // 59: coopr.log.v1.MetaRow.hold:type_name -> coopr.log.v1.Hold
+	16, // 60: coopr.log.v1.MetaRow.export:type_name -> coopr.log.v1.KeyringExport
+	19, // 61: coopr.log.v1.MeshIdentity.bridges:type_name -> coopr.log.v1.Bridge
+	30, // 62: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	53, // 63: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	49, // 64: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	54, // 65: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	55, // 66: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	56, // 67: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -2726,7 +2954,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

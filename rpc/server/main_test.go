@@ -201,7 +201,7 @@ func (w *world) cluster(name string, nodes string) (id, op string) {
 	return st.ID, st.Operation.ID
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for !ok() {

@@ -447,6 +447,30 @@ func TestMesh(t *testing.T) {
 	w.must(200, apitest.Admin, "DELETE", "/v1/services/kept", "")
 	w.must(200, apitest.Super, "POST", "/v1/operator/snapshot?unsigned=true", saved.body, "Content-Type: application/octet-stream")
 	w.must(200, apitest.Admin, "GET", "/v1/services/kept", "")
+	held := func(want bool) {
+		t.Helper()
+		ready, attention := w.must(200, apitest.Guest, "GET", "/v1/readyz", "").body, w.must(200, apitest.User, "GET", "/v1/attention", "").body
+		if strings.Contains(ready, `"held":true`) != want || strings.Contains(attention, `"hold":{`) != want {
+			t.Errorf("held or not:\n%s\n%s", ready, attention)
+		}
+	}
+	held(true)
+	w.must(403, apitest.Admin, "POST", "/v1/operator/resume", "")
+	w.must(200, apitest.Super, "POST", "/v1/operator/resume", "")
+	held(false)
+	w.must(409, apitest.Super, "POST", "/v1/operator/resume", "")
+	restore := func(query string, want int) {
+		t.Helper()
+		w.must(want, apitest.Super, "POST", "/v1/operator/snapshot?unsigned=true&"+query, saved.body, "Content-Type: application/octet-stream")
+	}
+	restore("resume=true&file=a.snap", 200)
+	held(false)
+	restore("file=a%1b.snap", 422)
+	restore("file="+strings.Repeat("x", 300), 422)
+	held(false)
+	if k := w.must(200, apitest.Super, "GET", "/v1/operator/keyring", ""); !strings.Contains(k.body, `"key":`) {
+		t.Errorf("the keyring: %s", k.body)
+	}
 
 	got, err := w.registry.Gather()
 	if err != nil {

@@ -51,6 +51,10 @@ func TestRestore(t *testing.T) {
 	}
 	m.must("operator", "snapshot", "restore", file, "--yes")
 	m.ready()
+	if s := m.coopr("status"); s.code != 6 || !strings.Contains(s.out, "restored from state.snap") {
+		t.Errorf("the status of a mesh that was restored: %d\n%s%s", s.code, s.out, s.err)
+	}
+	m.must("operator", "resume")
 	// The agents are the current ones, not those of the snapshot.
 	if list, _, err := m.api().Agents(m.context(), client.Read{}); err != nil || len(list) != len(m.agents) {
 		t.Errorf("agents after the restore: %v %+v", err, list)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,25 +12,44 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/testing/hunt"
 )
 
-// hunt returns the files of a folder that have a word.
-func hunt(t *testing.T, dir, word string) (found []string) {
+// having returns the files of a folder that have a word in any form.
+func having(t *testing.T, dir, word string) (found []string) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if bytes.Contains(data, []byte(word)) {
-			found = append(found, path)
-		}
-		return err
-	})
+	finds, _, err := hunt.New(hunt.Canary{Kind: "word", Value: word}).Folder(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, f := range finds {
+		found = append(found, f.Where)
+	}
 	return found
+}
+
+// listening installs plugins. That of the provider of the ledger returns the checksum of the password that it got.
+func (m *mesh) listening() {
+	m.t.Helper()
+	plugins, _ := m.pluginDir()
+	for _, name := range []string{"coopr-automator-shell", "coopr-provider-local", "coopr-node"} {
+		program, err := os.ReadFile(filepath.Join(bin, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(plugins, name), program, 0o755)
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	script, err := os.ReadFile(filepath.Join(plugins, "ledger"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	text := strings.Replace(string(script), "mkdir -p", "sum=$(printf %s \"$(field ssh_password)\" | sha256sum | cut -d' ' -f1)\nmkdir -p", 1)
+	text = strings.Replace(text, `\"transport\":\"local\"`, `\"transport\":\"local\",\"heard\":\"$sum\"`, 1)
+	if err := os.WriteFile(filepath.Join(plugins, "ledger"), []byte(text), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
 }
 
 // TestSecretsOnDisk runs a mesh as in production, with each store of the log, a program with a secret, and a provider with a password.
@@ -44,26 +62,7 @@ func TestSecretsOnDisk(t *testing.T) {
 			m := newMesh(t, "a", "b", "c")
 			m.found()
 			token := m.voterToken()
-			plugins, _ := m.pluginDir()
-			for _, name := range []string{"coopr-automator-shell", "coopr-provider-local", "coopr-node"} {
-				program, err := os.ReadFile(filepath.Join(bin, name))
-				if err == nil {
-					err = os.WriteFile(filepath.Join(plugins, name), program, 0o755)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			// The provider's plugin returns the checksum of the password that it got.
-			script, err := os.ReadFile(filepath.Join(plugins, "ledger"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			text := strings.Replace(string(script), "mkdir -p", "sum=$(printf %s \"$(field ssh_password)\" | sha256sum | cut -d' ' -f1)\nmkdir -p", 1)
-			text = strings.Replace(text, `\"transport\":\"local\"`, `\"transport\":\"local\",\"heard\":\"$sum\"`, 1)
-			if err := os.WriteFile(filepath.Join(plugins, "ledger"), []byte(text), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			m.listening()
 			begin := func(a *agent) { a.run("run", "--config", a.config(token, "raft: {store: "+store+"}")) }
 			for _, a := range m.agents {
 				begin(a)
@@ -123,13 +122,13 @@ func TestSecretsOnDisk(t *testing.T) {
 			m.remove(one)
 			m.remove(two)
 			m.stop()
-			if found := hunt(t, m.dir+"-agents", value); len(found) > 0 {
+			if found := having(t, m.dir+"-agents", value); len(found) > 0 {
 				t.Errorf("the secret is in %v", found)
 			}
-			if found := hunt(t, m.dir+"-agents", "the moon"); len(found) < 3 {
+			if found := having(t, m.dir+"-agents", "the moon"); len(found) < 3 {
 				t.Errorf("the hunt finds the provider in %v only", found)
 			}
-			if found := hunt(t, m.dir+"-agents", "${secure(phrase)}"); len(found) < 3 {
+			if found := having(t, m.dir+"-agents", "${secure(phrase)}"); len(found) < 3 {
 				t.Errorf("the hunt finds the program in %v only", found)
 			}
 		})

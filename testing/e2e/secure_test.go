@@ -97,8 +97,8 @@ func (a *agent) config(token string, more ...string) string {
 		fmt.Sprintf("gossip: {addr: %q}", a.addr(gossipPort)),
 		"host_exec: true",
 		"providers: {local: {root: " + m.nodes() + "}}",
-		fmt.Sprintf("plugins: [{name: scripts, checksum: %q, writes: [%q], settings: {scripts: [%q]}}, "+
-			"{name: ledger, path: ledger.yaml, writes: [%q]}]", sum, m.dir, m.dir, m.dir),
+		fmt.Sprintf("plugins:\n- {name: scripts, checksum: %q, writes: [%q], settings: {scripts: [%q]}}\n"+
+			"- {name: ledger, path: ledger.yaml, writes: [%q]}\n%s", sum, m.dir, m.dir, m.dir, m.writers),
 	}, more...)
 	path := filepath.Join(m.dir, a.name+".yaml")
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {

@@ -86,7 +86,7 @@ func TestDrill(t *testing.T) {
 			s.Keys[0].Number, s.Key = 0, 0
 			s.Keys = append(s.Keys, next)
 		}), "", "numbered from 1")
-		m.RestoreState(saved)
+		m.RestoreState(saved, "?file=old.snap")
 		m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
 		if got := m.AwaitLeader().View().MeshIdentity().Mesh; got != own {
 			t.Errorf("the mesh is %s, and was %s", got, own)
@@ -98,6 +98,10 @@ func TestDrill(t *testing.T) {
 		if rep := v.Audit().Verify(v.SigningKeys()); !rep.OK || rep.Heads == 0 {
 			t.Errorf("the audit log: %+v", rep)
 		}
+		if h := v.Hold(); h == nil || h.File != "old.snap" {
+			t.Errorf("the mesh is held for %+v", h)
+		}
+		m.Must("POST", "/v1/operator/resume", nil, nil)
 		if !runWith(m, canary) {
 			t.Error("the program did not get the secret")
 		}

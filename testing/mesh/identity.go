@@ -14,6 +14,7 @@ import (
 
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/admission"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/rpc/identity"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -57,7 +58,7 @@ func (a *Agent) identify(cfg *agent.Config) error {
 	switch {
 	case err == nil && m.Mesh != "":
 		cfg.Membership = m
-		return nil
+		return a.unseal(m)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	case a == a.m.agents[0]:
@@ -87,14 +88,45 @@ func (a *Agent) keepID() error {
 	return os.WriteFile(filepath.Join(a.dir, "agent-id"), []byte(a.ID+"\n"), 0o600)
 }
 
-// Membership returns what the agent's disk has of the mesh.
+// unseal decrypts what the agent's disk has of the mesh with its keyring.
+func (a *Agent) unseal(m *identity.Membership) error {
+	ring, err := keyring.Open(a.keys)
+	if err != nil {
+		return err
+	}
+	return m.Unseal(ring)
+}
+
+// Membership returns what the agent's disk has of the mesh, decrypted with its keyring.
 func (a *Agent) Membership() *identity.Membership {
+	a.m.T.Helper()
+	m, err := identity.LoadMembership(a.folder())
+	if err == nil {
+		err = a.unseal(m)
+	}
+	if err != nil {
+		a.m.T.Fatalf("%s: %v", a.Name, err)
+	}
+	return m
+}
+
+// Sealed reports whether the identity on the agent's disk is encrypted.
+func (a *Agent) Sealed() bool {
 	a.m.T.Helper()
 	m, err := identity.LoadMembership(a.folder())
 	if err != nil {
 		a.m.T.Fatalf("%s: %v", a.Name, err)
 	}
-	return m
+	return len(m.Sealed) > 0
+}
+
+// Opens returns an error if the agent's keyring does not open the identity on its disk.
+func (a *Agent) Opens() error {
+	m, err := identity.LoadMembership(a.folder())
+	if err != nil {
+		return err
+	}
+	return a.unseal(m)
 }
 
 // Steal returns a network on a host of its own that has the certificate of the agent's disk, as it was when m was read.

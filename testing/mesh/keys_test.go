@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"testing"
@@ -8,6 +9,9 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/engine/roster"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/identity"
 	"github.com/coopr/coopr/testing/mesh"
 )
 
@@ -92,5 +96,50 @@ func TestForeignKeysAreRefused(t *testing.T) {
 				t.Errorf("%s has %v", a.Name, a.Keys().Keys)
 			}
 		}
+	})
+}
+
+// TestIdentitiesAreSealed follows the identities of voters through a rotation of the keys that encrypt them, with a leader that dies. At each
+// start, the keyring of an agent opens its identity.
+func TestIdentitiesAreSealed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := founded(t, 43, keyring.Set{})
+		sealed := func() bool {
+			return !slices.ContainsFunc(m.Voters(), func(a *mesh.Agent) bool { return !a.Sealed() })
+		}
+		m.Until("the voters' identities to be encrypted", sealed)
+		for _, a := range m.Agents() {
+			if !slices.Contains(m.Voters(), a) && a.Sealed() {
+				t.Errorf("%s does not vote, and its identity is encrypted", a.Name)
+			}
+		}
+		m.Must("POST", "/v1/operator/rotations", api.NewRotation{Kind: roster.KindKeyring, Full: true}, nil)
+		m.Within(time.Minute, time.Millisecond, "the old key to be erased", func() bool { return phase(m) == roster.RotationRetire })
+		dead := m.AwaitLeader()
+		dead.Crash()
+		m.AwaitLeader()
+		dead.Start()
+		m.Until("the end of the rotation", func() bool { return phase(m) == roster.RotationDone })
+		voters := m.Voters()
+		for _, a := range voters {
+			if n := len(a.Keys().Keys); n != 1 || !a.Sealed() || a.Membership().Key == nil {
+				t.Errorf("%s has %d keys", a.Name, n)
+			}
+			a.Stop()
+			a.Start()
+		}
+		m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
+
+		// A voter without its keyring is nobody. The keys of another one open its identity.
+		poor := voters[0]
+		poor.Stop()
+		keys := poor.Keys()
+		poor.PutKeys(keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}})
+		if err := poor.Opens(); !errors.Is(err, identity.ErrSealed) {
+			t.Error("with another keyring:", err)
+		}
+		poor.PutKeys(keys)
+		poor.Start()
+		m.Until("it to be back", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 })
 	})
 }

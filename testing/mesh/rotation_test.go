@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -11,10 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	gossip "github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/mesh"
 )
 
@@ -100,7 +104,7 @@ func TestRestoreWithRetiredKey(t *testing.T) {
 			a.PutKeys(keyring.Set{Active: set.Active, Keys: append(slices.Clone(old.Keys), set.Keys...)})
 			a.Start()
 		}
-		m.RestoreState(saved)
+		m.RestoreState(saved, "?resume=true")
 		m.Until("only the new key", func() bool {
 			return phase(m) == roster.RotationDone && !slices.ContainsFunc(m.Voters(), func(a *mesh.Agent) bool { return len(a.Keys().Keys) != 1 })
 		})
@@ -108,6 +112,208 @@ func TestRestoreWithRetiredKey(t *testing.T) {
 			t.Error("the program did not get the secret")
 		}
 	})
+}
+
+// leaving is a way in which an agent is away for a while.
+type leaving struct {
+	how        string
+	away, back func(*mesh.Mesh, *mesh.Agent)
+}
+
+// leaves are the ways in which an agent is away: it is off, or its network is down.
+var leaves = []leaving{
+	{"off", func(_ *mesh.Mesh, a *mesh.Agent) { a.Stop() }, func(_ *mesh.Mesh, a *mesh.Agent) { a.Start() }},
+	{"cut off", func(m *mesh.Mesh, a *mesh.Agent) { m.Cut("away", []*mesh.Agent{a}) }, func(m *mesh.Mesh, _ *mesh.Agent) { m.Heal("away") }},
+}
+
+// gossips reports whether a stranger with a key can join the gossip of a mesh.
+func gossips(t *testing.T, m *mesh.Mesh, host string, key []byte) bool {
+	t.Helper()
+	g, err := m.Fabric.Host(host).Gossip(55056)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := gossip.New(gossip.Config{ID: "00000000-0000-4000-8000-99999999999" + host[len(host)-1:], Transport: g, GossipKeys: [][]byte{key}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- stranger.Run(ctx) }()
+	joined, _ := stranger.Join(ctx, []string{"10.0.0.1:55056", "10.0.0.2:55056", "10.0.0.3:55056"})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return joined > 0
+}
+
+// gossipPhase returns the number and the phase of the rotation of the key of gossip, as the leader knows it.
+func gossipPhase(m *mesh.Mesh) (uint32, string) {
+	l := m.Leader()
+	if l == nil {
+		return 0, ""
+	}
+	r, _ := l.View().Rotation(roster.KindGossip)
+	return r.Number, r.Phase
+}
+
+// TestRotateGossip replaces the key of gossip while agents work, the leader dies, and a worker is away. Nobody is lost from the view of others.
+// The worker takes part in gossip when it is back, and the old key is worth nothing. When the worker is removed, its key is replaced, too.
+func TestRotateGossip(t *testing.T) {
+	for _, leave := range leaves {
+		t.Run(leave.how, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { rotateGossip(t, leave) }) })
+	}
+}
+
+func rotateGossip(t *testing.T, leave leaving) {
+	m := mesh.New(t, mesh.Options{Agents: 5, Workers: 2, Identity: true, Seed: 51, Verbose: testing.Verbose()})
+	m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
+	m.Define()
+	all := m.Agents()
+	away := all[4]
+	sees := func(agents []*mesh.Agent) func() bool {
+		return func() bool {
+			return !slices.ContainsFunc(agents, func(a *mesh.Agent) bool { return a.Sees() != len(agents) })
+		}
+	}
+	m.Until("all agents in all views", sees(all))
+	first := away.Membership().Gossip
+	if !gossips(t, m, "10.9.0.1", first) {
+		t.Fatal("the key of gossip does not let anybody in")
+	}
+	leave.away(m, away)
+	m.Until("the worker to be gone", func() bool { a, ok := m.AwaitLeader().View().Agent(away.ID); return ok && !a.Alive })
+	_, op := m.Create("one", 4, "pause")
+	m.Must("POST", "/v1/operator/rotations", api.NewRotation{Kind: roster.KindGossip}, nil)
+	m.Within(time.Minute, 100*time.Millisecond, "a rotation that is half done", func() bool { _, p := gossipPhase(m); return p == roster.RotationActive })
+	dead := m.AwaitLeader()
+	dead.Crash()
+	m.AwaitLeader()
+	dead.Start()
+	m.Until("the end of the rotation", func() bool { _, p := gossipPhase(m); return p == roster.RotationDone })
+	if s := m.AwaitEnd(op); s != model.OpSucceeded {
+		t.Errorf("the operation is %s", s)
+	}
+	m.Until("all other agents in all views", sees(all[:4]))
+	for _, a := range all[:4] {
+		if ring := a.Membership().GossipRing(); len(ring.Keys) != 1 || slices.Equal(ring.Keys[0], first) {
+			t.Errorf("%s has %d keys, or the old one", a.Name, len(ring.Keys))
+		}
+	}
+	if gossips(t, m, "10.9.0.2", first) {
+		t.Error("somebody has joined with the old key")
+	}
+	leave.back(m, away)
+	m.Until("all agents in all views again", sees(all))
+	second := away.Membership().Gossip
+	if slices.Equal(second, first) || !gossips(t, m, "10.9.0.3", second) {
+		t.Error("the agent that was away has another key than the others")
+	}
+	m.Must("POST", "/v1/leave", map[string]any{"agent": away.ID, "force": true}, nil)
+	m.Until("another rotation", func() bool { n, p := gossipPhase(m); return n == 2 && p == roster.RotationDone })
+	if gossips(t, m, "10.9.0.4", second) {
+		t.Error("somebody has joined with the key of the agent that was removed")
+	}
+	m.Until("the others in all views", sees(all[:4]))
+}
+
+// TestRotateCA replaces the CA while agents work and the leader dies, and a worker is away. Afterwards certificates of the old CA are refused,
+// and all agents still renew theirs. The worker comes back over the bridge; without a bridge it does not.
+func TestRotateCA(t *testing.T) {
+	for _, leave := range leaves {
+		for _, noBridge := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, no bridge %t", leave.how, noBridge), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { rotateCA(t, leave, noBridge) })
+			})
+		}
+	}
+}
+
+func rotateCA(t *testing.T, leave leaving, noBridge bool) {
+	m := mesh.New(t, mesh.Options{Agents: 5, Workers: 2, Identity: true, Seed: 61, Verbose: testing.Verbose()})
+	m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
+	m.Define()
+	all := m.Agents()
+	worker, away := all[3], all[4]
+	phase := func() string {
+		if m.Leader() == nil {
+			return ""
+		}
+		r, _ := m.Leader().View().Rotation(roster.KindCA)
+		return r.Phase
+	}
+	alive := func(a *mesh.Agent) bool {
+		if m.Leader() == nil {
+			return false
+		}
+		x, ok := m.Leader().View().Agent(a.ID)
+		return ok && x.Alive
+	}
+	m.Until("all agents", func() bool { return !slices.ContainsFunc(all, func(a *mesh.Agent) bool { return !alive(a) }) })
+	stolen, old := worker.Membership(), away.Membership()
+	thief := worker.Steal("10.9.9.9", stolen)
+	admits := func(a *mesh.Agent) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := dial(t, thief, a.PeerAddr()).Status(ctx, &pb.StatusRequest{})
+		return err == nil
+	}
+	open := dial(t, thief, all[1].PeerAddr()) // a connection from before
+	if _, err := open.Status(t.Context(), &pb.StatusRequest{}); err != nil || !admits(all[0]) {
+		t.Fatal("the certificate is worth nothing yet:", err)
+	}
+	leave.away(m, away)
+	m.Until("the worker to be gone", func() bool { return m.Leader() != nil && !alive(away) })
+	_, op := m.Create("one", 4, "pause")
+	m.Must("POST", "/v1/operator/rotations", api.NewRotation{Kind: roster.KindCA, NoBridge: noBridge}, nil)
+	m.Within(time.Minute, 50*time.Millisecond, "a rotation that is half done", func() bool { return phase() == roster.RotationActive })
+	dead := m.AwaitLeader()
+	dead.Crash()
+	m.AwaitLeader()
+	dead.Start()
+	m.Until("the end of the rotation", func() bool { return phase() == roster.RotationDone })
+	if s := m.AwaitEnd(op); s != model.OpSucceeded {
+		t.Errorf("the operation is %s", s)
+	}
+	for _, a := range all[:4] {
+		if got := a.Membership(); len(got.CAs) != 1 || slices.Equal(got.CAs[0], stolen.CAs[0]) || (len(got.Bridges) == 0) != noBridge {
+			t.Errorf("%s has %d CAs, or the old one, and %d certificates of bridges", a.Name, len(got.CAs), len(got.Bridges))
+		}
+		if admits(a) {
+			t.Errorf("%s admits a certificate of the old CA", a.Name)
+		}
+	}
+	if _, err := open.Status(t.Context(), &pb.StatusRequest{}); err == nil {
+		t.Error("a connection with a certificate of the old CA goes on")
+	}
+	leave.back(m, away)
+	if noBridge {
+		time.Sleep(5 * time.Minute)
+		if _, err := renewal(t, m, away, old); err == nil || alive(away) {
+			t.Error("the agent that was away is back without a bridge")
+		}
+	} else {
+		m.Until("the agent that was away", func() bool { return alive(away) && len(away.Membership().CAs) == 1 })
+		if slices.Equal(away.Membership().CAs[0], old.CAs[0]) {
+			t.Error("it trusts the old CA")
+		}
+	}
+	time.Sleep(2 * mesh.Lifetime)
+	for _, a := range all {
+		a.Stop()
+	}
+	time.Sleep(2 * mesh.Lifetime) // voters sign for themselves when they start
+	for _, a := range all {
+		a.Start()
+	}
+	m.Until("all agents again", func() bool {
+		return !slices.ContainsFunc(all[:4], func(a *mesh.Agent) bool { return !alive(a) }) && alive(away) != noBridge
+	})
+	_, op = m.Create("two", 4, "pause")
+	if s := m.AwaitEnd(op); s != model.OpSucceeded {
+		t.Errorf("the second operation is %s", s)
+	}
 }
 
 // TestRotateRoot replaces the root token of a mesh with certificates.

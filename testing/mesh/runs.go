@@ -126,11 +126,11 @@ func (m *Mesh) SaveState() []byte {
 	return body
 }
 
-// RestoreState replaces the whole state by one that was saved.
-func (m *Mesh) RestoreState(saved []byte) {
+// RestoreState replaces the whole state by one that was saved. query has the options of the request, such as "?resume=true".
+func (m *Mesh) RestoreState(saved []byte, query string) {
 	m.T.Helper()
 	m.Until("the state to be restored", func() bool {
-		code, body := m.AwaitLeader().Call("POST", "/v1/operator/snapshot", saved, "")
+		code, body := m.AwaitLeader().Call("POST", "/v1/operator/snapshot"+query, saved, "")
 		m.Tracef("restored: %d %s", code, body)
 		return code < 300
 	})

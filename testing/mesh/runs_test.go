@@ -202,7 +202,7 @@ func TestStateErased(t *testing.T) {
 			}
 			erased[where(r)] = true
 			m.Tracef("run %s is erased when it is %s", id, where(r))
-			m.RestoreState(before)
+			m.RestoreState(before, "?resume=true")
 			killLeader(m)
 			// Machines that are being made appear a little later.
 			m.Until("all that the run made to be found and removed", func() bool {

@@ -110,21 +110,26 @@ func (d *Dispatcher) leased(v *state.View, list []state.Leases) {
 // soon as a voter that has the keys answers, and gets them back no sooner than an operator restores them.
 const withoutKeys = time.Minute
 
-// deliver makes the tasks of leases and sends them. A task that cannot be made fails, unless this leader only lacks a key: then the
-// lease is given back, which counts as no attempt, and the task waits.
+// deliver makes the tasks of leases and sends them. A task that is skipped succeeds at once. A task that cannot be made fails, unless
+// this leader only lacks a key: then the lease is given back, which counts as no attempt, and the task waits.
 func (d *Dispatcher) deliver(list []parcel) {
 	if len(list) == 0 {
 		return
 	}
 	d.async(func(ctx context.Context) {
 		v := d.cfg.Machine.View()
-		var broken []*pb.Result
+		var ended []*pb.Result // of tasks that no worker gets
 		var shut []parcel
 		made := list[:0]
 		for _, x := range list {
 			op, ok := v.Operation("", x.op)
 			p, has := v.Plan(x.op)
 			if !ok || !has {
+				continue
+			}
+			if n := p.Note(x.v); n != nil && n.Skip {
+				ended = append(ended, &pb.Result{Task: string(model.OperationID(x.op).Task(x.v)), Fence: x.fence,
+					Outcome: pb.Outcome_OUTCOME_SUCCEEDED})
 				continue
 			}
 			t, err := d.cfg.Tasks.Task(v, op, p, x.v)
@@ -134,7 +139,7 @@ func (d *Dispatcher) deliver(list []parcel) {
 				continue
 			}
 			if err != nil {
-				broken = append(broken, &pb.Result{Task: string(model.OperationID(x.op).Task(x.v)), Fence: x.fence,
+				ended = append(ended, &pb.Result{Task: string(model.OperationID(x.op).Task(x.v)), Fence: x.fence,
 					Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: err.Error()})
 				continue
 			}
@@ -145,7 +150,7 @@ func (d *Dispatcher) deliver(list []parcel) {
 			d.putOff(shut, time.Now().Add(withoutKeys))
 			d.sendTasks(made)
 		})
-		rs := d.reports(broken)
+		rs := d.reports(ended)
 		rs.list = append(rs.list, givenBack(shut)...)
 		// Repeat until it is committed: no worker has these attempts, so no worker reports their end.
 		for d.propose(ctx, "", rs, &round{}) != nil && pause(ctx) {

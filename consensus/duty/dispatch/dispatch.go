@@ -231,6 +231,8 @@ func (d *Dispatcher) changed(b state.Batch) {
 		// A snapshot has the sessions of the moment at which it was taken, also of agents
 		// that do not exist any more. Only this dispatcher ends those.
 		d.expect(v)
+	}
+	if b.Anew() {
 		for _, op := range v.ActiveOperations() {
 			d.refresh(v, op.ID, nil, true)
 		}

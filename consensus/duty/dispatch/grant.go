@@ -94,6 +94,11 @@ func (d *Dispatcher) grant() {
 		}
 		var note *plan.Note
 		if p != nil {
+			if p.HeldBack(u) { // the order that lets it go on offers it again
+				q.known[u] = false
+				delete(q.since, u)
+				continue
+			}
 			note = p.Note(u)
 		}
 		n := d.cfg.Tasks.Needs(v, q.op, q.graph, u)

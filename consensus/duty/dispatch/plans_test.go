@@ -63,7 +63,7 @@ func TestRandomPlans(t *testing.T) {
 	}
 }
 
-// TestCrashAtEveryEntry takes the log of an operation with canaries and a restart in its course,
+// TestCrashAtEveryEntry takes the log of an operation with canaries, a pause and a restart in its course,
 // cuts it after each entry, and lets other state machines continue from there: from the entries, or
 // from a snapshot of them.
 func TestCrashAtEveryEntry(t *testing.T) {
@@ -74,9 +74,12 @@ func TestCrashAtEveryEntry(t *testing.T) {
 			p := newPlay(t, uint64(100+seed))
 			p.leader()
 			leave := p.enter(2, 10)
-			time.Sleep(4 * time.Second)
-			p.give(&pb.Command{Tenant: "one", Actor: "alice",
-				Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: p.op, Order: pb.PlanOrder_PLAN_ORDER_RESTART}}})
+			for _, o := range []pb.PlanOrder{pb.PlanOrder_PLAN_ORDER_INTERRUPT, pb.PlanOrder_PLAN_ORDER_CONTINUE,
+				pb.PlanOrder_PLAN_ORDER_RESTART} {
+				time.Sleep(4 * time.Second)
+				p.give(&pb.Command{Tenant: "one", Actor: "alice",
+					Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: p.op, Order: o}}})
+			}
 			p.finish()
 			leave()
 			entries, whole = p.entries, p

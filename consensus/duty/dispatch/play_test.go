@@ -65,7 +65,11 @@ func newPlay(t *testing.T, seed uint64) *play {
 	var names []string
 	for i := range 1 + p.r.IntN(3) {
 		s := model.Service{Base: model.Base{Name: fmt.Sprint("s", i)},
-			Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"install": {}, "configure": {}, "start": {}}}}
+			Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"install": {}, "configure": {}, "start": {},
+				"stop": {}}}}
+		if i%2 == 0 { // an order to repeat it leaves it out
+			s.Provisioner.Actions["initialize"] = model.ServiceAction{}
+		}
 		for _, other := range names {
 			if p.r.IntN(2) == 0 {
 				s.Dependencies.Runtime.Requires = append(s.Dependencies.Runtime.Requires, other)
@@ -109,7 +113,8 @@ func newPlay(t *testing.T, seed uint64) *play {
 	}
 	p.tree = &d.Tree
 	op := model.Operation{ID: p.op, Tenant: "one", Cluster: "00000001", Type: model.OpCreate, OnFailure: "pause"}
-	cl := model.Cluster{ID: "00000001", Tenant: "one", Name: "a", Operation: op.ID, Operations: 1}
+	cl := model.Cluster{ID: "00000001", Tenant: "one", Name: "a", Operation: op.ID, Operations: 1,
+		Services: names, Definitions: in.Services}
 	p.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "one"})}}},
 		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
 			Cluster: logtest.Cluster(cl), Nodes: nodes, Graph: g.Encode(), Tree: logtest.Tree(p.tree)}}})

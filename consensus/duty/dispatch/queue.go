@@ -26,7 +26,7 @@ type queue struct {
 	held  map[uint32]*holding
 	since map[uint32]time.Time // since when the tasks in ready and in parked are there
 	later map[uint32]time.Time // the tasks that are not offered before a time, because a key is missing
-	open  bool                 // may be leased: the operation runs
+	open  bool                 // may be leased, see view.OperationView.Leases
 	asked bool                 // cancels were sent
 	// unread reports that the queue was made before the state had the operation.
 	unread bool
@@ -133,7 +133,7 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 		all = true
 	}
 	q.op = op
-	q.open = op.Status == model.OpRunning
+	q.open = v.Leases(op, s) && v.Hold() == nil
 	all, q.unread = all || q.unread, false
 	if all {
 		for _, u := range s.Leased("") {
@@ -153,6 +153,7 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 			d.offer(q, u, s.Note(u))
 		}
 	}
+	q.asked = q.asked && op.Status == model.OpAborting // an order may let it go on
 	if op.Status == model.OpAborting && !q.asked {
 		q.asked = true
 		for u, h := range q.held {

@@ -36,6 +36,9 @@ func (d *Dispatcher) why(q *queue, u uint32) tree.Wait {
 	if q.held[u] != nil {
 		return tree.Wait{Kind: tree.WaitsNothing, Text: "nothing: it is on its way to a worker"}
 	}
+	if h := d.cfg.Machine.View().Hold(); h != nil {
+		return tree.Wait{Kind: tree.WaitsGate, Text: "the mesh is held, as it was " + h.Why() + ": coopr operator resume"}
+	}
 	if !q.open {
 		return tree.Wait{Kind: tree.WaitsGate, Text: fmt.Sprintf("the operation is %s", q.op.Status)}
 	}

@@ -119,11 +119,15 @@ func (j *Janitor) Last() model.Sweep {
 	return j.last
 }
 
-// Sweep removes what has expired by now.
+// Sweep removes what has expired by now. While the mesh is held, only the audit log is kept within its bounds.
 func (j *Janitor) Sweep(ctx context.Context, now time.Time) error {
 	v := j.cfg.Machine.View()
 	var errs error
-	for _, cl := range v.Clusters("") {
+	clusters, held := v.Clusters(""), v.Hold() != nil
+	if held {
+		clusters = nil
+	}
+	for _, cl := range clusters {
 		if cl.ExpiresAt == 0 || cl.ExpiresAt > now.UnixMilli() || cl.Status == model.ClusterTerminated || cl.Status == model.ClusterPending {
 			continue
 		}
@@ -131,7 +135,11 @@ func (j *Janitor) Sweep(ctx context.Context, now time.Time) error {
 		errs = errors.Join(errs, j.cfg.Delete(ctx, cl))
 	}
 	done, requests := model.Sweep{At: now.UnixMilli()}, v.RequestsBefore(j.oldestRequest(now))
-	for _, p := range j.due(v, now) {
+	due := j.due(v, now)
+	if held {
+		due = nil
+	}
+	for _, p := range due {
 		if err := j.prune(ctx, p); err != nil {
 			errs = errors.Join(errs, err)
 			break // what is left is found again

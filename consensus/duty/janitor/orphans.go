@@ -60,6 +60,9 @@ type Orphans struct {
 	faults map[orphanKey]string // of removals
 }
 
+// heldPause is how soon the search looks again whether the mesh is still held.
+const heldPause = 10 * time.Second
+
 // step is what the queue of an Orphans does.
 type step int
 
@@ -110,11 +113,14 @@ func (o *Orphans) Run(ctx context.Context) error {
 
 // reconcile carries out a step. It returns when the step is due again.
 func (o *Orphans) reconcile(ctx context.Context, what step) (time.Time, error) {
+	now := time.Now()
+	if o.cfg.Machine.View().Hold() != nil {
+		return now.Add(heldPause), nil
+	}
 	if what == remove {
 		o.removeDue(ctx)
 		return time.Time{}, nil
 	}
-	now := time.Now()
 	last := time.UnixMilli(o.cfg.Machine.View().Orphans().At)
 	// A time in the future comes from an earlier leader's clock.
 	if due := last.Add(o.cfg.Every); due.After(now) && last.Before(now.Add(o.cfg.Every)) {

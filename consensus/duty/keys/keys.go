@@ -38,6 +38,15 @@ type Member struct {
 type Status struct {
 	FeatureLevel uint32
 	Prints       map[uint32][]byte // fingerprints of the keys in its keyring, by number
+	Exported     keyring.Exported  // the latest export of its keyring
+}
+
+// Authorities makes CAs. Certificates are in DER.
+type Authorities interface {
+	// New returns the certificate and the key of a new CA.
+	New() (cert, key []byte, err error)
+	// Bridge returns the certificate of a CA as an older one signs it.
+	Bridge(oldCert, oldKey, cert, key []byte, until time.Time) ([]byte, error)
 }
 
 // Config configures a Controller. All fields are required.
@@ -56,6 +65,8 @@ type Config struct {
 	// Retire has a member erase keys, this one too, and use another. index is that of the entry from which on nothing needs them. done
 	// is false as long as older entries are in the member's log and snapshots.
 	Retire func(ctx context.Context, member string, active uint32, keys []uint32, index uint64) (done bool, err error)
+	// CA makes CAs.
+	CA Authorities
 	// HandOver transfers the leadership to a voter.
 	HandOver func(ctx context.Context, member string) error
 	Logger   *slog.Logger
@@ -78,6 +89,8 @@ type Controller struct {
 	swept time.Time  // when unused values were last removed in this term
 	whole bool       // no provider is in the clear any more, as the types of providers were described then
 	types [sha256.Size]byte
+	// Followers are the agents that follow rotations.
+	Followers Followers
 	// restored is set when a snapshot has replaced the state.
 	restored atomic.Bool
 }
@@ -88,7 +101,7 @@ func New(cfg Config) *Controller {
 	c.queue = loop.New(loop.Config[struct{}]{
 		Reconcile: func(ctx context.Context, _ struct{}) (time.Time, error) {
 			err := c.round(ctx)
-			return c.next(), err
+			return nextRound(c.cfg.Machine.View()), err
 		},
 		MaxBackoff: every,
 		Failed: func(_ struct{}, err error, pause time.Duration) {
@@ -226,7 +239,7 @@ func (c *Controller) round(ctx context.Context) error {
 	holders, err := c.distribute(ctx, members, answers)
 	if _, ok := v.DataKey(""); ok {
 		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx), c.sweep(ctx),
-			c.rotate(ctx, members, answers, holders))
+			c.noteExports(ctx, answers), c.rotate(ctx, members, answers, holders), c.rotateGossip(ctx), c.rotateCA(ctx))
 	}
 	had := voting(members, holders)
 	// Values must not depend on keys that the next leader may not have.

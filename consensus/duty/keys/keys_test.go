@@ -87,7 +87,8 @@ func (g *group) term(leader string) {
 			if err != nil {
 				return Status{}, err
 			}
-			return Status{FeatureLevel: g.level[id], Prints: prints(r.Set())}, nil
+			e, err := r.Exported()
+			return Status{FeatureLevel: g.level[id], Prints: prints(r.Set()), Exported: e}, err
 		},
 		Put: func(_ context.Context, id string, s keyring.Set) error {
 			r, err := answer(id)
@@ -108,6 +109,7 @@ func (g *group) term(leader string) {
 			}
 			return true, r.Drop(active, numbers...)
 		},
+		CA:       fakeCA{},
 		HandOver: func(_ context.Context, id string) error { g.led = id; return nil },
 		Logger:   slog.New(slog.DiscardHandler),
 	})

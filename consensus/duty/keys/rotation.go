@@ -23,9 +23,9 @@ import (
 // rotateEvery is the time between two rounds while a rotation is under way.
 const rotateEvery = 5 * time.Second
 
-// next returns when the members are asked again.
-func (c *Controller) next() time.Time {
-	if _, ok := c.rotation(); ok {
+// nextRound returns when the members are asked again.
+func nextRound(v *state.View) time.Time {
+	if slices.ContainsFunc(v.Rotations(), func(r roster.Rotation) bool { return r.Phase != roster.RotationDone }) {
 		return time.Now().Add(rotateEvery)
 	}
 	return time.Now().Add(every)

@@ -87,7 +87,7 @@ func (o *Orchestrator) learn() {
 // Run starts follow-up and queued operations until ctx ends.
 func (o *Orchestrator) Run(ctx context.Context) error {
 	stop := o.cfg.Machine.Watch(func(b state.Batch) {
-		if b.Restored {
+		if b.Anew() {
 			o.learn() // the snapshot may have higher numbers
 			o.addAll()
 		}
@@ -110,8 +110,9 @@ func (o *Orchestrator) addAll() {
 // reconcile starts what follows the last main operation of a cluster, or else the
 // first operation that is queued for the cluster.
 func (o *Orchestrator) reconcile(ctx context.Context, cluster string) (time.Time, error) {
-	cl, ok := o.cfg.Machine.View().ClusterByID(cluster)
-	if !ok {
+	v := o.cfg.Machine.View()
+	cl, ok := v.ClusterByID(cluster)
+	if !ok || v.Hold() != nil { // all are added when the hold ends
 		return time.Time{}, nil
 	}
 	if err := o.follow(ctx, cl.Operation); err != nil {
@@ -478,6 +479,10 @@ func repeated(v *state.View, who model.Caller, ans state.Answer) (*operation.Pre
 // first.
 func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation.Prepared,
 	madeFrom ...*pb.DefinitionVersion) (state.Answer, error) {
+	if p.Graph.HasOwnActions() && !o.cfg.Machine.View().Understands(logformat.OwnActionLevel) {
+		return state.Answer{}, problem.New(problem.Conflict, "the plan has actions of its services' own, and some agents of the mesh are too "+
+			"old for them: upgrade these agents (`coopr members -o wide` shows their versions)")
+	}
 	if err := o.seal(ctx, who, p); err != nil {
 		return state.Answer{}, err
 	}

@@ -38,7 +38,7 @@ func TestRestoredIntoAWorldThatWentOn(t *testing.T) {
 
 // again restores an archive and carries out what is on record there.
 func again(t *rapid.T, archive []byte, index uint64, did map[model.TaskID]bool) {
-	v, err := state.Restored(bytes.NewReader(archive), func(agent string) bool { return agent == "a" }, time.UnixMilli(int64(index)), nil)
+	v, err := state.Restored(bytes.NewReader(archive), func(agent string) bool { return agent == "a" }, time.UnixMilli(int64(index)), nil, nil)
 	if err != nil {
 		t.Fatalf("the archive of entry %d: %v", index, err)
 	}

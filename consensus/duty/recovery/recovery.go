@@ -89,7 +89,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // changed adds the clusters that a batch touched.
 func (c *Controller) changed(b state.Batch) {
-	if b.Restored {
+	if b.Anew() {
 		c.addAll()
 	}
 	c.queue.Add(b.Health...)
@@ -103,7 +103,7 @@ func (c *Controller) changed(b state.Batch) {
 func (c *Controller) reconcile(ctx context.Context, cluster string) (time.Time, error) {
 	v, now := c.cfg.Machine.View(), time.Now()
 	cl, ok := v.ClusterByID(cluster)
-	if !ok {
+	if !ok || v.Hold() != nil { // all are added when the hold ends
 		return time.Time{}, nil
 	}
 	s, ok := Snapshot(v, cl, now.UnixMilli())
@@ -117,19 +117,17 @@ func (c *Controller) reconcile(ctx context.Context, cluster string) (time.Time, 
 	}
 	who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin, Follows: true}
 	var errs error
-	if len(d.Restart) > 0 {
-		units := make([]operation.Unit, len(d.Restart))
-		for i, u := range d.Restart {
-			units[i] = operation.Unit(u)
+	for _, units := range together(cl, d.Restart) {
+		for _, u := range units {
 			log.Info("recovery restarts services", "node", u.Node, "services", u.Services)
 		}
 		_, _, err := c.cfg.Start.StartConcurrent(ctx, who, cl.ID, model.OpRecover, units)
 		errs = errors.Join(errs, err)
 	}
-	if len(d.Replace) > 0 {
-		log.Info("recovery replaces nodes", "nodes", d.Replace)
+	if nodes := replaceable(cl, s.Nodes, d.Replace); len(nodes) > 0 {
+		log.Info("recovery replaces nodes", "nodes", nodes)
 		_, _, err := c.cfg.Start.Operate(ctx, who, cl.ID, operation.Request{
-			Type: model.OpReplaceNode, Victims: d.Replace, OnFailure: "leave", Forced: true, // a failing node may fail to stop, too
+			Type: model.OpReplaceNode, Victims: nodes, OnFailure: "leave", Forced: true, // a failing node may fail to stop, too
 		})
 		errs = errors.Join(errs, err)
 	}
@@ -137,6 +135,36 @@ func (c *Controller) reconcile(ctx context.Context, cluster string) (time.Time, 
 		return later(time.UnixMilli(at), now), errs
 	}
 	return time.Time{}, errs
+}
+
+// together returns the restarts that one operation does: those by plans of the template alone, and all others together.
+func together(cl *model.Cluster, all []recovery.Unit) [][]operation.Unit {
+	var usual []operation.Unit
+	var out [][]operation.Unit
+	for _, u := range all {
+		if len(operation.Patterned(cl, u.Services, model.RecoversRestart)) > 0 {
+			out = append(out, []operation.Unit{operation.Unit(u)})
+		} else {
+			usual = append(usual, operation.Unit(u))
+		}
+	}
+	if len(usual) > 0 {
+		out = append(out, usual)
+	}
+	return out
+}
+
+// replaceable returns those of the nodes to be replaced that the next operation replaces. A node that a plan of the template replaces is
+// alone in it. The others follow when it has ended.
+func replaceable(cl *model.Cluster, nodes []*model.Node, replace []string) []string {
+	patterned := func(id string) bool {
+		i := slices.IndexFunc(nodes, func(n *model.Node) bool { return n.ID == id })
+		return i >= 0 && len(operation.Patterned(cl, nodes[i].Services, model.RecoversReplace)) > 0
+	}
+	if len(replace) > 1 && patterned(replace[0]) {
+		return replace[:1]
+	}
+	return slices.DeleteFunc(slices.Clone(replace), func(id string) bool { return len(replace) > 1 && patterned(id) })
 }
 
 // later returns at, or soon after now if at has passed: a decision never spins.

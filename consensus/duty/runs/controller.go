@@ -112,7 +112,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // changed adds what a batch changed.
 func (c *Controller) changed(b state.Batch) {
-	if b.Restored {
+	if b.Anew() {
 		c.addAll()
 	}
 	c.runs.Add(b.Runs...)
@@ -135,6 +135,11 @@ func (c *Controller) changed(b state.Batch) {
 // do carries out a chore. It returns when the chore is due again.
 func (c *Controller) do(ctx context.Context, what chore) (time.Time, error) {
 	v, now := c.cfg.Machine.View(), time.Now()
+	if held := v.Hold() != nil; held && what == schedules {
+		return time.Time{}, nil // added again when the hold ends
+	} else if held {
+		return now.Add(time.Hour), nil // runs that a person may want to see
+	}
 	if what == schedules {
 		return later(c.fireAll(ctx, v, now), now), nil
 	}
@@ -152,8 +157,9 @@ func later(at, now time.Time) time.Time {
 // reconcile carries out the next act of a run. It returns when the run has to be
 // reconciled again if nothing changes before.
 func (c *Controller) reconcile(ctx context.Context, key state.RunKey) (time.Time, error) {
-	r, ok := c.cfg.Machine.View().Run(key.Tenant, key.ID)
-	if !ok {
+	v := c.cfg.Machine.View()
+	r, ok := v.Run(key.Tenant, key.ID)
+	if !ok || v.Hold() != nil { // all are added when the hold ends
 		return time.Time{}, nil
 	}
 	var again time.Time

@@ -110,10 +110,10 @@ func forgetSite(ctx context.Context, propose func(context.Context, ...*pb.Comman
 	return err
 }
 
-// Resting reports whether an operation works on the cluster whose site this is. The
+// Resting reports whether the mesh is held, or an operation works on the cluster whose site this is. The
 // site's objects must not act then.
 func Resting(v *state.View, tenant, name string) bool {
-	return slices.ContainsFunc(v.Clusters(tenant), func(cl *model.Cluster) bool {
+	return v.Hold() != nil || slices.ContainsFunc(v.Clusters(tenant), func(cl *model.Cluster) bool {
 		return ClusterSite(cl.ID) == name && busy(v, cl)
 	})
 }

@@ -171,7 +171,7 @@ func (c *Controller) addAll() {
 
 // batch adds what a batch of the log changed.
 func (c *Controller) batch(b state.Batch) {
-	if b.Restored {
+	if b.Anew() {
 		c.addAll()
 	}
 	if b.Agents {

@@ -45,7 +45,7 @@ func (w *Controller) carryOut(out orders) {
 	}
 }
 
-// refresh updates the watches of a cluster. cl is nil if the cluster no longer exists.
+// refresh updates the watches of a cluster. cl is nil if the cluster no longer exists, or must not be watched.
 func (w *Controller) refresh(v *state.View, id string, cl *model.Cluster, out orders) {
 	had, has := w.clusters[id], map[string]*want{}
 	if cl != nil {

@@ -137,7 +137,7 @@ func (w *Controller) Run(ctx context.Context) error {
 	w.ctx = ctx
 	defer w.work.Wait()
 	stop := w.cfg.Machine.Watch(func(b state.Batch) {
-		if b.Restored || len(b.Operations) > 0 || len(b.Health) > 0 {
+		if b.Anew() || len(b.Operations) > 0 || len(b.Health) > 0 {
 			w.post(func() { w.changed(b) })
 		}
 	})
@@ -171,6 +171,9 @@ func (w *Controller) reconcile(_ context.Context, k key) (time.Time, error) {
 		begin := time.Now()
 		v := w.cfg.Machine.View()
 		cl, _ := v.ClusterByID(k.cluster)
+		if v.Hold() != nil {
+			cl = nil // nothing is watched, and all are added when the hold ends
+		}
 		w.refresh(v, k.cluster, cl, w.out)
 		if len(w.out) > 0 {
 			w.queue.Add(key{chore: send}) // behind the clusters that are due already
@@ -208,7 +211,7 @@ func (w *Controller) addAll() {
 }
 
 func (w *Controller) changed(b state.Batch) {
-	if b.Restored {
+	if b.Anew() {
 		w.addAll()
 		return
 	}

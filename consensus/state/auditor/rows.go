@@ -1,6 +1,7 @@
 package auditor
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -34,6 +35,10 @@ func (u *Auditor) Put(row any) {
 		u.row(identityChange(r), docOf(u, table.Get[roster.Identity](txn, table.Identities, "id", r.Agent)), u.document(r))
 	case *roster.Rotation:
 		u.row(rotationChange(r), docOf(u, table.Get[roster.Rotation](txn, table.Rotations, "id", r.Kind)), u.document(r))
+	case *table.MetaRow:
+		if old := table.Mesh(txn).Hold; old != r.Hold {
+			u.row(holdChange(cmp.Or(r.Hold, old)), docOf(u, old), docOf(u, r.Hold))
+		}
 	case *model.Grant:
 		u.row(grantChange(r), docOf(u, table.Get[model.Grant](txn, table.Grants, "id", r.Tenant, r.ID)), u.document(r))
 	case *table.UserRow:
@@ -140,6 +145,10 @@ func identityChange(a *roster.Identity) *audit.Change {
 
 func rotationChange(r *roster.Rotation) *audit.Change {
 	return &audit.Change{Type: "rotation", Subject: r.Kind, Message: fmt.Sprintf("rotation %d: %s", r.Number, r.Phase)}
+}
+
+func holdChange(h *roster.Hold) *audit.Change {
+	return &audit.Change{Type: "hold", Subject: h.File, Message: h.Why()}
 }
 
 func grantChange(g *model.Grant) *audit.Change {
@@ -270,7 +279,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_TouchTokens, *pb.Command_PutDataKey, *pb.Command_PutSealed, *pb.Command_Reseal, *pb.Command_Rotate,
 		*pb.Command_PutJoinToken, *pb.Command_DeleteJoinToken, *pb.Command_AdmitAgent, *pb.Command_RecordKeys,
 		*pb.Command_PruneAudit, *pb.Command_MoveCursors, *pb.Command_NoteIncidents,
-		*pb.Command_DropSealed, *pb.Command_PutSigningKey, *pb.Command_SignHead,
+		*pb.Command_DropSealed, *pb.Command_PutSigningKey, *pb.Command_SignHead, *pb.Command_ResumeMesh,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:
@@ -285,6 +294,8 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		out.Type, out.Subject = "mesh.founded", ch.FoundMesh.Mesh
 	case *pb.Command_RaiseFeatureLevel:
 		out.Type = "mesh.upgraded"
+	case *pb.Command_NoteExport:
+		out.Type, out.Subject = "keyring.exported", strconv.FormatUint(uint64(ch.NoteExport.Number), 10)
 	case *pb.Command_ReportDivergence:
 		switch d := ch.ReportDivergence; {
 		case d.Server == "":

@@ -95,6 +95,15 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		}
 		if i := r.Identity; i != nil {
 			x.Identity = &pb.MeshIdentity{Mesh: i.Mesh, Cas: i.CAs, SealedCa: i.SealedCA, SealedGossip: i.SealedGossip, RootHash: i.RootHash}
+			for _, b := range i.Bridges {
+				x.Identity.Bridges = append(x.Identity.Bridges, &pb.Bridge{Certificate: b.Certificate, Old: b.Old, Until: b.Until})
+			}
+		}
+		if h := r.Hold; h != nil {
+			x.Hold = &pb.Hold{File: h.File, SinceMs: h.Since, Actor: h.Actor}
+		}
+		if e := r.Export; e != nil {
+			x.Export = &pb.KeyringExport{Number: e.Number, Print: e.Print, TimeMs: e.At}
 		}
 		rec.Row = &pb.SnapshotRecord_Meta{Meta: x}
 	case *roster.JoinToken:
@@ -278,6 +287,15 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		}
 		if i := m.Identity; i != nil {
 			r.Identity = &MeshIdentity{Mesh: i.Mesh, CAs: i.Cas, SealedCA: i.SealedCa, SealedGossip: i.SealedGossip, RootHash: i.RootHash}
+			for _, b := range i.Bridges {
+				r.Identity.Bridges = append(r.Identity.Bridges, Bridge{Certificate: b.Certificate, Old: b.Old, Until: b.Until})
+			}
+		}
+		if h := m.Hold; h != nil {
+			r.Hold = &roster.Hold{File: h.File, Since: h.SinceMs, Actor: h.Actor}
+		}
+		if e := m.Export; e != nil {
+			r.Export = &roster.KeyringExport{Number: e.Number, Print: e.Print, At: e.TimeMs}
 		}
 		return Meta, r, nil
 	case *pb.SnapshotRecord_History:

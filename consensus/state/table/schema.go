@@ -158,6 +158,10 @@ type MetaRow struct {
 	LastCluster int
 	// Orphans is the latest search for machines that belong to no node.
 	Orphans model.OrphanSearch
+	// Hold is nil unless the mesh was restored and begins no work until a person resumes it. It is never changed in place.
+	Hold *roster.Hold
+	// Export is the latest export of the keyring, or nil. It is never changed in place.
+	Export *roster.KeyringExport
 	// Identity is nil if the agents share a secret, or need none in dev mode. It is never changed in place.
 	Identity *MeshIdentity
 }
@@ -168,9 +172,19 @@ type MeshIdentity struct {
 	Mesh string
 	// CAs are the certificates of the CAs in DER; the first one issues.
 	CAs [][]byte
-	// SealedCA is the key of the first CA and SealedGossip that of gossip, sealed by the keyring.
+	// Bridges lead from CAs that are not trusted any more to the first one of CAs, the earliest first.
+	Bridges []Bridge
+	// SealedCA is the key of the first CA, followed by that of the next one while it is replaced, and SealedGossip has the keys of gossip.
+	// The keyring has sealed both.
 	SealedCA, SealedGossip []byte
 	RootHash               []byte // SHA-256 of the root token
+}
+
+// Bridge leads from a CA that is not trusted any more to the one that has replaced it.
+type Bridge struct {
+	Certificate []byte // of the later CA, signed by the earlier one, in DER
+	Old         []byte // the certificate of the earlier one, in DER
+	Until       int64  // in Unix milliseconds
 }
 
 // key indexes rows by a list of parts. Each part follows its length, so that one key is a prefix of

@@ -128,6 +128,56 @@ func (v ClusterView) LiveNodes(cl *model.Cluster) []*model.Node {
 	return nodes
 }
 
+// PresentNodes returns the nodes of a cluster as LiveNodes does, also with the states that services have reached in the operation under
+// way.
+func (v ClusterView) PresentNodes(cl *model.Cluster) []*model.Node {
+	nodes := v.LiveNodes(cl)
+	op, ok := OperationView(v).Operation(cl.Tenant, cl.Operation)
+	if !ok || op.Status.Ended() {
+		return nodes
+	}
+	if s, ok := OperationView(v).Plan(op.ID); ok {
+		for i, n := range nodes {
+			nodes[i] = reached(s, n)
+		}
+	}
+	return nodes
+}
+
+// reached returns a node with the states that a plan's tasks leave its services in.
+func reached(s *plan.State, have *model.Node) *model.Node {
+	n := *have
+	if n.States = maps.Clone(have.States); n.States == nil {
+		n.States = map[string]string{}
+	}
+	for _, v := range s.Graph.On(have.ID) {
+		done := s.Status(v) == model.TaskSucceeded
+		switch action := s.Graph.Action[v]; action {
+		case model.Bootstrap, model.Check, model.Run:
+		default:
+			if s.Graph.Service[v] != plan.None && (done || s.Task(v).Attempt > 0) {
+				Reach(&n, action, s.Graph.ServiceName(int(v)), done)
+			}
+		}
+	}
+	return &n
+}
+
+// Reach records in a node's States that a task of a service was done or, with done false, attempted.
+func Reach(n *model.Node, action model.Action, service string, done bool) {
+	state := action.String()
+	if !done {
+		state += "?"
+	}
+	if action == model.Configure {
+		switch was := n.States[service]; {
+		case was == model.Start.String(), was == model.Stop.String() && done:
+			state = was // it still runs, or is ready to: planning needs this
+		}
+	}
+	n.States[service] = state
+}
+
 func (v ClusterView) live(cl *model.Cluster) func(*model.Node) *model.Node {
 	same := func(n *model.Node) *model.Node { return n }
 	if !cl.Varies() || cl.Operation != cl.Mover {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
@@ -135,6 +136,7 @@ func (v OperationView) task(op *model.Operation, s *plan.State, u uint32, hosts 
 		Service: s.Graph.ServiceName(int(u)), Action: s.Graph.Action[u], Status: t.Status, Attempt: t.Attempt,
 		Fence: t.Fence, Agent: AgentView(v).name(t.Holder.Agent), LeasedAt: t.LeasedAt, EndedAt: t.EndedAt,
 	}
+	_, out.Own = model.SplitAction(s.Graph.Entry(int(u)))
 	if n := t.Note; n != nil {
 		out.RetryAt, out.Adopted = n.RetryAt, n.Adopted
 		for _, a := range n.History {
@@ -153,6 +155,13 @@ func (v OperationView) task(op *model.Operation, s *plan.State, u uint32, hosts 
 	return out
 }
 
+// Leases reports whether tasks of an operation may be leased. While its plan is held back, these are the tasks of steps that have
+// begun. An operation that was paused because of a failure, or by an order about the whole operation, leases none.
+func (v OperationView) Leases(op *model.Operation, s *plan.State) bool {
+	return op.Status == model.OpRunning || op.Status == model.OpPaused && understands(v.txn, logformat.OrdersLevel) &&
+		s.Gates(plan.Whole())&plan.GateInterrupt != 0
+}
+
 // Busy returns the nodes of a cluster that operations hold, by id, each with the id of its
 // operation.
 func (v OperationView) Busy(tenant, cluster string) map[string]string {
@@ -162,8 +171,8 @@ func (v OperationView) Busy(tenant, cluster string) map[string]string {
 			continue
 		}
 		if s, ok := v.Plan(op.ID); ok {
-			for _, n := range Holds(op, s) {
-				out[s.Graph.Nodes[n]] = op.ID
+			for _, w := range v.Holds(op, s) {
+				out[s.Graph.Nodes[w.Node]] = op.ID
 			}
 		}
 	}
@@ -197,45 +206,70 @@ func begun(s *plan.State) []int32 {
 	return out
 }
 
-// Holds returns the indexes of the nodes that an operation keeps from the other operations of its
-// cluster: those on which it has begun its work and not finished it. A plan of the template may
-// have an order between nodes, so that two such plans could wait for each other in a circle. Such a
-// plan holds a node one step at a time. While it is not running, it holds only the nodes of steps
-// with a leased task.
-func Holds(op *model.Operation, s *plan.State) []int32 {
-	if op.Type == model.OpRun {
+// Work is a node that an operation is at work on, and the step of its plan that is.
+type Work struct {
+	Node int32  // its index in the plan
+	Step uint32 // plan.NoStep: no step in particular
+}
+
+// Holds returns what an operation keeps from the custom plans and from the recovery of its cluster. An operation holds a node from its
+// first task there until all of its tasks there have ended. Only plans of the template, which have an order between nodes, so that two
+// of them could wait for each other in a circle, hold a node one step at a time.
+func (v OperationView) Holds(op *model.Operation, s *plan.State) []Work {
+	switch op.Type {
+	case model.OpRun:
 		return nil // recovery continues while a program runs
+	case model.OpPlan:
+		return v.atWork(op, s)
 	}
-	if op.Type != model.OpPlan {
-		return begun(s)
+	var out []Work
+	for _, n := range begun(s) {
+		out = append(out, Work{n, plan.NoStep})
 	}
-	const some, left, now = 1, 2, 4
+	return out
+}
+
+// AtWork returns what an operation keeps from orders about single nodes: a node as long as a step there has begun, and goes on. A step
+// that has failed, or whose operation has been paused, leaves its node to such orders.
+func (v OperationView) AtWork(op *model.Operation, s *plan.State) []Work {
+	if op.Type.Concurrent() || s.Graph.Step == nil || !understands(v.txn, logformat.OrdersLevel) {
+		return v.Holds(op, s)
+	}
+	return v.atWork(op, s)
+}
+
+func (v OperationView) atWork(op *model.Operation, s *plan.State) []Work {
+	const some, left, now, failed = 1, 2, 4, 8
 	seen := make([]uint8, s.Graph.Steps())
 	node := make([]int32, s.Graph.Steps())
-	for v, step := range s.Graph.Step {
-		if step == plan.NoStep || s.Graph.Node[v] < 0 {
+	for u, step := range s.Graph.Step {
+		if step == plan.NoStep || s.Graph.Node[u] < 0 {
 			continue
 		}
-		node[step] = s.Graph.Node[v]
-		switch status := s.Status(uint32(v)); {
+		node[step] = s.Graph.Machine(s.Graph.Node[u])
+		switch status := s.Status(uint32(u)); {
 		case status.Held():
 			seen[step] |= now
 		case status == model.TaskUncertain:
 			seen[step] |= some | left
+		case status == model.TaskFailed && !s.Task(uint32(u)).Tolerated:
+			seen[step] |= some | failed
 		case status.Ended():
 			seen[step] |= some
 		default:
-			seen[step] |= left
+			if seen[step] |= left; op.Type != model.OpPlan && s.Task(uint32(u)).LeasedAt > 0 {
+				seen[step] |= some // it is tried again
+			}
 		}
 	}
-	var out []int32
+	goes := v.Leases(op, s)
+	var out []Work
 	for step, is := range seen {
-		if is&now > 0 || op.Status == model.OpRunning && is == some|left {
-			out = append(out, node[step])
+		if is&now > 0 || goes && is == some|left {
+			out = append(out, Work{node[step], uint32(step)})
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 // Queued returns the operations that wait for their turn on a cluster, in order.

@@ -29,7 +29,7 @@ type Plan struct {
 // Plans returns a cluster's plans in the order of their priority. First comes the plan deploy, which leads to the cluster's present
 // target: that of its latest operation that is neither a program nor undone. While a rollback is under way or has failed, its plan is
 // that one. The plans of later rollbacks and programs follow, under their own names. Recovery is next with its latest plan and all that are
-// under way. The latest decommission is last, unless the first plan is newer.
+// under way, or have paused services. The latest decommission is last, unless the first plan is newer.
 func (v PlanView) Plans(tenant, cluster string) []Plan {
 	ops := table.List[model.Operation](v.txn, table.Operations, "cluster", tenant, cluster)
 	ops = slices.DeleteFunc(ops, func(op *model.Operation) bool {
@@ -38,14 +38,15 @@ func (v PlanView) Plans(tenant, cluster string) []Plan {
 	slices.SortFunc(ops, func(a, b *model.Operation) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.ID, a.ID))
 	})
-	return plansOf(ops)
+	return plansOf(ops, v.lasting(tenant, cluster))
 }
 
-// deployPlan is the name of the plan that leads to the cluster's target.
-const deployPlan = "deploy"
+// DeployPlan is the name of the plan that leads to the cluster's target.
+const DeployPlan = "deploy"
 
-// plansOf returns the plans of a cluster's operations, which are sorted, the newest first.
-func plansOf(ops []*model.Operation) []Plan {
+// plansOf returns the plans of a cluster's operations, which are sorted, the newest first. lasts reports whether a recovery that has ended
+// has an effect that lasts.
+func plansOf(ops []*model.Operation, lasts func(*model.Operation) bool) []Plan {
 	var out, recovery, decommission []Plan
 	var back *model.Operation // the latest rollback that has succeeded
 	deploy := false
@@ -53,7 +54,7 @@ func plansOf(ops []*model.Operation) []Plan {
 		name := operation.PlanName(op)
 		switch {
 		case name == model.RecoveryPlan:
-			if !op.Status.Ended() || len(recovery) == 0 {
+			if last := lasts(op); last || !op.Status.Ended() || len(recovery) == 0 {
 				recovery = append(recovery, Plan{name, op})
 			}
 		case name == model.DecommissionPlan:
@@ -67,7 +68,7 @@ func plansOf(ops []*model.Operation) []Plan {
 				back = op
 			}
 		case op.Type == model.OpRollback:
-			out = append(out, Plan{name, op}, Plan{deployPlan, op})
+			out = append(out, Plan{name, op}, Plan{DeployPlan, op})
 			deploy = true
 		default:
 			out = append(out, Plan{name, op})
@@ -75,7 +76,7 @@ func plansOf(ops []*model.Operation) []Plan {
 		}
 	}
 	if !deploy && back != nil { // the plan that led to the same target is not kept any more
-		out = append(out, Plan{deployPlan, back})
+		out = append(out, Plan{DeployPlan, back})
 	}
 	slices.Reverse(out)
 	for i := range recovery {
@@ -96,6 +97,7 @@ func (v PlanView) PlanTree(tenant, id string, now int64) (*tree.View, bool) {
 	t := Tree(op, row.Tree, row.State, now, func(id string) *model.Node {
 		return table.Get[model.Node](v.txn, table.Nodes, "id", op.Tenant, id)
 	})
+	v.showPauses(op, row.State, t)
 	for _, p := range t.Overdue(now) {
 		t.Failed = append(t.Failed, fmt.Sprintf("phase %s is at work for longer than it may: %s", t.Phases[p].Name,
 			time.Duration(t.Phases[p].Timeout)*time.Millisecond))
@@ -126,7 +128,13 @@ func Tree(op *model.Operation, t *tree.Tree, s *plan.State, now int64, node func
 	}
 	v := tree.ViewOf(t, s, now)
 	v.Scope = op.ID
-	v.Interrupted = v.Interrupted || op.Status == model.OpPaused
+	v.Continues = op.Type != model.OpPlan
+	if op.Status == model.OpPaused && !v.Interrupted { // the operation was paused, and not its plan
+		v.Interrupted = true
+		for i := range v.Steps {
+			v.Steps[i].GoesOn = false
+		}
+	}
 	v.Node = func(id string) string {
 		if n := node(id); n != nil && n.Hostname != "" {
 			name, _, _ := strings.Cut(n.Hostname, ".")

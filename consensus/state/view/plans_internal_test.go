@@ -32,7 +32,7 @@ func TestDeployLeadsToTheTarget(t *testing.T) {
 		{"on", []*model.Operation{later, done, upgrade, create}, []string{"deploy 4"}},
 	} {
 		var got []string
-		for _, p := range plansOf(r.ops) {
+		for _, p := range plansOf(r.ops, func(*model.Operation) bool { return false }) {
 			got = append(got, p.Name+" "+p.Operation.ID)
 		}
 		if !slices.Equal(got, r.want) {

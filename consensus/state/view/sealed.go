@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -88,6 +89,17 @@ func (v SealedView) ActiveMeshKey() (number uint32, ok bool) {
 	}
 	k, ok := v.DataKey("")
 	return k.MeshKey, ok
+}
+
+// KeyringExported returns when the keyring was last exported since the mesh key that is in use is active, in Unix milliseconds; 0 if it
+// was not.
+func (v SealedView) KeyringExported() int64 {
+	active, ok := v.ActiveMeshKey()
+	e := table.Mesh(v.txn).Export
+	if !ok || e == nil || e.Number != active || !bytes.Equal(e.Print, v.MeshKeys()[active]) {
+		return 0
+	}
+	return e.At
 }
 
 // Rotated reports whether a newer mesh key than the one with a number is in use.

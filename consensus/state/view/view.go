@@ -10,6 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/effect"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 )
 
 // View is the state at one moment. Its rows are shared: callers must not change them.
@@ -47,9 +48,15 @@ func (v *View) Index() uint64 { return v.index }
 func (v *View) FeatureLevel() uint32 { return table.Mesh(v.txn).FeatureLevel }
 
 // Understands reports whether all voters understand entries of a feature level. A mesh of level 0 is new, and has no older agents.
-func (v *View) Understands(level uint32) bool {
-	return v.FeatureLevel() == 0 || v.FeatureLevel() >= level
+func (v *View) Understands(level uint32) bool { return understands(v.txn, level) }
+
+func understands(txn *memdb.Txn, level uint32) bool {
+	is := table.Mesh(txn).FeatureLevel
+	return is == 0 || is >= level
 }
+
+// Hold returns why the mesh begins no work, or nil if it does.
+func (v *View) Hold() *roster.Hold { return table.Mesh(v.txn).Hold }
 
 // Write writes a snapshot of the view.
 func (v *View) Write(out io.Writer) error { return table.Write(v.txn, v.index, out) }

@@ -124,6 +124,34 @@ comparator: cheapest
 			`clustertemplates/t: preferences.imagetypes[0]: there is no image type "linus": did you mean "linux"?`,
 			`clustertemplates/t: comparator: "cheapest" is neither "original" nor "cost": a plugin must offer it`,
 		}},
+		{"patterns", `
+kind: clustertemplate
+name: t
+defaults: {services: [base], provider: here, hardwaretype: large, imagetype: linux}
+plans:
+  again: {recovers: {service: bas, when: restart}, phases: {x: {service: bas, steps: [{default: [[stop], [start]]}]}}}
+`, []string{
+			`clustertemplates/t: plans[0].recovers.service: there is no service "bas", so plan again is the pattern of no recovery: did you mean ` +
+				`"base"?`,
+			`clustertemplates/t: plans[0].phases[0].service: Unable to find pod "bas" referenced by phase "x": there is no service "bas": did you ` +
+				`mean "base"?`,
+		}, nil},
+		{"own actions", `
+kind: service
+name: app
+provisioner: {actions: {drain: {type: shell, fields: {script: d}}, start: {type: shell, fields: {script: s}}}}
+---
+kind: clustertemplate
+name: t
+defaults: {services: [app], provider: here, hardwaretype: large, imagetype: linux}
+plans:
+  deploy: {phases: {x: {service: app, steps: [{default: [[drain, start]]}]}}}
+  bounce: {phases: {x: {service: app, steps: [{default: [[drain, start]]}]}}}
+  decommission: {phases: {x: {service: app, steps: [{default: [[drain]]}]}}}
+`, []string{
+			`clustertemplates/t: plans[0].phases[0].steps[0].tasks[0]: "drain" is an action of app's own, which plan deploy cannot have: name it ` +
+				`in decommission, or in a plan that an operator starts`,
+		}, nil},
 		{"contradictions", `
 kind: clustertemplate
 name: t

@@ -33,6 +33,14 @@ func Apply(e *plan.Edit, r Result, o plan.Order) error {
 			return err
 		}
 	}
+	for _, p := range r.Retry {
+		if e.State().Failures(p) == 0 {
+			continue
+		}
+		for v := range e.State().Graph.In(p) {
+			e.Reopen(v)
+		}
+	}
 	return nil
 }
 

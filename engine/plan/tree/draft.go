@@ -143,11 +143,11 @@ func ByNode(g *plan.Graph, name string, s Strategy) *Draft {
 // PerNode makes a phase for each node, with everything that is done on it as its one step. The
 // function name returns a phase's name from its node's id. Phases are concurrent, and a failed
 // node does not delay others. Recovery is shown this way.
-func PerNode(g *plan.Graph, name string, phase func(node string) string) *Draft {
+func PerNode(g *plan.Graph, name string, phase func(node string) string, own ...OutlinePhase) *Draft {
 	d := newDraft(g, name, Strategy{Kind: Parallel})
-	at := map[int32]uint32{}
+	at, named := map[int32]uint32{}, services(own)
 	for v, n := range g.Node {
-		if g.Action[v] == model.Barrier {
+		if g.Action[v] == model.Barrier || named[serviceOn(g, v)] {
 			continue
 		}
 		n = g.Machine(n)
@@ -159,17 +159,66 @@ func PerNode(g *plan.Graph, name string, phase func(node string) string) *Draft 
 		}
 		d.Step[v] = step
 	}
+	d.own(g, own)
 	return d
 }
 
+// serviceOn returns the id of a vertex's node and the name of its service.
+func serviceOn(g *plan.Graph, v int) [2]string { return [2]string{g.NodeID(v), g.ServiceName(v)} }
+
+// services returns the services that the steps of phases are about, with their nodes.
+func services(phases []OutlinePhase) map[[2]string]bool {
+	out := map[[2]string]bool{}
+	for _, p := range phases {
+		for _, s := range p.Steps {
+			out[[2]string{s.Node, p.Service}] = true
+		}
+	}
+	return out
+}
+
+// own adds serial phases with the steps that they name. A step without tasks is everything that is done with the service on its node. A
+// task that no step of its service and node names joins the step of the next one that has a step, or else of the previous one.
+func (d *Draft) own(g *plan.Graph, phases []OutlinePhase) {
+	slots, named := map[[2]string][]uint32{}, services(phases)
+	for v := range g.Len() {
+		if at := serviceOn(g, v); named[at] {
+			slots[at] = append(slots[at], uint32(v))
+		}
+	}
+	for _, p := range phases {
+		d.phase(Phase{Name: p.Name, Service: p.Service, Timeout: p.Timeout})
+		for _, s := range p.Steps {
+			var mine []uint32
+			for _, v := range slots[[2]string{s.Node, p.Service}] {
+				if len(s.Tasks) == 0 || slices.Contains(s.Tasks, g.Action[v].Key()) {
+					mine = append(mine, v)
+				}
+			}
+			if len(mine) == 0 {
+				continue
+			}
+			step := d.step()
+			for _, v := range mine {
+				d.Step[v] = step
+			}
+		}
+	}
+	for _, vs := range slots {
+		d.join(vs)
+	}
+}
+
 // Apart makes two phases of a replacement: "replace" for the nodes that first selects, and
-// "configure" for the others. The latter may fail one by one while the rest goes on.
-func Apart(g *plan.Graph, name string, first func(node string) bool) *Draft {
+// "configure" for the others. The latter may fail one by one while the rest goes on. The phases own
+// come between, with the tasks that they name.
+func Apart(g *plan.Graph, name string, first func(node string) bool, own ...OutlinePhase) *Draft {
 	d := newDraft(g, name, Strategy{Kind: Dependency})
 	var made, others []uint32
+	named := services(own)
 	for v, a := range g.Action {
 		switch {
-		case a == model.Barrier:
+		case a == model.Barrier, named[serviceOn(g, v)]:
 		case first(g.NodeID(v)):
 			made = append(made, uint32(v))
 		default:
@@ -177,6 +226,7 @@ func Apart(g *plan.Graph, name string, first func(node string) bool) *Draft {
 		}
 	}
 	d.perNode(g, Phase{Name: "replace", Strategy: Strategy{Kind: Parallel}}, made)
+	d.own(g, own)
 	d.perNode(g, Phase{Name: "configure", Strategy: Strategy{Kind: Parallel, MaxFailures: len(g.Nodes)}}, others)
 	return d
 }

@@ -89,6 +89,9 @@ func (v *View) Explain(s *plan.State, limit int, now int64, ready func(tasks []u
 				continue
 			}
 			w := x.step(p, step, c)
+			if len(w.waits) == 0 && v.Interrupted && !c.GoesOn {
+				w.waits = e.Waits[:1]
+			}
 			if len(w.waits) == 0 {
 				tasks = append(tasks, w.task)
 			}
@@ -96,18 +99,14 @@ func (v *View) Explain(s *plan.State, limit int, now int64, ready func(tasks []u
 		}
 	}
 	var outside map[uint32]Wait
-	if len(tasks) > 0 && !v.Interrupted && ready != nil {
+	if len(tasks) > 0 && ready != nil {
 		outside = ready(tasks)
 	}
 	for i := range all {
 		w := &all[i]
 		if len(w.waits) == 0 {
 			wait, ok := outside[w.task]
-			switch {
-			case ok:
-			case v.Interrupted:
-				wait = e.Waits[0]
-			default:
+			if !ok {
 				wait = Wait{Kind: WaitsNothing, Text: "nothing: it is about to begin"}
 			}
 			w.waits = []Wait{wait}
@@ -167,7 +166,7 @@ type undone struct {
 func (x *explaining) step(phase int, step uint32, c Child) explained {
 	w := explained{phase: phase, step: step}
 	gate := func(text string) { w.waits = append(w.waits, Wait{Kind: WaitsGate, Text: text}) }
-	if x.Held[phase] {
+	if x.Held[phase] && !c.GoesOn {
 		gate(fmt.Sprintf("phase %s is held back: an operator has to let it go on", x.Phases[phase].Name))
 	}
 	if c.Interrupted {
@@ -222,7 +221,7 @@ func (x *explaining) step(phase int, step uint32, c Child) explained {
 // name returns the name of a task for messages: "start nginx on shop-1000".
 func (x *explaining) name(v uint32) string {
 	g := x.s.Graph
-	out := g.Action[v].Key()
+	out := g.ActionKey(int(v))
 	if s := g.ServiceName(int(v)); s != "" {
 		out += " " + s
 	}

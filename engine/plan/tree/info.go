@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/hex"
 	"regexp"
@@ -69,10 +70,16 @@ func (v *View) Info() *Info {
 		}
 		all := span{over: true}
 		for i, c := range v.steps(p) {
-			name, id, status := v.stepName(phase.First+uint32(i)), v.StepID(p, i), c.Status.String()
+			name, id := v.stepName(phase.First+uint32(i)), v.StepID(p, i)
+			status := cmp.Or(v.Shown[phase.First+uint32(i)], c.Status.String())
 			s := StepInfo{ID: id, Status: status, Name: name, Message: "Step: " + name + " [" + id + "] with status: " + status}
 			if v.Times != nil {
 				s.Started, s.Ended = v.Times(phase.First + uint32(i))
+			}
+			if v.Skipped != nil {
+				for _, what := range v.Skipped(phase.First + uint32(i)) {
+					s.Message += "; not repeated: " + what + ", as its action does not have repeat: true"
+				}
 			}
 			info.Steps[i] = s
 			all.add(s.Started, s.Ended)
@@ -111,6 +118,16 @@ func (v *View) PhaseID(phase int) string { return v.id(phase, -1) }
 
 // StepID returns the id of a phase's step, by its position in the phase.
 func (v *View) StepID(phase, step int) string { return v.id(phase, step) }
+
+// IDs returns the ids of a phase and of its step, given by its number among the steps of all phases. They are "" if there is no such step.
+func (v *View) IDs(step uint32) (phaseID, stepID string) {
+	for i := range v.Phases {
+		if p := &v.Phases[i]; step >= p.First && step < p.End {
+			return v.PhaseID(i), v.StepID(i, int(step-p.First))
+		}
+	}
+	return "", ""
+}
 
 func (v *View) id(phase, step int) string {
 	b := joined(make([]byte, 0, 128), v.Scope, v.Name, v.Phases[phase].Name)

@@ -32,7 +32,7 @@ const (
 )
 
 // Result is the answer to an order and its effects. The state machine applies the effects in
-// this order: Gates, Complete, Restart. There are none unless Code is CodeOK.
+// this order: Gates, Complete, Restart, Retry. There are none unless Code is CodeOK.
 type Result struct {
 	Code    int
 	Message string
@@ -41,7 +41,9 @@ type Result struct {
 	// Complete are the parts that count as done. Restart are the parts to reset; their running
 	// attempts are cancelled.
 	Complete, Restart []plan.Part
-	Gates             []Change
+	// Retry are the parts whose failed tasks have another round of attempts.
+	Retry []plan.Part
+	Gates []Change
 	// Params replace the parameters of the plan's tasks if Start is true.
 	Start  bool
 	Params map[string]string
@@ -198,10 +200,12 @@ func (v *View) give(command string, r *Result) bool {
 	}
 	switch command {
 	case "start":
-		// Steps that had begun when the plan was held back start from their beginning: "continue"
-		// goes on (unlike in the SDK, §"What to do differently" 4).
-		if status == Complete || v.Interrupted && v.begun() {
+		// Steps of a template's plan that had begun when the plan was held back start from their
+		// beginning: "continue" goes on (unlike in the SDK, §"What to do differently" 4).
+		if status == Complete || v.Interrupted && !v.Continues && v.begun() {
 			again()
+		} else {
+			r.Retry = []plan.Part{plan.Whole()}
 		}
 		hold(false)
 	case "stop":
@@ -216,6 +220,7 @@ func (v *View) give(command string, r *Result) bool {
 		if status.Running() || status == Complete {
 			return false
 		}
+		r.Retry = []plan.Part{plan.Whole()}
 		hold(false)
 	case "forceComplete":
 		if status == Complete {
@@ -272,6 +277,7 @@ func (v *View) givePhases(command string, phases []int, r *Result) bool {
 			r.Gates = v.interrupt(r.Gates, p)
 		case "continue":
 			r.Gates = v.proceed(r.Gates, p)
+			r.Retry = append(r.Retry, part)
 		case "forceComplete":
 			r.Complete = append(r.Complete, part)
 			r.Gates = v.done(r.Gates, p, func(int) bool { return true })

@@ -337,6 +337,13 @@ func (o *Outline) Graph() (*plan.Graph, *Draft, error) {
 			index(nodes, &nodeNames, s.Node)
 		}
 		index(services, &serviceNames, p.Service)
+		for _, s := range p.Steps {
+			for _, name := range s.Tasks {
+				if _, err := model.ParseAction(name); err != nil {
+					index(services, &serviceNames, model.OwnAction(p.Service, name))
+				}
+			}
+		}
 	}
 	b := plan.NewBuilder(nodeNames, serviceNames)
 	d := &Draft{Tree: Tree{Name: o.Name, Strategy: o.Strategy}}
@@ -346,11 +353,14 @@ func (o *Outline) Graph() (*plan.Graph, *Draft, error) {
 			step, last := d.step(), uint32(plan.NoStep)
 			for _, name := range s.Tasks {
 				a, err := model.ParseAction(name)
-				if err != nil || a.PerNode() || a == model.Barrier {
+				entry := p.Service
+				if err != nil {
+					a, entry = model.Run, model.OwnAction(p.Service, name)
+				} else if a.PerNode() || a == model.Barrier || a == model.Run {
 					faults.Add(fmt.Sprintf("phases[%d]", i), fmt.Sprintf("step %d, %s: %q is nothing that a plan can do", k, s.Name(), name))
 					continue
 				}
-				v := b.Task(a, nodes[s.Node], services[p.Service])
+				v := b.Task(a, nodes[s.Node], services[entry])
 				d.Step = append(d.Step, step)
 				if last != plan.NoStep {
 					b.Edge(last, v)

@@ -116,6 +116,8 @@ type Child struct {
 	Interrupted bool
 	// Behind: it is behind canaries that have not all been released.
 	Behind bool
+	// GoesOn: it has begun, and goes on to its end while its phase or the plan is held back.
+	GoesOn bool
 	// Waits: a dependency of it is not complete (Dependency).
 	Waits bool
 	// Dirty: it conflicts with current work on the same node or service.

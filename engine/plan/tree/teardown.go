@@ -14,7 +14,7 @@ type Teardown string
 
 const (
 	// TearNode removes a node: kill-<node>-<service> stops a service, erase-<node>-<service>
-	// removes it, unreserve-<node> deletes the machine.
+	// removes it, unreserve-<node> deletes the machine. An action of the service's own has its own name in place of "kill".
 	TearNode Teardown = "node"
 	// TearTasks stops and removes the services of a cluster: kill-task-<node>-<service>.
 	TearTasks Teardown = "tasks"
@@ -32,6 +32,8 @@ func (t Teardown) name(g *plan.Graph, step uint32, node func(id string) string) 
 			return "unreserve-" + node(g.NodeID(int(v)))
 		case t == TearTasks:
 			verb = "kill-task-"
+		case g.Action[v] == model.Run:
+			verb = g.ActionKey(int(v)) + "-"
 		case g.Action[v] == model.Remove:
 			verb = "erase-"
 		}

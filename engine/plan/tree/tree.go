@@ -86,7 +86,7 @@ func (t *Tree) stepName(g *plan.Graph, step uint32, node func(id string) string)
 		} else {
 			b.WriteString(", ")
 		}
-		b.WriteString(g.Action[v].Key())
+		b.WriteString(g.ActionKey(int(v)))
 		if s := g.ServiceName(int(v)); s != service {
 			b.WriteString(" " + s)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
@@ -22,6 +23,9 @@ type View struct {
 	// has failed and does not go on.
 	Failed []string
 	Broken bool
+	// Continues reports that an order to start the plan while it is held back continues it. Else
+	// the plan starts again from its beginning.
+	Continues bool
 	// Pick chooses one of n, for phases of any order; nil takes the first.
 	Pick func(n int) int
 
@@ -34,6 +38,11 @@ type View struct {
 	// milliseconds, 0 for not yet.
 	StepName func(step uint32) string
 	Times    func(step uint32) (started, ended int64)
+	// Skipped returns the names of the tasks of a step that an order to repeat it left out; nil:
+	// there are none.
+	Skipped func(step uint32) []string
+	// Shown are the states of pods that the API shows in place of the statuses of steps: PAUSING, PAUSED.
+	Shown map[uint32]string
 }
 
 // Idle returns the view of a plan without work. It is COMPLETE.
@@ -49,7 +58,7 @@ const maxFailed = 100
 func ViewOf(t *Tree, s *plan.State, now int64) *View {
 	v := &View{
 		Tree: t, Interrupted: s.Gates(plan.Whole())&plan.GateInterrupt != 0,
-		Held: make([]bool, len(t.Phases)), Steps: make([]Child, s.Graph.Steps()),
+		Held: make([]bool, len(t.Phases)), Steps: make([]Child, s.Graph.Steps()), Shown: map[uint32]string{},
 	}
 	torn := t.torn(s.Graph)
 	v.StepName = func(step uint32) string {
@@ -64,6 +73,7 @@ func ViewOf(t *Tree, s *plan.State, now int64) *View {
 		})
 	}
 	v.Times = func(step uint32) (int64, int64) { return times(s, step) }
+	v.Skipped = func(step uint32) []string { return skipped(s, step) }
 	for i := range t.Phases {
 		v.Held[i] = s.Gates(plan.Phase(uint32(i)))&plan.GateInterrupt != 0
 	}
@@ -80,6 +90,7 @@ func ViewOf(t *Tree, s *plan.State, now int64) *View {
 		gates := s.Gates(plan.Step(uint32(i)))
 		c := &v.Steps[i]
 		c.Interrupted, c.Behind = gates&plan.GateInterrupt != 0, gates&plan.GateCanary != 0
+		c.GoesOn = gates == 0 && s.Begun(uint32(i))
 		tallies[i].put(c)
 	}
 	v.last()
@@ -196,6 +207,30 @@ func times(s *plan.State, step uint32) (started, ended int64) {
 	return started, ended
 }
 
+func skipped(s *plan.State, step uint32) (out []string) {
+	for v := range s.Graph.In(plan.Step(step)) {
+		if n := s.Note(v); n != nil && n.Skip {
+			out = append(out, s.Graph.Action[v].Key()+" "+s.Graph.ServiceName(int(v)))
+		}
+	}
+	return out
+}
+
+// LeftOut returns the tasks that an order to repeat parts of the plan left out, as NODE:ACTION: those of steps that are not complete yet.
+func (v *View) LeftOut() (out []string) {
+	for i, c := range v.Steps {
+		if v.Skipped == nil || c.over() {
+			continue
+		}
+		for _, what := range v.Skipped(uint32(i)) {
+			node, _, _ := strings.Cut(v.stepName(uint32(i)), ":")
+			action, _, _ := strings.Cut(what, " ")
+			out = append(out, node+":"+action)
+		}
+	}
+	return out
+}
+
 // Overdue returns the phases that have been running for longer than their timeout.
 func (v *View) Overdue(now int64) []int {
 	var out []int
@@ -300,17 +335,18 @@ func (v *View) status(phases []Child) Status {
 }
 
 // Candidates returns the steps that may begin or continue: those of candidate phases, without
-// delayed ones and without those that the graph makes wait. The function dirty reports which
-// steps conflict with work of others; it may be nil.
+// delayed ones and without those that the graph makes wait. Where the plan or a phase is held
+// back, these are the steps that have begun. The function dirty reports which steps conflict with
+// work of others; it may be nil.
 func (v *View) Candidates(dirty func(step uint32) bool) []uint32 {
-	if v.Interrupted {
-		return nil
-	}
+	open := *v
+	open.Interrupted, open.Held = false, make([]bool, len(v.Phases))
 	var out []uint32
-	for _, p := range v.Strategy.Candidates(v.children(), v.Pick) {
-		first := v.Phases[p].First
-		for _, i := range v.candidates(p, dirty) {
-			if s := first + uint32(i); v.Steps[s].Status != Delayed && !v.Steps[s].Waits {
+	for _, p := range open.Strategy.Candidates(open.children(), v.Pick) {
+		first, held := v.Phases[p].First, v.Interrupted || v.Held[p]
+		for _, i := range open.candidates(p, dirty) {
+			s := first + uint32(i)
+			if c := &v.Steps[s]; c.Status != Delayed && !c.Waits && (c.GoesOn || !held) {
 				out = append(out, s)
 			}
 		}

@@ -31,6 +31,8 @@ const (
 	RotationKind_ROTATION_KIND_UNSPECIFIED RotationKind = 0
 	RotationKind_ROTATION_KIND_KEYRING     RotationKind = 1
 	RotationKind_ROTATION_KIND_ROOT        RotationKind = 2
+	RotationKind_ROTATION_KIND_GOSSIP      RotationKind = 3
+	RotationKind_ROTATION_KIND_CA          RotationKind = 4
 )
 
 // Enum value maps for RotationKind.
@@ -39,11 +41,15 @@ var (
 		0: "ROTATION_KIND_UNSPECIFIED",
 		1: "ROTATION_KIND_KEYRING",
 		2: "ROTATION_KIND_ROOT",
+		3: "ROTATION_KIND_GOSSIP",
+		4: "ROTATION_KIND_CA",
 	}
 	RotationKind_value = map[string]int32{
 		"ROTATION_KIND_UNSPECIFIED": 0,
 		"ROTATION_KIND_KEYRING":     1,
 		"ROTATION_KIND_ROOT":        2,
+		"ROTATION_KIND_GOSSIP":      3,
+		"ROTATION_KIND_CA":          4,
 	}
 )
 
@@ -948,11 +954,12 @@ type Rotation struct {
 	Full          bool                   `protobuf:"varint,4,opt,name=full,proto3" json:"full,omitempty"`
 	Actor         string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"` // who began it
 	Begun         int64                  `protobuf:"varint,6,opt,name=begun,proto3" json:"begun,omitempty"`
-	Since         int64                  `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"`   // when its phase began
-	Index         uint64                 `protobuf:"varint,8,opt,name=index,proto3" json:"index,omitempty"`   // of the entry with which its phase began
-	Key           uint32                 `protobuf:"varint,9,opt,name=key,proto3" json:"key,omitempty"`       // the number of the new mesh key
-	Print         []byte                 `protobuf:"bytes,10,opt,name=print,proto3" json:"print,omitempty"`   // its fingerprint; unset: it is not on record yet
-	Behind        []string               `protobuf:"bytes,11,rep,name=behind,proto3" json:"behind,omitempty"` // the members that have not followed
+	Since         int64                  `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"`                        // when its phase began
+	Index         uint64                 `protobuf:"varint,8,opt,name=index,proto3" json:"index,omitempty"`                        // of the entry with which its phase began
+	Key           uint32                 `protobuf:"varint,9,opt,name=key,proto3" json:"key,omitempty"`                            // the number of the new mesh key
+	Print         []byte                 `protobuf:"bytes,10,opt,name=print,proto3" json:"print,omitempty"`                        // its fingerprint; unset: it is not on record yet
+	Behind        []string               `protobuf:"bytes,11,rep,name=behind,proto3" json:"behind,omitempty"`                      // the members that have not followed
+	NoBridge      bool                   `protobuf:"varint,12,opt,name=no_bridge,json=noBridge,proto3" json:"no_bridge,omitempty"` // of the CA: agents and clients that know the old one only are not helped
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1062,6 +1069,13 @@ func (x *Rotation) GetBehind() []string {
 		return x.Behind
 	}
 	return nil
+}
+
+func (x *Rotation) GetNoBridge() bool {
+	if x != nil {
+		return x.NoBridge
+	}
+	return false
 }
 
 // Agent is an agent of the mesh, as it described itself.
@@ -2130,7 +2144,7 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\badmitted\x18\b \x01(\x03R\badmitted\x12\x18\n" +
 	"\aremoved\x18\t \x01(\x03R\aremoved\x12\x16\n" +
 	"\x06issued\x18\n" +
-	" \x01(\x03R\x06issued\"\xb7\x02\n" +
+	" \x01(\x03R\x06issued\"\xd4\x02\n" +
 	"\bRotation\x121\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1d.coopr.record.v1.RotationKindR\x04kind\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x124\n" +
@@ -2143,7 +2157,8 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\x03key\x18\t \x01(\rR\x03key\x12\x14\n" +
 	"\x05print\x18\n" +
 	" \x01(\fR\x05print\x12\x16\n" +
-	"\x06behind\x18\v \x03(\tR\x06behind\"\xa8\x04\n" +
+	"\x06behind\x18\v \x03(\tR\x06behind\x12\x1b\n" +
+	"\tno_bridge\x18\f \x01(\bR\bnoBridge\"\xa8\x04\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -2246,11 +2261,13 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\vResourceSet\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x120\n" +
-	"\x04pins\x18\x03 \x03(\v2\x1c.coopr.record.v1.ResourcePinR\x04pins*`\n" +
+	"\x04pins\x18\x03 \x03(\v2\x1c.coopr.record.v1.ResourcePinR\x04pins*\x90\x01\n" +
 	"\fRotationKind\x12\x1d\n" +
 	"\x19ROTATION_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ROTATION_KIND_KEYRING\x10\x01\x12\x16\n" +
-	"\x12ROTATION_KIND_ROOT\x10\x02*\xb3\x01\n" +
+	"\x12ROTATION_KIND_ROOT\x10\x02\x12\x18\n" +
+	"\x14ROTATION_KIND_GOSSIP\x10\x03\x12\x14\n" +
+	"\x10ROTATION_KIND_CA\x10\x04*\xb3\x01\n" +
 	"\rRotationPhase\x12\x1e\n" +
 	"\x1aROTATION_PHASE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ROTATION_PHASE_BEGUN\x10\x01\x12\x19\n" +

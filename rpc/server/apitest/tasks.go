@@ -21,28 +21,36 @@ func (s *Store) Tasks(op string) []model.Task {
 	return all
 }
 
+// Next returns the task of an operation that can be carried out next: one that a worker holds, or else the first that a worker may get.
+// ok is false if the operation has ended or is held.
+func (s *Store) Next(op string) (t model.Task, ok bool) {
+	_, p, ok := s.plan(op)
+	if !ok {
+		return model.Task{}, false
+	}
+	next := p.Leased("")
+	if len(next) == 0 {
+		next = p.Leasable()
+	}
+	if len(next) == 0 {
+		return model.Task{}, false
+	}
+	return s.member.Machine.View().Task("", string(model.OperationID(op).Task(next[0])))
+}
+
 // Work carries out the tasks of an operation in their order, until the operation has ended or is
 // held. result returns the message of a task that fails, or "".
 func (s *Store) Work(op string, result func(model.Task) string) {
 	for {
-		_, p, ok := s.plan(op)
+		t, ok := s.Next(op)
 		if !ok {
 			return
 		}
-		next := p.Leased("")
-		if len(next) == 0 {
-			next = p.Leasable()
-		}
-		if len(next) == 0 {
-			return
-		}
-		id := string(model.OperationID(op).Task(next[0]))
-		t, _ := s.member.Machine.View().Task("", id)
 		status, message := model.TaskSucceeded, result(t)
 		if message != "" {
 			status = model.TaskFailed
 		}
-		if !s.report(id, status, message) {
+		if !s.report(t.ID, status, message) {
 			return
 		}
 	}
@@ -64,11 +72,11 @@ func (s *Store) Report(task string, status model.TaskStatus, message string) {
 func (s *Store) plan(op string) (*model.Operation, *plan.State, bool) {
 	v := s.member.Machine.View()
 	o, ok := v.Operation("", op)
-	if !ok || o.Status != model.OpRunning && o.Status != model.OpAborting {
+	p, kept := v.Plan(op)
+	if !ok || !kept || !v.Leases(o, p) && o.Status != model.OpAborting {
 		return nil, nil, false
 	}
-	p, ok := v.Plan(op)
-	return o, p, ok
+	return o, p, true
 }
 
 func (s *Store) report(task string, status model.TaskStatus, message string) bool {

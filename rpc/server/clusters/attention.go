@@ -19,7 +19,7 @@ func attentionRoute(s *rest.Server) {
 		ID: "getAttention", Path: "/v1/attention", Tag: "clusters", Rule: rest.Rule{AllTenants: true},
 		Summary: "Count the clusters that need attention, and what waits for a person",
 	}, func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) (api.Attention, error) {
-		var out api.Attention
+		out := api.Attention{Hold: v.Hold()}
 		visible := map[string]*model.Cluster{}
 		for _, cl := range c.Clusters(v) {
 			if cl.Status == model.ClusterTerminated {

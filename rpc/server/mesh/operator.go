@@ -81,26 +81,42 @@ func operatorRoutes(s *rest.Server) {
 		},
 	)
 	rt := rest.Route{
-		ID:      "restoreSnapshot",
-		Method:  http.MethodPost,
-		Path:    "/v1/operator/snapshot",
-		Tag:     tag,
-		Rule:    rest.Rule{Streamed: true},
-		Summary: "Replace the whole state by a snapshot",
+		ID:          "restoreSnapshot",
+		Method:      http.MethodPost,
+		Path:        "/v1/operator/snapshot",
+		Tag:         tag,
+		Rule:        rest.Rule{Streamed: true},
+		Summary:     "Replace the whole state by a snapshot",
+		Description: "The mesh is held then: it begins no work until it is resumed.",
 	}
 	rest.Stream(s, rt, "application/json", "Done, when the state is replaced",
-		func(_ context.Context, _ *rest.Call, in *struct {
-			Unsigned bool `query:"unsigned" doc:"Take a snapshot that nothing proves: without a signature, or signed by a mesh whose keyring this mesh does not have"`
+		func(_ context.Context, c *rest.Call, in *struct {
+			Unsigned bool   `query:"unsigned" doc:"Take a snapshot that nothing proves: without a signature, or signed by a mesh whose keyring this mesh does not have"`
+			Resume   bool   `query:"resume" doc:"Begin work at once"`
+			File     string `query:"file" maxLength:"255" doc:"The name of the snapshot's file, which the status of a mesh that is held shows"`
 		}, w http.ResponseWriter, r *http.Request) error {
 			if r.Body == nil || r.Body == http.NoBody {
 				return rest.Malformed(model.Faults{{Message: "the body is empty: send a snapshot archive"}})
 			}
-			if err := s.Raft.Restore(r.Context(), r.Body, in.Unsigned); err != nil {
+			o := api.RestoreOptions{Unsigned: in.Unsigned, Resume: in.Resume, File: in.File}
+			if err := s.Raft.Restore(r.Context(), c.Who, r.Body, o); err != nil {
 				return err
 			}
 			_, err := w.Write([]byte(`{"done":true}` + "\n"))
 			return err
 		})
+	rest.Write(
+		s,
+		rest.Route{
+			ID: "resumeMesh", Method: http.MethodPost, Path: "/v1/operator/resume", Tag: tag, Optional: true,
+			Summary:     "Have a mesh begin work again that was restored from a snapshot",
+			Description: "Until then the mesh is held: it leases no tasks, and starts, recovers, watches and removes nothing.",
+		},
+		func(ctx context.Context, c *rest.Call, _ *rest.None) (api.Done, api.Written, error) {
+			w, err := s.Raft.Resume(ctx, c.Who)
+			return api.Done{Done: true}, w, err
+		},
+	)
 	post := s.OpenAPI().Paths[rt.Path].Post
 	post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},

@@ -12,6 +12,12 @@ import (
 func rotationRoutes(s *rest.Server) {
 	const tag, path = "operator", "/v1/operator/rotations"
 
+	rest.Read(s, rest.Route{ID: "getKeyring", Path: "/v1/operator/keyring", Tag: tag,
+		Summary: "Get the number of the mesh key that is in use, and when it was exported for a backup"},
+		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) (api.Keyring, error) {
+			number, _ := v.ActiveMeshKey()
+			return api.Keyring{Key: number, Exported: v.KeyringExported()}, nil
+		})
 	rest.Read(s, rest.Route{ID: "listRotations", Path: path, Tag: tag, Summary: "List the latest rotation of each kind of key"},
 		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) ([]roster.Rotation, error) {
 			return append([]roster.Rotation{}, v.Rotations()...), nil
@@ -21,8 +27,9 @@ func rotationRoutes(s *rest.Server) {
 		rest.Route{
 			ID: "createRotation", Method: http.MethodPost, Path: path, Status: http.StatusCreated, Tag: tag,
 			Summary: "Replace a key of the mesh",
-			Description: "The rotation of the mesh key goes on by itself. That of the root token is done with the answer; only the old root token " +
-				"may ask for it. The caller makes the new one and sends its hash, so that it is not lost with an answer.",
+			Description: "The rotations of the mesh key, of the key of gossip and of the CA go on by themselves. That of the root token is " +
+				"done with the answer; only the old root token may ask for it. The caller makes the new one and sends its hash, " +
+				"so that it is not lost with an answer.",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			Body rest.Raw[api.NewRotation]

@@ -456,5 +456,13 @@ func orderPlan(ctx context.Context, s *rest.Server, c *rest.Call, cluster string
 		}
 	}
 	w, err := s.Operations.OrderPlan(ctx, c.Who, p.Operation, o)
+	if err != nil || o.Command != "restart" {
+		return http.StatusOK, said, w.Index, err
+	}
+	if v, err = s.View(ctx, c); err == nil {
+		if t, ok := treeOf(c, v, cl, p); ok {
+			said.Skipped = t.LeftOut()
+		}
+	}
 	return http.StatusOK, said, w.Index, err
 }

@@ -110,7 +110,8 @@ func podOrder(command, summary string) rest.Route {
 }
 
 // orderPod starts an operation on a node. The names are services, or task names that begin with
-// the pod's name. If one is unknown, orderPod starts nothing.
+// the pod's name. If one is unknown, orderPod starts nothing, and neither does it if the order would
+// change nothing.
 func orderPod(
 	ctx context.Context,
 	s *rest.Server,
@@ -130,24 +131,24 @@ func orderPod(
 	if err != nil {
 		return 0, nil, 0, err
 	}
+	services, err := tasksOf(n, names)
+	if err != nil && done == nil {
+		return 0, nil, 0, err
+	}
 	out := api.PodOrdered{Pod: podName(n), Tasks: []string{}}
-	req := api.Operate{Type: op, Change: model.ChangeCluster{NodeNames: []string{n.ID}, Forced: op == model.OpReplaceNode}}
-	for _, name := range names {
-		service := strings.TrimPrefix(name, podName(n)+"-")
-		if !slices.Contains(n.Services, service) && done == nil {
-			return 0, nil, 0, &tree.Refusal{Code: http.StatusNotFound, Message: "Pod " + in.Pod + " has no task " + name}
-		}
-		req.Services = append(req.Services, service)
-	}
-	services := req.Services
-	if len(services) == 0 {
-		services = n.Services
-	}
 	for _, service := range services {
 		out.Tasks = append(out.Tasks, podName(n)+"-"+service)
 	}
 	if done != nil {
 		return http.StatusOK, out, done.Index, nil
+	}
+	req := api.Operate{Type: op, Change: model.ChangeCluster{NodeNames: []string{n.ID}, Forced: op == model.OpReplaceNode}}
+	changed := slices.DeleteFunc(slices.Clone(services), func(service string) bool { return already(op, n, service) })
+	if len(changed) == 0 && len(services) > 0 {
+		return http.StatusOK, out, v.Index(), nil
+	}
+	if len(names) > 0 {
+		req.Services = changed
 	}
 	st, err := s.Clusters.Operate(ctx, c.Who, cl.ID, req)
 	var faults model.Faults
@@ -155,6 +156,49 @@ func orderPod(
 		return 0, nil, 0, &tree.Refusal{Code: http.StatusConflict, Message: faults.Error()} // the operation does not apply to the node
 	}
 	return http.StatusOK, out, st.Written.Index, err
+}
+
+// tasksOf returns the services of a node that names stand for: a service, or a task, which is the pod's name and the service. Without
+// names, it returns all. It fails if a name is unknown, or two names stand for one service.
+func tasksOf(n *model.Node, names []string) ([]string, error) {
+	if len(names) == 0 {
+		return n.Services, nil
+	}
+	var out []string
+	by := map[string]string{}
+	for _, name := range names {
+		service := name
+		if !slices.Contains(n.Services, service) {
+			service = strings.TrimPrefix(name, podName(n)+"-")
+		}
+		other, twice := by[service]
+		switch {
+		case !slices.Contains(n.Services, service):
+			return out, &tree.Refusal{Code: http.StatusNotFound, Message: "Pod " + podName(n) + " has no task " + name}
+		case twice && other != name:
+			return out, &tree.Refusal{Code: http.StatusNotFound,
+				Message: "Pod " + podName(n) + ": a task is named twice, as " + other + " and as " + name}
+		case !twice:
+			out = append(out, service)
+		}
+		by[service] = name
+	}
+	return out, nil
+}
+
+// already reports whether a service is in the state that an order brings it to, so that the order changes nothing.
+func already(op model.OperationType, n *model.Node, service string) bool {
+	paused := ""
+	if n.Health != nil {
+		paused = n.Health.Paused[service]
+	}
+	switch op {
+	case model.OpPauseNode:
+		return paused == model.Paused || paused == model.Pausing
+	case model.OpResumeNode:
+		return paused == "" || paused == model.Resuming
+	}
+	return false
 }
 
 // nodeOf returns the cluster and the node that a pod's path names.

@@ -24,7 +24,7 @@ list Agent             | listAgents listMembers
 read Agent             | getAgent
 read Mesh              | getMetrics getStatus
 admin Mesh             | joinMesh leaveMesh listRaftPeers removeRaftPeer transferLeadership saveSnapshot restoreSnapshot
-admin Mesh             | listJoinTokens createJoinToken deleteJoinToken
+admin Mesh             | resumeMesh getKeyring listJoinTokens createJoinToken deleteJoinToken
 admin Mesh             | listAuditSinks listRotations createRotation
 list PluginType        | listAutomatorTypes listProviderTypes listPlugins
 read PluginType        | getAutomatorType getAutomatorTypeVersion listAutomatorTypeVersions getProviderType getProviderTypeVersion

@@ -243,7 +243,9 @@ type Raft interface {
 	Transfer(ctx context.Context, to string) error
 	Remove(ctx context.Context, id string) error
 	Save(ctx context.Context, w io.Writer) error
-	Restore(ctx context.Context, r io.Reader, unsigned bool) error
+	Restore(ctx context.Context, who model.Caller, r io.Reader, o api.RestoreOptions) error
+	// Resume ends the hold of a mesh that was restored. It fails with problem.Conflict if the mesh is not held.
+	Resume(ctx context.Context, who model.Caller) (api.Written, error)
 	// Rotate begins the rotation of a key of the mesh. That of the root token is done with it; only the old root token may ask for it.
 	Rotate(ctx context.Context, who model.Caller, r api.NewRotation) (roster.Rotation, api.Written, error)
 }

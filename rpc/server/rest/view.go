@@ -31,6 +31,12 @@ type View interface {
 	Agents() []model.Agent
 	// JoinTokens returns the tokens with which agents join the mesh.
 	JoinTokens() []roster.JoinToken
+	// Hold returns why the mesh begins no work, or nil if it does.
+	Hold() *roster.Hold
+	// ActiveMeshKey returns the number of the mesh key that is in use; ok is false before there is one.
+	ActiveMeshKey() (number uint32, ok bool)
+	// KeyringExported returns when the keyring was last exported with that key, in Unix milliseconds; 0 if it was not.
+	KeyringExported() int64
 	// Rotations returns the latest rotation of each kind of key.
 	Rotations() []roster.Rotation
 	// Answered returns the result of the write that was carried out with the caller's request id.

@@ -11,6 +11,7 @@ import (
 type Store struct {
 	mu  sync.Mutex
 	set keyring.Set
+	out keyring.Exported
 }
 
 var _ keyring.Store = (*Store)(nil)
@@ -28,4 +29,18 @@ func (s *Store) Save(set keyring.Set) error {
 	defer s.mu.Unlock()
 	s.set = set
 	return nil
+}
+
+// Exported returns what NoteExport has noted.
+func (s *Store) Exported() (keyring.Exported, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out, nil
+}
+
+// NoteExport notes a backup.
+func (s *Store) NoteExport(e keyring.Exported) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out = e
 }

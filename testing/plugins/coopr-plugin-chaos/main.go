@@ -194,6 +194,12 @@ func (c *chaos) behave(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	case "print": // on the process's own output, where it does no harm
 		fmt.Println(o.Text)
 		fmt.Fprintln(os.Stderr, o.Text)
+	case "leak": // its whole input, wherever it can, and fail
+		in := string(t.RawInput())
+		t.Logf("%s", in)
+		fmt.Println(in)
+		fmt.Fprintln(os.Stderr, in)
+		return nil, sdk.Fatal(errors.Join(errors.New(in), t.Save("text", in)))
 	case "output":
 		return &sdk.Output{Hostname: "h.chaos", IPAddresses: map[string]string{"access_v4": "127.0.0.9"},
 			Result: map[string]any{"text": o.Text}}, nil

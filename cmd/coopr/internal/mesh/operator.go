@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -65,8 +66,11 @@ func OperatorCommand(app cli.App) *cobra.Command {
 		})
 	return cli.Group("operator", "Maintain the mesh: Raft group, keys and snapshots of the state",
 		cli.Group("keyring", "Replace the key of the mesh", rotateKeyring(app)),
+		cli.Group("gossip", "Replace the key of gossip", rotateGossip(app)),
+		cli.Group("ca", "Replace the CA of the mesh", rotateCA(app)),
 		cli.Group("root", "Replace the root token", rotateRoot(app)),
 		listRotations(app),
+		resumeCmd(app),
 		cli.Group("raft", "Show and change the Raft group", peers, transfer, remove),
 		cli.Group("snapshot", "Save and restore the whole state", snapshotSaveCmd(app), snapshotRestoreCmd(app)),
 	)
@@ -76,7 +80,8 @@ func snapshotSaveCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
 		Use: "save FILE", Short: "Save the whole state to a file", Args: cli.Args("FILE"),
-		Long:    "Save the whole state to a file. The file contains secrets: store it like a password.",
+		Long: "Save the whole state to a file. The file contains secrets: store it like a password. The keyring is the other half of a\n" +
+			"backup, and this command warns if it was never exported.",
 		Example: "  coopr operator snapshot save coopr.snap",
 	}
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
@@ -89,6 +94,16 @@ func snapshotSaveCmd(app cli.App) *cobra.Command {
 			return err
 		}
 		out.Printf("%s was saved: %d bytes.\n", args[0], n)
+		k, _, err := c.Keyring(ctx, client.Read{})
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s is whole, but the state of the keyring is not known: %w", args[0], err)
+		case k.Key > 0:
+			out.Printf("The keyring with key %d is the other half of the backup.\n", k.Key)
+		}
+		if k.Key > 0 && k.Exported == 0 {
+			out.Notef("Warning: The keyring's key %d was never exported: run coopr-agent keyring export on the host of a voter.\n", k.Key)
+		}
 		return nil
 	})
 	return cmd
@@ -100,9 +115,14 @@ func snapshotRestoreCmd(app cli.App) *cobra.Command {
 		Use: "restore FILE", Short: "Replace the whole state with a saved one", Args: cli.Args("FILE"),
 		Long: `Replace the whole state with a saved one. The file must be whole and signed, by
 this mesh or by one whose keyring this mesh has. Nothing is replaced before all
-of that is checked.`,
+of that is checked.
+
+The mesh is held then: it shows everything and begins no work, until "coopr
+operator resume". What is on record may have changed since the file was saved, or
+may be the work of another mesh by now.`,
 		Example: "  coopr operator snapshot restore coopr.snap --yes",
 	}
+	resume := cmd.Flags().Bool("resume", false, "begin work at once, without a person's look at what was restored")
 	unsigned := cmd.Flags().Bool("unsigned", false, "take a file that nothing proves: without a signature, or signed by a mesh whose "+
 		"keyring is not here")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -115,15 +135,39 @@ of that is checked.`,
 			return err
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-			if err := c.SnapshotRestore(ctx, f, *unsigned); err != nil {
+			o := api.RestoreOptions{Unsigned: *unsigned, Resume: *resume, File: filepath.Base(args[0])}
+			if err := c.SnapshotRestore(ctx, f, o); err != nil {
 				return err
 			}
 			if *unsigned {
 				out.Notef("Warning: nobody has checked who wrote %s.\n", args[0])
 			}
 			out.Printf("The state was restored from %s.\n", args[0])
+			if !*resume {
+				out.Printf("The mesh is held: it begins no work. Look at its clusters and operations, then run coopr operator resume.\n")
+			}
 			return nil
 		})(cmd, args)
 	}
+	return cmd
+}
+
+func resumeCmd(app cli.App) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{
+		Use: "resume", Short: "Have a restored mesh begin work again", Args: cli.Args(),
+		Long: `Have a mesh begin work again that was restored from a snapshot. Until then it is
+held: it leases no tasks, and starts, recovers, watches and removes nothing.
+Look at its clusters and operations before, and make sure that no other mesh
+works on the same machines.`,
+		Example: "  coopr operator resume",
+	}
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+		if _, err := c.Resume(ctx); err != nil {
+			return err
+		}
+		out.Println("The mesh begins work again.")
+		return nil
+	})
 	return cmd
 }

@@ -58,6 +58,48 @@ func rotateKeyring(app cli.App) *cobra.Command {
 	return cmd
 }
 
+func rotateGossip(app cli.App) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{
+		Use: "rotate", Short: "Replace the key of gossip by a new one", Args: cli.Args(),
+		Long: "Replace the key with which agents encrypt gossip by a new one. All agents get it, use it, and then forget the old one.\n" +
+			"Agents that are away get it from a voter when they come back. The mesh does this by itself when an agent was removed.",
+		Example: "  coopr operator gossip rotate",
+	}
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+		r, _, err := c.Rotate(ctx, api.NewRotation{Kind: roster.KindGossip})
+		if err != nil {
+			return err
+		}
+		out.Printf("Rotation %d of the key of gossip has begun. To see how far it is: coopr operator rotations\n", r.Number)
+		return nil
+	})
+	return cmd
+}
+
+func rotateCA(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var noBridge bool
+	cmd := &cobra.Command{
+		Use: "rotate", Short: "Replace the CA of the mesh by a new one", Args: cli.Args(),
+		Long: "Replace the CA, which signs the certificates of agents and of their API, by a new one. All agents trust both, get certificates\n" +
+			"from the new one, and then stop trusting the old one. Agents that were away and clients that have the old certificate of the CA\n" +
+			"follow a bridge to the new one for 90 days. With --no-bridge they are refused: use it if somebody may have the key of the CA.\n" +
+			"Give clients the new certificate in either case: coopr-agent ca.",
+		Example: "  coopr operator ca rotate\n  coopr operator ca rotate --no-bridge",
+	}
+	cmd.Flags().BoolVar(&noBridge, "no-bridge", false, "refuse agents that were away and clients that know only the old CA")
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+		r, _, err := c.Rotate(ctx, api.NewRotation{Kind: roster.KindCA, NoBridge: noBridge})
+		if err != nil {
+			return err
+		}
+		out.Printf("Rotation %d of the CA has begun. To see how far it is: coopr operator rotations\n", r.Number)
+		return nil
+	})
+	return cmd
+}
+
 func rotateRoot(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{

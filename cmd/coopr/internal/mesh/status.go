@@ -31,7 +31,8 @@ func StatusCommand(app cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the status of the agent at --addr, of its mesh, and what needs attention", Args: cli.Args(),
 		Long: "Show the status of the agent at --addr, of its mesh, and what needs attention. Any agent answers, with a leader or without.\n" +
-			"The exit code is 0 if all is well, and 6 if something is wrong: no leader, a missing agent, too few voters, an ill cluster.",
+			"The exit code is 0 if all is well, and 6 if something is wrong: no leader, a missing agent, too few voters, an ill cluster,\n" +
+			"or a mesh that is held since it was restored.",
 		Example: "  coopr status\n  coopr --addr 10.0.0.2 status -o json",
 	}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
@@ -78,7 +79,7 @@ func fetchStatus(ctx context.Context, c *client.Client) (report, error) {
 func (r *report) wrong() bool {
 	q := &r.Quorum
 	return r.Leader == "" || !r.LeaderReady || q.Alive < q.Voters || q.Voters < q.Wanted || len(r.Missing) > 0 || len(r.Clocks) > 0 ||
-		r.Attention == nil || r.Attention.Ill > 0
+		r.Attention == nil || r.Attention.Ill > 0 || r.Attention.Hold != nil
 }
 
 // showStatus shows a report as text.
@@ -158,6 +159,9 @@ func attention(out *output.Printer, r report) {
 	if o == nil {
 		out.Field("Clusters", out.Paint(output.Red, "unknown: "+r.AttentionError))
 		return
+	}
+	if o.Hold != nil {
+		out.Field("Held", out.Paint(output.Red, o.Hold.Why())+"; look at the clusters and operations, then run coopr operator resume")
 	}
 	text := fmt.Sprintf("%d, %d ill", o.Clusters, o.Ill)
 	if o.Ill > 0 {

@@ -14,6 +14,9 @@ import (
 
 var secret = regexp.MustCompile(`coopr-[A-Z2-7]{26}`)
 
+// moment is when the state was restored.
+var moment = regexp.MustCompile(`snap at \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ`)
+
 func TestMeshStory(t *testing.T) {
 	s := clitest.New(t)
 	s.As(apitest.Super)
@@ -31,6 +34,9 @@ func TestMeshStory(t *testing.T) {
 	s.Run(0, "tenant", "list")
 	s.Run(0, "operator", "snapshot", "restore", "state.snap", "--unsigned", "--yes")
 	s.Run(3, "tenant", "get", "new")
+	s.Run(6, "status")
+	s.Run(0, "operator", "resume")
+	s.Run(4, "operator", "resume")
 	s.Run(0, "tenant", "put", "new", "--max-nodes", "10")
 	s.Run(0, "tenant", "put", "new", "--max-clusters", "3", "--max-tokens", "1")
 	s.Run(0, "tenant", "get", "new", "-o", "yaml")
@@ -47,7 +53,7 @@ func TestMeshStory(t *testing.T) {
 	s.Run(0, "tenant", "delete", "new", "--yes")
 	s.Run(1, "operator", "snapshot", "restore", "nothing.snap", "--yes")
 	// The ids and secrets of tokens are random.
-	story := secret.ReplaceAllString(strings.ReplaceAll(s.Story.String(), id, "TOKENID1"), "coopr-SECRET")
+	story := moment.ReplaceAllString(secret.ReplaceAllString(strings.ReplaceAll(s.Story.String(), id, "TOKENID1"), "coopr-SECRET"), "snap at TIME")
 	s.Story.Reset()
 	s.Story.WriteString(story)
 	s.Golden("mesh")

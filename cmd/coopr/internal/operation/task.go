@@ -41,7 +41,7 @@ func TaskCommand(app cli.App) *cobra.Command {
 				if node == "" {
 					node = x.Node
 				}
-				t.Row(x.ID, x.Action.String(), x.Service, node, x.Status.String(), strconv.Itoa(x.Attempt), took, x.Agent, output.Clip(x.Message, 80))
+				t.Row(x.ID, progress.Does(x), x.Service, node, x.Status.String(), strconv.Itoa(x.Attempt), took, x.Agent, output.Clip(x.Message, 80))
 			}
 			return t
 		},

@@ -156,9 +156,17 @@ func failure(t model.Task) (string, bool) {
 	return line + "\n  log: coopr task log " + t.ID, true
 }
 
+// Does returns the name of a task's action as people read it: "INSTALL", or "DRAIN" for an action of the service's own.
+func Does(t model.Task) string {
+	if t.Own != "" {
+		return strings.ToUpper(t.Own)
+	}
+	return t.Action.String()
+}
+
 // TaskName returns the name of a task as people read it: "INSTALL nginx on shop1-1000.local".
 func TaskName(t model.Task) string {
-	name := t.Action.String()
+	name := Does(t)
 	if t.Service != "" {
 		name += " " + t.Service
 	}

@@ -1,15 +1,15 @@
-package model
+package operation
 
 import (
 	"strconv"
 	"strings"
 )
 
-// Hostname returns a node's host name (docs/spec/coopr.md 4.8): the cluster's name without
+// hostname returns a node's host name (docs/spec/coopr.md 4.8): the cluster's name without
 // leading digits, cut so that the first label has at most 63 characters, then the cluster's id
 // without leading zeros, "-", the node's number, and the suffix (default "local"). It is in
 // lower case. Characters that a host name cannot have become "-".
-func Hostname(clusterName, clusterID string, number int, suffix string) string {
+func hostname(clusterName, clusterID string, number int, suffix string) string {
 	id := strings.Trim(hostPart(strings.TrimLeft(clusterID, "0")), "-")
 	tail := id + "-" + strconv.Itoa(number)
 	if len(tail) > 63 {

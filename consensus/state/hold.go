@@ -1,0 +1,51 @@
+package state
+
+import (
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/roster"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// hold holds a mesh after a restore, and resumes it.
+type hold struct{ *writer }
+
+// set holds the mesh, or ends a hold that came with a snapshot if why is nil.
+func (a hold) set(why *roster.Hold) {
+	m := table.Mesh(a.txn)
+	m.ID, m.Hold = table.TheMeta, why
+	a.put(table.Meta, &m)
+}
+
+// resume ends the hold.
+func (a hold) resume(c *pb.Command) Answer {
+	why := table.Mesh(a.txn).Hold
+	if why == nil {
+		return refuse(problem.Conflict, "the mesh is not held: there is nothing to resume")
+	}
+	a.set(nil)
+	a.batch.Resumed = true
+	a.event(model.Event{Type: "mesh.resumed", Actor: c.Actor, Message: "it was " + why.Why()})
+	return Answer{}
+}
+
+// refuses returns the answer to a command that begins work while the mesh is held. It reports false for everything else. What is
+// under way cannot go on either: all of it needs leases.
+func (a hold) refuses(c *pb.Command) (Answer, bool) {
+	switch ch := c.Change.(type) {
+	case *pb.Command_Lease, *pb.Command_StartOperation, *pb.Command_QueueOperation, *pb.Command_DropResource:
+	case *pb.Command_ChangeRuns:
+		if ch.ChangeRuns.GetStart() == nil {
+			return Answer{}, false
+		}
+	default:
+		return Answer{}, false
+	}
+	why := table.Mesh(a.txn).Hold
+	if why == nil {
+		return Answer{}, false
+	}
+	return refuse(problem.Conflict, "the mesh is held, as it was %s: it begins no work until a person has checked what is on "+
+		"record and runs coopr operator resume", why.Why()), true
+}
