@@ -320,10 +320,7 @@ func (a plans) tolerate(op *model.Operation, e *plan.Edit, v uint32, fence uint6
 
 // reopen grants failed tasks a new round of attempts.
 func (a plans) reopen(e *plan.Edit) {
-	if e.State().Count(model.TaskFailed) == 0 {
-		return
-	}
-	for v := range e.State().Graph.Len() {
-		e.Reopen(uint32(v))
+	if e.State().Count(model.TaskFailed) > 0 {
+		e.Reopen(e.State().Graph.In(plan.Whole()))
 	}
 }

@@ -1,6 +1,10 @@
 package plan
 
-import "github.com/coopr/coopr/engine/model"
+import (
+	"iter"
+
+	"github.com/coopr/coopr/engine/model"
+)
 
 // Lease grants v to a session. It refuses a task that is not ready (or uncertain), that a gate
 // holds back, whose next attempt is not due at now, or whose node another task holds.
@@ -253,15 +257,23 @@ func (e *Edit) Observe() {
 	}
 }
 
-// Reopen makes a failed task ready for a new round of attempts, once the tasks that it waits
-// for are done. A tolerated failure stays.
-func (e *Edit) Reopen(v uint32) {
-	if e.next.Status(v) != model.TaskFailed || e.done(v) {
-		return
+// Reopen makes those of some tasks that have failed ready for a new round of attempts, each once
+// the tasks that it waits for are done. A tolerated failure stays.
+func (e *Edit) Reopen(tasks iter.Seq[uint32]) {
+	var again []uint32
+	for v := range tasks {
+		if e.next.Status(v) == model.TaskFailed && !e.done(v) {
+			e.retry(v)
+			again = append(again, v)
+		}
 	}
+	e.rewind(again...)
+}
+
+// retry forgets the failures of v; the caller rewinds it.
+func (e *Edit) retry(v uint32) {
 	n := e.note(v)
 	n.Failures, n.RetryAt = 0, 0
-	e.rewind(v)
 }
 
 // Recreate ends a failed CONFIRM at v. It opens the CREATE before it, at create, again, which

@@ -407,7 +407,7 @@ func (o *naive) step(t *rapid.T, e *plan.Edit, index uint64, now int64) {
 			o.fail(v, unseen)
 		}
 	case 11:
-		e.Reopen(v)
+		e.Reopen(slices.Values([]uint32{v}))
 		if o.status[v] == model.TaskFailed && !o.tolerated[v] {
 			o.retryAt[v], o.failures[v] = 0, 0
 			o.rewind(v)

@@ -35,13 +35,18 @@ func (e *Edit) undone(v uint32) {
 	e.unpass(v)
 }
 
-// rewind resets v, which no worker holds, to the beginning of a run.
-func (e *Edit) rewind(v uint32) {
-	if t, _ := e.tasks(v); t.runs != nil {
-		r, i := e.runs(v)
-		r.leased[i], r.ended[i] = 0, 0
+// rewind resets tasks, which no worker holds, to the beginning of a run. All are reset before the
+// first becomes ready: whether a gate holds a task back depends on the others of its step.
+func (e *Edit) rewind(tasks ...uint32) {
+	for _, v := range tasks {
+		if t, _ := e.tasks(v); t.runs != nil {
+			r, i := e.runs(v)
+			r.leased[i], r.ended[i] = 0, 0
+		}
 	}
-	e.put(v)
+	for _, v := range tasks {
+		e.put(v)
+	}
 }
 
 // ForceComplete makes every task of a part count as succeeded. Workers lose the tasks of it
@@ -104,9 +109,7 @@ func (e *Edit) Restart(p Part, o Order) error {
 	for _, v := range again {
 		e.undone(v)
 	}
-	for _, v := range touched {
-		e.rewind(v)
-	}
+	e.rewind(touched...)
 	return nil
 }
 
@@ -130,6 +133,7 @@ func (e *Edit) forget(v uint32, o Order) {
 // new round of attempts. What was tolerated stays.
 func (e *Edit) Revive(o Order) {
 	g := e.next.Graph
+	var again []uint32
 	for v := range uint32(g.Len()) {
 		if g.Action[v] == model.Barrier || e.done(v) {
 			continue
@@ -139,12 +143,14 @@ func (e *Edit) Revive(o Order) {
 			if t.Attempt > 0 && o.Observe != nil && o.Observe(g.Action[v], model.TaskRunning) {
 				e.note(v).Observe = true // the last attempt may have been cancelled at any point
 			}
-			e.rewind(v)
 		case model.TaskFailed:
-			e.Reopen(v)
+			e.retry(v)
 		default:
+			continue
 		}
+		again = append(again, v)
 	}
+	e.rewind(again...)
 }
 
 // Reset restarts the whole plan.

@@ -344,7 +344,7 @@ func TestTolerance(t *testing.T) {
 	if r.s.Status(1) != model.TaskCancelled || r.s.Failures(plan.Phase(0)) != 1 {
 		t.Errorf("the rest of the step is %s, %d failures", r.s.Status(1), r.s.Failures(plan.Phase(0)))
 	}
-	r.edit(func(e *plan.Edit) { e.Reopen(0) })
+	r.edit(func(e *plan.Edit) { e.Reopen(slices.Values([]uint32{0})) })
 	if r.s.Status(0) != model.TaskFailed {
 		t.Error("a failure that was tolerated was opened again")
 	}

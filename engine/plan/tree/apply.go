@@ -34,11 +34,8 @@ func Apply(e *plan.Edit, r Result, o plan.Order) error {
 		}
 	}
 	for _, p := range r.Retry {
-		if e.State().Failures(p) == 0 {
-			continue
-		}
-		for v := range e.State().Graph.In(p) {
-			e.Reopen(v)
+		if e.State().Failures(p) > 0 {
+			e.Reopen(e.State().Graph.In(p))
 		}
 	}
 	return nil
