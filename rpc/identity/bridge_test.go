@@ -85,6 +85,11 @@ func TestBridge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		outdated := founded{t: t, ca: first, mesh: f.mesh} // a voter that was away, too
+		answer := outdated.sign(twoID, Worker, r.Request)
+		if err := away.Store().Renewed(answer); !errors.Is(err, ErrOldCA) || !away.Store().Outdated() {
+			t.Error("a certificate of the old CA is taken for one of the new CA:", err)
+		}
 		if _, err := r.Verify(bundle.CAs, time.Now()); !errors.Is(err, ErrNotOfThisMesh) {
 			t.Error("a renewal without a bridge:", err)
 		}
@@ -105,6 +110,18 @@ func TestBridge(t *testing.T) {
 		away.Store().Membership().Trust(Bundle{Version: 1, CAs: [][]byte{first.Certificate()}})
 		if slices.Equal(away.Store().Membership().CAs[0], first.Certificate()) {
 			t.Error("an older bundle replaces a newer one")
+		}
+		// A certificate that ends soon is renewed by whoever can, and the agent still looks for the new CA.
+		if _, _, _, err := shake(t, f.first.ServerConfig(), late.ClientConfig("")); !errors.Is(err, ErrNotOfThisMesh) {
+			t.Error(err)
+		}
+		time.Sleep(Lifetime * 5 / 6)
+		renew(voter, oneID, Voter)
+		if r, err = late.Store().Renewal(); err != nil {
+			t.Fatal(err)
+		}
+		if err := late.Store().Renewed(outdated.sign(threeID, Worker, r.Request)); err != nil || !late.Store().Outdated() {
+			t.Error("a voter that was away does not keep an agent's certificate from its end:", err)
 		}
 		time.Sleep(bridged + time.Minute)
 		renew(voter, oneID, Voter)
