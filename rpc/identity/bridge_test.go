@@ -136,3 +136,26 @@ func TestBridge(t *testing.T) {
 		}
 	})
 }
+
+// TestRemovedVoter has a voter answer that was removed, and whose certificate has not ended. It is no voter for those who know of it, also
+// not at the door, and it does not make them renew their certificates.
+func TestRemovedVoter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := found(t)
+		removed, agent := f.admit("", twoID, Voter), f.admit("", threeID, Worker)
+		if _, _, _, err := shake(t, removed.ServerConfig(), agent.Store().DoorConfig()); err != nil {
+			t.Fatal(err)
+		}
+		if err := agent.Store().Change(func(m *Membership) { m.Removed = []string{twoID} }); err != nil {
+			t.Fatal(err)
+		}
+		for what, config := range map[string]*tls.Config{"others": agent.ClientConfig(""), "the door": agent.Store().DoorConfig()} {
+			if _, _, _, err := shake(t, removed.ServerConfig(), config); !errors.Is(err, ErrRemoved) {
+				t.Errorf("it answers %s: %v", what, err)
+			}
+		}
+		if agent.Store().Outdated() {
+			t.Error("it makes an agent renew its certificate")
+		}
+	})
+}
