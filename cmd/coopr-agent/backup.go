@@ -73,6 +73,9 @@ func exportCommand() *cobra.Command {
 		if cfg.DataDir == "" {
 			return usageError{errors.New("set data_dir, or --data-dir")}
 		}
+		if err := asOwner(cfg.DataDir, cfg.KeyringDir()); err != nil {
+			return err
+		}
 		store, err := openKeyring(c, cfg, own)
 		if err != nil {
 			return err
@@ -183,6 +186,9 @@ func importCommand() *cobra.Command {
 		set, err := keyring.Import(f, who...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", args[0], err)
+		}
+		if err := asOwner(cfg.DataDir, cfg.KeyringDir()); err != nil {
+			return err
 		}
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 			return err

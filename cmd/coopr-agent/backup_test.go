@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -191,5 +192,43 @@ func TestLockedKeyringBackup(t *testing.T) {
 	}
 	if e, err := keyring.InDir(at("voter") + "-keyring").Exported(); err != nil || e.Number != 2 {
 		t.Errorf("on record is %+v, %v", e, err)
+	}
+}
+
+// TestKeyringOfAnotherUser runs the commands of the keyring as another user than the agent's. Root could write files that the agent cannot read.
+func TestKeyringOfAnotherUser(t *testing.T) {
+	data := "/" // which belongs to root
+	if os.Geteuid() == 0 {
+		data = filepath.Join(t.TempDir(), "data")
+		if err := errors.Join(os.Mkdir(data, 0o700), os.Chown(data, 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	me, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	key, backup, phrase := filepath.Join(dir, "key"), filepath.Join(dir, "a.age"), filepath.Join(dir, "phrase")
+	var out bytes.Buffer
+	err = errors.Join(keyring.Export(&out, keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}}, me.Recipient()),
+		os.WriteFile(key, []byte(me.String()), 0o600), os.WriteFile(backup, out.Bytes(), 0o600),
+		os.WriteFile(phrase, []byte("correct horse battery"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"passphrase", "--new-passphrase-file", phrase},
+		{"convert", "--to", "passphrase", "--passphrase-file", phrase},
+		{"export", "--to", filepath.Join(dir, "b.age"), "--recipient", me.Recipient().String()},
+		{"import", backup, "--identity", key},
+	} {
+		code, out, errs := run(append(append([]string{"keyring"}, args...), "--data-dir", data)...)
+		if code != 1 || !strings.Contains(errs, "runuser -u") {
+			t.Errorf("%s: %d\n%s%s", args[0], code, out, errs)
+		}
+	}
+	if list, err := os.ReadDir(data); os.Geteuid() == 0 && (err != nil || len(list) > 0) {
+		t.Error("something was written:", list, err)
 	}
 }
