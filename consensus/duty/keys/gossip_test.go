@@ -210,6 +210,29 @@ func TestRotateGossipWaits(t *testing.T) {
 	})
 }
 
+// TestNamesThoseBehind names agents that do not follow, also if the clock of the leader before was an hour ahead.
+func TestNamesThoseBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, state.FeatureLevel)
+		newAgents(g, "a", "w")
+		g.ahead = time.Hour
+		if err := errors.Join(g.beginGossip(1), g.c.round(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		g.term("b")
+		g.ahead = 0
+		for range 2 {
+			time.Sleep(rotateEvery)
+			if err := g.c.round(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, _ := g.View().Rotation(roster.KindGossip); r.Phase != roster.RotationSpread || len(r.Behind) != 2 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 // TestRemovalRotatesGossip removes agents: the key of gossip, which they have, is replaced. One that is removed during a rotation has both
 // keys, so that another rotation follows.
 func TestRemovalRotatesGossip(t *testing.T) {
