@@ -51,6 +51,9 @@ func (r *Renewer) Run(ctx context.Context) error {
 			case err == nil:
 				named, pause = true, checkInterval
 			case ctx.Err() == nil:
+				if errors.Is(err, context.DeadlineExceeded) { // nobody has answered, which may change at any time
+					pause = checkInterval
+				}
 				next = time.Now().Add(pause)
 				pause = min(2*pause, maxPause)
 				r.Logger.Error("this agent's certificate was not renewed", "expires", r.Store.Expires(), "again_in", time.Until(next), "error", err)

@@ -397,3 +397,19 @@ func TestRotateRoot(t *testing.T) {
 		}
 	})
 }
+
+// TestBackAfterLong cuts an agent off for so long that it has often asked in vain for a new certificate, and its own has ended. It is back soon
+// after the others can be reached again.
+func TestBackAfterLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mesh.New(t, mesh.Options{Agents: 4, Workers: 1, Identity: true, Seed: 81, Verbose: testing.Verbose()})
+		m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
+		away := m.Agents()[3]
+		alive := func() bool { a, ok := m.AwaitLeader().View().Agent(away.ID); return ok && a.Alive }
+		m.Until("the worker", alive)
+		m.Cut("away", []*mesh.Agent{away})
+		time.Sleep(8 * mesh.Lifetime)
+		m.Heal("away")
+		m.Until("the worker to be back", alive)
+	})
+}
