@@ -76,7 +76,7 @@ func New(cfg Config) *Desk {
 	}
 	d.renewer = &Renewer{
 		Store: cfg.Store, Door: d.door, Names: cfg.Names, Network: cfg.Network, Voters: d.voters, Record: d.record,
-		due: make(chan struct{}, 1), Renewed: d.gossip.use, Logger: cfg.Logger,
+		due: make(chan struct{}, 1), Renewed: d.renewed, Logger: cfg.Logger,
 	}
 	return d
 }
@@ -150,12 +150,19 @@ func (d *Desk) Update(removed []string) {
 	if err != nil {
 		d.cfg.Logger.Error("this agent could not write its identity", "error", err)
 	}
-	d.gossip.use()
+	d.renewed()
 	d.renewer.notify()
-	d.cfg.Hang(func(p identity.Peer) bool { return slices.Contains(next.Removed, p.ID) || !d.cfg.Store.Trusts(p) })
 	for _, addr := range addrs {
 		d.cfg.Peers.Drop(addr)
 	}
+}
+
+// renewed has gossip and connections follow what the agent keeps of the mesh: a renewal may have brought keys of gossip and CAs, too.
+func (d *Desk) renewed() {
+	d.gossip.use()
+	d.cfg.Hang(func(p identity.Peer) bool {
+		return slices.Contains(d.cfg.Store.Membership().Removed, p.ID) || !d.cfg.Store.Trusts(p)
+	})
 }
 
 // union returns two lists of ids as one. An agent that was removed stays so, whatever an older state says.

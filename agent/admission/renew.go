@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -50,6 +51,9 @@ func (r *Renewer) Run(ctx context.Context) error {
 			case err == nil:
 				named, pause = true, checkInterval
 			case ctx.Err() == nil:
+				if errors.Is(err, context.DeadlineExceeded) { // nobody has answered, which may change at any time
+					pause = checkInterval
+				}
 				next = time.Now().Add(pause)
 				pause = min(2*pause, maxPause)
 				r.Logger.Error("this agent's certificate was not renewed", "expires", r.Store.Expires(), "again_in", time.Until(next), "error", err)
@@ -87,23 +91,35 @@ func (r *Renewer) renew(ctx context.Context) error {
 	}
 	request := &pb.RenewRequest{Certificate: own.Certificate, Csr: own.Request, Signature: own.Signature, Names: r.Names}
 	a, err := r.Door.renew(request)
-	if err != nil {
+	if err == nil {
+		err = r.install(a)
+	}
+	if err != nil { // a voter that was away may sign with a CA that others do not trust any more
 		wait, cancel := context.WithTimeout(ctx, checkInterval)
 		defer cancel()
-		answer, err := first(wait, r.Voters, r.Logger, func(ctx context.Context, addr string) (*pb.Admission, error) {
+		_, err = first(wait, r.Voters, r.Logger, func(ctx context.Context, addr string) (*pb.Admission, error) {
 			c, hang, err := Dial(r.Network, r.Store.DoorConfig(), addr)
 			if err != nil {
 				return nil, err
 			}
 			defer hang()
-			return c.Renew(ctx, request)
+			answer, err := c.Renew(ctx, request)
+			if err != nil {
+				return nil, err
+			}
+			return answer, r.install(admission(answer))
 		})
-		if err != nil {
-			return err
-		}
-		a = admission(answer)
 	}
-	if err := r.Store.Renewed(a); err != nil {
+	return err
+}
+
+// install takes the certificates of an answer. An answer that is refused changes nothing, and another voter may have a better one.
+func (r *Renewer) install(a *identity.Admission) error {
+	err := r.Store.Renewed(a)
+	if err != nil && !errors.Is(err, identity.ErrUnwritten) {
+		return err
+	}
+	if err != nil {
 		r.Logger.Error("the new certificate is in use, and this agent could not write it", "error", err)
 	}
 	r.Renewed()

@@ -23,14 +23,22 @@ import (
 // asAgent is how the commands of the keyring are run on an installed host.
 const asAgent = "runuser -u coopr -- coopr-agent keyring "
 
-// openKeyring returns the store of an agent's keyring, and unlocks one that has a passphrase.
-// The file of the passphrase is "" for the terminal.
+// openKeyring returns the store of an agent's keyring, and unlocks one that has a passphrase, also before it has keys: what is written to
+// it can be read again then. The file of the passphrase is "" for the terminal.
 func openKeyring(c *cobra.Command, cfg config.Config, file string) (keyring.Store, error) {
 	store := keystore.Of(cfg)
-	if p, ok := store.(*keyring.Passphrase); ok {
-		return store, unlock(c, p, file, "Passphrase of the keyring")
+	p, ok := store.(*keyring.Passphrase)
+	if !ok {
+		return store, nil
 	}
-	return store, nil
+	if _, err := p.Load(); err != nil && !errors.Is(err, keyring.ErrSealed) || p.PublicHalf() == "" {
+		return store, err // it cannot be read, or has no passphrase yet
+	}
+	phrase, err := readPassphrase(c, file, "Passphrase of the keyring", false)
+	if err != nil {
+		return store, err
+	}
+	return store, p.Unlock(phrase)
 }
 
 func exportCommand() *cobra.Command {
@@ -64,6 +72,9 @@ func exportCommand() *cobra.Command {
 		}
 		if cfg.DataDir == "" {
 			return usageError{errors.New("set data_dir, or --data-dir")}
+		}
+		if err := asOwner(cfg.DataDir, cfg.KeyringDir()); err != nil {
+			return err
 		}
 		store, err := openKeyring(c, cfg, own)
 		if err != nil {
@@ -175,6 +186,9 @@ func importCommand() *cobra.Command {
 		set, err := keyring.Import(f, who...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", args[0], err)
+		}
+		if err := asOwner(cfg.DataDir, cfg.KeyringDir()); err != nil {
+			return err
 		}
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 			return err

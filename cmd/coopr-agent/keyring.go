@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"os/user"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -44,7 +48,7 @@ func convertCommand() *cobra.Command {
 			"For systemd-creds, run it with the credential of the agent's unit: systemd-run does that. For passphrase, it asks for the new\n" +
 			"passphrase, or for the present one. For transit, set keyring.transit before.\n" +
 			"The disk may keep bytes of the old file, although they are overwritten: rotate the keys if others may read them.",
-		Example: "  coopr-agent keyring convert --to file --config /etc/coopr/agent.yaml\n" +
+		Example: "  " + asAgent + "convert --to file --config /etc/coopr/agent.yaml\n" +
 			"  systemd-run --pipe --wait -p User=coopr -p LoadCredentialEncrypted=coopr-keyring:/etc/credstore.encrypted/coopr-keyring \\\n" +
 			"    coopr-agent keyring convert --to systemd-creds --config /etc/coopr/agent.yaml",
 	}
@@ -94,12 +98,40 @@ func stopped(load func() (config.Config, error), use func(config.Config) error) 
 	if cfg.DataDir == "" {
 		return usageError{errors.New("set data_dir, or --data-dir")}
 	}
+	if err := asOwner(cfg.DataDir, cfg.KeyringDir()); err != nil {
+		return err
+	}
 	lock, err := identity.LockDir(cfg.DataDir)
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
 	return use(cfg)
+}
+
+// asOwner returns an error if one of an agent's folders belongs to another user than the one who runs this command: root could write there,
+// and the agent could not read what root has written.
+func asOwner(folders ...string) error {
+	for _, folder := range folders {
+		info, err := os.Stat(folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it is made by whoever needs it
+		}
+		if err != nil {
+			return err
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || int(st.Uid) == os.Geteuid() {
+			continue
+		}
+		name := "#" + strconv.Itoa(int(st.Uid))
+		if u, err := user.LookupId(name[1:]); err == nil {
+			name = u.Username
+		}
+		return fmt.Errorf("%s belongs to user %s, whose agent could not read what another user writes: run this command as that user "+
+			"(runuser -u %[2]s -- coopr-agent ...)", folder, name)
+	}
+	return nil
 }
 
 // unlock reads the passphrase of a keyring, and unlocks it.
@@ -130,7 +162,7 @@ func passphraseCommand() *cobra.Command {
 		Long: "Sets the passphrase of a stopped agent whose keyring has none yet, or replaces it. It is for keyring.kind passphrase.\n" +
 			"The first agent of a mesh needs one before it starts. Other agents take over that of the leader, so that nobody types there, unless\n" +
 			"they have got one of their own with this command. Whoever loses the passphrases of all voters has lost the mesh.",
-		Example: "  coopr-agent keyring passphrase --config /etc/coopr/agent.yaml",
+		Example: "  " + asAgent + "passphrase --config /etc/coopr/agent.yaml",
 	}
 	c.Flags().StringVar(&file, "passphrase-file", "", "file with the present passphrase, if there is one"+passphraseFrom)
 	c.Flags().StringVar(&fresh, "new-passphrase-file", "", "file with the new passphrase"+passphraseFrom)

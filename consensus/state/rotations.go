@@ -93,6 +93,9 @@ func (a rotations) begin(c *pb.Command, p *pb.Rotate, kind string, old *roster.R
 			return refuse(problem.Conflict, "the agents of this mesh share a secret, of which the key of gossip is made: it cannot be replaced")
 		}
 		row.Full = false
+		for _, i := range a.view().Identities() { // a removal from before comes before, whatever the clocks of leaders say
+			row.Begun = max(row.Begun, i.Removed+1)
+		}
 	case kind == roster.KindCA:
 		if m := table.Mesh(a.txn).Identity; m == nil || len(m.SealedCA) == 0 {
 			return refuse(problem.Conflict, "the agents of this mesh share a secret, of which the key of the CA is made: it cannot be replaced")

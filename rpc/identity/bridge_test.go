@@ -85,6 +85,11 @@ func TestBridge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		outdated := founded{t: t, ca: first, mesh: f.mesh} // a voter that was away, too
+		answer := outdated.sign(twoID, Worker, r.Request)
+		if err := away.Store().Renewed(answer); !errors.Is(err, ErrOldCA) || !away.Store().Outdated() {
+			t.Error("a certificate of the old CA is taken for one of the new CA:", err)
+		}
 		if _, err := r.Verify(bundle.CAs, time.Now()); !errors.Is(err, ErrNotOfThisMesh) {
 			t.Error("a renewal without a bridge:", err)
 		}
@@ -106,6 +111,18 @@ func TestBridge(t *testing.T) {
 		if slices.Equal(away.Store().Membership().CAs[0], first.Certificate()) {
 			t.Error("an older bundle replaces a newer one")
 		}
+		// A certificate that ends soon is renewed by whoever can, and the agent still looks for the new CA.
+		if _, _, _, err := shake(t, f.first.ServerConfig(), late.ClientConfig("")); !errors.Is(err, ErrNotOfThisMesh) {
+			t.Error(err)
+		}
+		time.Sleep(Lifetime * 5 / 6)
+		renew(voter, oneID, Voter)
+		if r, err = late.Store().Renewal(); err != nil {
+			t.Fatal(err)
+		}
+		if err := late.Store().Renewed(outdated.sign(threeID, Worker, r.Request)); err != nil || !late.Store().Outdated() {
+			t.Error("a voter that was away does not keep an agent's certificate from its end:", err)
+		}
 		time.Sleep(bridged + time.Minute)
 		renew(voter, oneID, Voter)
 		for what, config := range map[string]*tls.Config{"an agent": late.Store().DoorConfig(), "a newcomer": token.DoorConfig()} {
@@ -116,6 +133,29 @@ func TestBridge(t *testing.T) {
 		var wrong *tls.CertificateVerificationError
 		if _, _, _, err := shake(t, f.first.HTTPSConfig(nil), api); !errors.As(err, &wrong) {
 			t.Error("a client follows the bridge for too long:", err)
+		}
+	})
+}
+
+// TestRemovedVoter has a voter answer that was removed, and whose certificate has not ended. It is no voter for those who know of it, also
+// not at the door, and it does not make them renew their certificates.
+func TestRemovedVoter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := found(t)
+		removed, agent := f.admit("", twoID, Voter), f.admit("", threeID, Worker)
+		if _, _, _, err := shake(t, removed.ServerConfig(), agent.Store().DoorConfig()); err != nil {
+			t.Fatal(err)
+		}
+		if err := agent.Store().Change(func(m *Membership) { m.Removed = []string{twoID} }); err != nil {
+			t.Fatal(err)
+		}
+		for what, config := range map[string]*tls.Config{"others": agent.ClientConfig(""), "the door": agent.Store().DoorConfig()} {
+			if _, _, _, err := shake(t, removed.ServerConfig(), config); !errors.Is(err, ErrRemoved) {
+				t.Errorf("it answers %s: %v", what, err)
+			}
+		}
+		if agent.Store().Outdated() {
+			t.Error("it makes an agent renew its certificate")
 		}
 	})
 }

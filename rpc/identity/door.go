@@ -11,7 +11,8 @@ import (
 // DoorConfig returns the TLS configuration with which an agent without a valid certificate asks a voter to be admitted. The CA is
 // the one with the token's fingerprint.
 func (t JoinToken) DoorConfig() *tls.Config {
-	return doorConfig(func(state tls.ConnectionState) (*x509.CertPool, error) {
+	anybody := func(Peer) error { return nil } // a newcomer knows nothing of removals
+	return doorConfig(anybody, func(state tls.ConnectionState) (*x509.CertPool, error) {
 		for _, c := range state.PeerCertificates {
 			if sum := sha256.Sum256(c.Raw); subtle.ConstantTimeCompare(sum[:], t.fingerprint) == 1 {
 				pool := x509.NewCertPool()
@@ -25,10 +26,11 @@ func (t JoinToken) DoorConfig() *tls.Config {
 
 // DoorConfig returns the TLS configuration with which the agent asks a voter for new certificates: its own may have ended.
 func (s *Store) DoorConfig() *tls.Config {
-	return doorConfig(func(tls.ConnectionState) (*x509.CertPool, error) { return s.own.roots.Load(), nil })
+	return doorConfig(s.own.remains, func(tls.ConnectionState) (*x509.CertPool, error) { return s.own.roots.Load(), nil })
 }
 
-func doorConfig(roots func(tls.ConnectionState) (*x509.CertPool, error)) *tls.Config {
+// doorConfig accepts voters whose certificates lead to one of the roots, unless accept returns an error.
+func doorConfig(accept func(Peer) error, roots func(tls.ConnectionState) (*x509.CertPool, error)) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		InsecureSkipVerify: true, // VerifyConnection checks the chain and the role instead
@@ -38,10 +40,13 @@ func doorConfig(roots func(tls.ConnectionState) (*x509.CertPool, error)) *tls.Co
 				return err
 			}
 			p, err := verify(state, pool, x509.ExtKeyUsageServerAuth, bridges(state))
-			if err == nil && p.Role != Voter {
-				err = fmt.Errorf("%w: agent %s is no voter", ErrWrongPeer, p.ID)
+			if err != nil {
+				return err
 			}
-			return err
+			if p.Role != Voter {
+				return fmt.Errorf("%w: agent %s is no voter", ErrWrongPeer, p.ID)
+			}
+			return accept(p)
 		},
 	}
 }

@@ -31,8 +31,8 @@ type Identity struct {
 	api   func(names []string) func() (*tls.Certificate, error)
 	// refused reports whether an agent was removed from the mesh.
 	refused atomic.Pointer[func(id string) bool]
-	// bridged is set when a voter has shown a bridge to a CA that the agent does not know yet.
-	bridged atomic.Bool
+	// bridged is one more than the version of the CAs with which the agent needed a bridge to verify a voter, or 0.
+	bridged atomic.Uint64
 	store   *Store // nil if the identity is made from the mesh's secret
 }
 
@@ -112,11 +112,11 @@ func (i *Identity) ClientConfig(expect string) *tls.Config {
 		InsecureSkipVerify:   true,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.agent() },
 		VerifyConnection: func(state tls.ConnectionState) error {
+			version := i.caVersion()
 			got, err := i.verify(state, x509.ExtKeyUsageServerAuth)
 			if err != nil {
-				// The agent needs a certificate under the new CA before others answer it.
-				if p, e := verify(state, i.roots.Load(), x509.ExtKeyUsageServerAuth, bridges(state)); e == nil && p.Role == Voter {
-					i.bridged.Store(true)
+				if errors.Is(err, ErrNotOfThisMesh) && i.follows(state) {
+					i.bridged.Store(version + 1) // the agent needs a certificate under the new CA before others answer it
 				}
 				return err
 			}
@@ -159,10 +159,35 @@ type Peer struct {
 // verify checks the certificate of a conn's peer against the mesh's CAs and returns the peer.
 func (i *Identity) verify(state tls.ConnectionState, usage x509.ExtKeyUsage) (Peer, error) {
 	p, err := verify(state, i.roots.Load(), usage, x509.NewCertPool())
-	if refused := i.refused.Load(); err == nil && refused != nil && (*refused)(p.ID) {
-		return Peer{}, fmt.Errorf("%w: %s", ErrRemoved, p.ID)
+	if err == nil {
+		err = i.remains(p)
 	}
-	return p, err
+	if err != nil {
+		return Peer{}, err
+	}
+	return p, nil
+}
+
+// remains returns ErrRemoved for an agent that was removed from the mesh.
+func (i *Identity) remains(p Peer) error {
+	if refused := i.refused.Load(); refused != nil && (*refused)(p.ID) {
+		return fmt.Errorf("%w: %s", ErrRemoved, p.ID)
+	}
+	return nil
+}
+
+// follows reports whether bridges lead from the CAs that the agent trusts to the certificate of a voter at the other end of a conn.
+func (i *Identity) follows(state tls.ConnectionState) bool {
+	p, err := verify(state, i.roots.Load(), x509.ExtKeyUsageServerAuth, bridges(state))
+	return err == nil && p.Role == Voter && i.remains(p) == nil
+}
+
+// caVersion returns the version of the CAs that the agent trusts, at least: they are replaced before their version is.
+func (i *Identity) caVersion() uint64 {
+	if i.store == nil {
+		return 0
+	}
+	return i.store.Membership().CAVersion
 }
 
 // bridges returns the other certificates that a peer has presented, which may lead from a CA to the one that has replaced it.

@@ -319,6 +319,13 @@ func TestUnwrittenMembership(t *testing.T) {
 	if written, err := s.Retry(); written || err == nil {
 		t.Error("written without a folder:", written)
 	}
+	own, err := s.Renewal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Renewed(f.sign(twoID, Worker, own.Request)); !errors.Is(err, ErrUnwritten) || s.Membership().NextKey != nil {
+		t.Error("a renewal that cannot be written counts all the same:", err)
+	}
 	if err := os.Rename(dir+".away", dir); err != nil {
 		t.Fatal(err)
 	}

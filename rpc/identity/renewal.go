@@ -33,7 +33,16 @@ func (s *Store) Renewal() (*Renewal, error) {
 // renewalText is what the signature of a renewal is over: no other signature of an agent's key is.
 func renewalText(request []byte) []byte { return append([]byte("coopr renewal 1\n"), request...) }
 
-// Renewed installs the answer to a renewal.
+var (
+	// ErrUnwritten means that a membership counts, and could not be written to the disk.
+	ErrUnwritten = errors.New("the agent's identity could not be written")
+	// ErrOldCA means that a voter has signed a certificate and does not know the CA that others have shown.
+	ErrOldCA = errors.New("the voter does not know yet that the mesh has another CA")
+)
+
+// Renewed installs the answer to a renewal. If it returns another error than ErrUnwritten, nothing has changed. It fails with ErrOldCA for
+// an answer that does not bring the CA that a bridge has led to, unless the present certificate ends soon: a voter that was away signs
+// with the CA that it knows, and this agent may be such a voter.
 func (s *Store) Renewed(a *Admission) error {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -41,12 +50,20 @@ func (s *Store) Renewed(a *Admission) error {
 	if m.NextKey == nil {
 		return errors.New("identity: no renewal is under way")
 	}
+	if a.CAVersion <= m.CAVersion && s.bridged(m) && time.Now().Before(s.RenewAt(0)) {
+		return fmt.Errorf("identity: %w", ErrOldCA)
+	}
 	next, err := m.with(a, m.NextKey)
+	if err == nil {
+		err = s.use(next)
+	}
 	if err != nil {
 		return fmt.Errorf("identity: %w", err)
 	}
-	s.own.bridged.Store(false)
-	return s.put(next)
+	if err := s.write(next); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnwritten, err)
+	}
+	return nil
 }
 
 // late is how long after its end a certificate can still be renewed, in lifetimes: 90 days.

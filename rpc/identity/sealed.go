@@ -26,6 +26,7 @@ type secrets struct {
 	Key     []byte `json:"key"`
 	NextKey []byte `json:"next_key,omitempty"`
 	Gossip  []byte `json:"gossip,omitempty"`
+	Ring    *Ring  `json:"ring,omitempty"`
 	Birth   *Birth `json:"birth,omitempty"`
 }
 
@@ -37,12 +38,12 @@ func (m *Membership) seal(with []Sealer) (*Membership, error) {
 	if len(with) == 0 || m.Role != Voter {
 		return m, nil
 	}
-	plain, err := json.Marshal(secrets{Key: m.Key, NextKey: m.NextKey, Gossip: m.Gossip, Birth: m.Birth})
+	plain, err := json.Marshal(secrets{Key: m.Key, NextKey: m.NextKey, Gossip: m.Gossip, Ring: m.Ring, Birth: m.Birth})
 	if err != nil {
 		return nil, err
 	}
 	out := *m
-	out.Key, out.NextKey, out.Gossip, out.Birth, out.Sealed = nil, nil, nil, nil, nil
+	out.Key, out.NextKey, out.Gossip, out.Ring, out.Birth, out.Sealed = nil, nil, nil, nil, nil, nil
 	for _, s := range with {
 		out.Sealed = append(out.Sealed, s.Seal(m.purpose(), plain))
 	}
@@ -68,7 +69,10 @@ func (m *Membership) Unseal(keyring Opener) error {
 		}
 		next := *m
 		next.Key, next.NextKey, next.Gossip, next.Birth, next.Sealed = s.Key, s.NextKey, s.Gossip, s.Birth, nil
-		if !next.hasKeys() {
+		if s.Ring != nil { // builds before the first release did not encrypt it
+			next.Ring = s.Ring
+		}
+		if !next.hasKeys() || next.Ring != nil && next.Ring.check() != nil {
 			return errors.New("identity: what is encrypted of it has no whole key")
 		}
 		*m = next

@@ -54,8 +54,12 @@ func TestSealedMembership(t *testing.T) {
 	if err := s.SealWith(lock(1), lock(2)); err != nil {
 		t.Fatal(err)
 	}
+	ring := Ring{Version: 7, Keys: [][]byte{bytes.Repeat([]byte("new"), 12)[:gossipKeySize], bytes.Repeat([]byte("old"), 12)[:gossipKeySize]}}
+	if err := s.Change(func(m *Membership) { _ = m.Follow(ring) }); err != nil || !reflect.DeepEqual(s.Membership().GossipRing(), ring) {
+		t.Fatal("the keys of a rotation of gossip:", err)
+	}
 	m := s.Membership()
-	for _, key := range [][]byte{m.Key, m.Gossip} {
+	for _, key := range [][]byte{m.Key, m.Gossip, ring.Keys[0], ring.Keys[1]} {
 		if hasInClear(t, path, key) {
 			t.Error("the file has a key in the clear")
 		}

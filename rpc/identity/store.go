@@ -95,10 +95,10 @@ func (s *Store) use(m *Membership) error {
 		}
 		cas = append(cas, ca)
 	}
+	s.own.roots.Store(pool) // before their version is known, see caVersion
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.now, s.agent, s.api, s.cas, s.outdated = m, agent, api, cas, agent.Leaf.CheckSignatureFrom(cas[0]) != nil
-	s.mu.Unlock()
-	s.own.roots.Store(pool)
 	return nil
 }
 
@@ -180,8 +180,11 @@ func (s *Store) Change(change func(*Membership)) error {
 func (s *Store) Outdated() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.outdated || s.own.bridged.Load()
+	return s.outdated || s.bridged(s.now)
 }
+
+// bridged reports whether a voter has shown a bridge to a CA that the agent does not know with its present membership.
+func (s *Store) bridged(now *Membership) bool { return s.own.bridged.Load() == now.CAVersion+1 }
 
 // Trusts reports whether the agent still trusts the CA that has signed a peer's certificate.
 func (s *Store) Trusts(p Peer) bool {

@@ -316,6 +316,62 @@ func rotateCA(t *testing.T, leave leaving, noBridge bool) {
 	}
 }
 
+// TestRotateWithoutVoter replaces the CA and the key of gossip while a voter is away. The voter signs certificates itself, by the state that
+// it has, and comes back all the same: as a voter that has the state, with a certificate of the new CA and the new key of gossip.
+func TestRotateWithoutVoter(t *testing.T) {
+	for _, leave := range leaves {
+		for _, long := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, for long %t", leave.how, long), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { rotateWithoutVoter(t, leave, long) })
+			})
+		}
+	}
+}
+
+func rotateWithoutVoter(t *testing.T, leave leaving, long bool) {
+	m := mesh.New(t, mesh.Options{Agents: 4, Workers: 1, Identity: true, Seed: 71, Verbose: testing.Verbose()})
+	m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
+	m.Define()
+	leader := m.AwaitLeader()
+	voters := m.Voters()
+	away := voters[slices.IndexFunc(voters, func(a *mesh.Agent) bool { return a != leader })]
+	old := away.Membership()
+	leave.away(m, away)
+	m.Until("the voter to be gone", func() bool { a, ok := m.AwaitLeader().View().Agent(away.ID); return ok && !a.Alive })
+	for _, kind := range []string{roster.KindGossip, roster.KindCA} {
+		m.Must("POST", "/v1/operator/rotations", api.NewRotation{Kind: kind}, nil)
+		m.Until("the end of the rotation of "+kind, func() bool {
+			if m.Leader() == nil {
+				return false
+			}
+			r, _ := m.Leader().View().Rotation(kind)
+			return r.Phase == roster.RotationDone
+		})
+	}
+	if long {
+		time.Sleep(2 * mesh.Lifetime) // it signs for itself when it comes back
+	}
+	leave.back(m, away)
+	m.Until("the voter that was away", func() bool {
+		a, ok := m.AwaitLeader().View().Agent(away.ID)
+		if !ok || !a.Alive || away.View() == nil {
+			return false
+		}
+		r, _ := away.View().Rotation(roster.KindCA)
+		return r.Phase == roster.RotationDone && away.Sees() == 4
+	})
+	if now := away.Membership(); len(now.CAs) != 1 || slices.Equal(now.CAs[0], old.CAs[0]) || slices.Equal(now.Gossip, old.Gossip) {
+		t.Error("it has the old CA, or the old key of gossip")
+	}
+	// It votes: without the leader, the two others are a majority.
+	m.AwaitLeader().Crash()
+	m.AwaitLeader()
+	_, op := m.Create("one", 4, "pause")
+	if s := m.AwaitEnd(op); s != model.OpSucceeded {
+		t.Errorf("the operation is %s", s)
+	}
+}
+
 // TestRotateRoot replaces the root token of a mesh with certificates.
 func TestRotateRoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -339,5 +395,21 @@ func TestRotateRoot(t *testing.T) {
 		if code, _ := l.CallAs(token, "GET", "/v1/operator/rotations", nil, ""); code != http.StatusOK {
 			t.Errorf("the new token: %d", code)
 		}
+	})
+}
+
+// TestBackAfterLong cuts an agent off for so long that it has often asked in vain for a new certificate, and its own has ended. It is back soon
+// after the others can be reached again.
+func TestBackAfterLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mesh.New(t, mesh.Options{Agents: 4, Workers: 1, Identity: true, Seed: 81, Verbose: testing.Verbose()})
+		m.Until("three voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
+		away := m.Agents()[3]
+		alive := func() bool { a, ok := m.AwaitLeader().View().Agent(away.ID); return ok && a.Alive }
+		m.Until("the worker", alive)
+		m.Cut("away", []*mesh.Agent{away})
+		time.Sleep(8 * mesh.Lifetime)
+		m.Heal("away")
+		m.Until("the worker to be back", alive)
 	})
 }

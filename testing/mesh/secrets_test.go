@@ -128,7 +128,7 @@ func TestRestoreNeedsTheKeyring(t *testing.T) {
 		m.AwaitLeader()
 		m.Until("its own keys", func() bool { return len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
 		m.Until("the state to be restored", func() bool {
-			code, _ := m.AwaitLeader().Call("POST", "/v1/operator/snapshot?unsigned=true", saved, "")
+			code, _ := m.AwaitLeader().Call("POST", "/v1/operator/snapshot?unsigned=true&resume=true", saved, "")
 			return code < 300
 		})
 		if code, body := m.AwaitLeader().Call("PUT", "/v1/secrets/other", []byte(`{"value": "x"}`), ""); code != http.StatusConflict {

@@ -76,7 +76,8 @@ func (c *Controller) follow(ctx context.Context, kind string, of func(heard) uin
 		if r.Phase != roster.RotationBegun {
 			behind = c.Followers.behind(v, of, r.Index)
 		}
-		if len(behind) > 0 && time.Now().UnixMilli() < r.Since+rotateEvery.Milliseconds() {
+		// The clock of the leader before may be ahead of this one.
+		if since := time.Now().UnixMilli() - r.Since; len(behind) > 0 && since >= 0 && since < rotateEvery.Milliseconds() {
 			return nil // they are about to report
 		}
 		p := &pb.Rotate{}

@@ -48,7 +48,8 @@ func (c *Controller) rotateGossip(ctx context.Context) error {
 	}
 }
 
-// exposed reports whether an agent was removed from the mesh since a time, in Unix milliseconds.
+// exposed reports whether an agent was removed from the mesh since the rotation that began at a time, in Unix milliseconds. The state keeps
+// these times in the order of its entries.
 func exposed(v *state.View, since int64) bool {
 	if v.MeshIdentity() == nil || !v.Understands(logformat.RotationLevel) {
 		return false

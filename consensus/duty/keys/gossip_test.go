@@ -210,6 +210,29 @@ func TestRotateGossipWaits(t *testing.T) {
 	})
 }
 
+// TestNamesThoseBehind names agents that do not follow, also if the clock of the leader before was an hour ahead.
+func TestNamesThoseBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, state.FeatureLevel)
+		newAgents(g, "a", "w")
+		g.ahead = time.Hour
+		if err := errors.Join(g.beginGossip(1), g.c.round(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		g.term("b")
+		g.ahead = 0
+		for range 2 {
+			time.Sleep(rotateEvery)
+			if err := g.c.round(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, _ := g.View().Rotation(roster.KindGossip); r.Phase != roster.RotationSpread || len(r.Behind) != 2 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 // TestRemovalRotatesGossip removes agents: the key of gossip, which they have, is replaced. One that is removed during a rotation has both
 // keys, so that another rotation follows.
 func TestRemovalRotatesGossip(t *testing.T) {
@@ -251,4 +274,55 @@ func TestRemovalRotatesGossip(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+// TestRemovalRotatesGossipOnce removes an agent while the clocks of leaders differ by an hour. The key of gossip is replaced once after that,
+// whichever of the clocks was ahead.
+func TestRemovalRotatesGossipOnce(t *testing.T) {
+	for _, ahead := range []string{"the rotation before", "the removal", "the rotation after"} {
+		t.Run(ahead+" is ahead", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGroup(t, state.FeatureLevel)
+				all := newAgents(g, "a", "b", "w")
+				by := func(what string) { // another leader
+					g.term("a")
+					if g.ahead = 0; what == ahead {
+						g.ahead = time.Hour
+					}
+				}
+				turns := func() roster.Rotation {
+					t.Helper()
+					for range 12 {
+						time.Sleep(rotateEvery)
+						if err := g.c.round(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+						for id := range all {
+							all.follow(g, id)
+						}
+					}
+					r, _ := g.View().Rotation(roster.KindGossip)
+					return r
+				}
+				by("the rotation before")
+				if err := g.beginGossip(1); err != nil {
+					t.Fatal(err)
+				}
+				if r := turns(); r.Number != 1 || r.Phase != roster.RotationDone {
+					t.Fatalf("%+v", r)
+				}
+				by("the removal")
+				if _, err := g.propose(t.Context(), &pb.Command{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: "w", Revoke: true}}}); err != nil {
+					t.Fatal(err)
+				}
+				delete(all, "w")
+				by("the rotation after")
+				for range 2 {
+					if r := turns(); r.Number != 2 || r.Phase != roster.RotationDone {
+						t.Errorf("%+v", r)
+					}
+				}
+			})
+		})
+	}
 }

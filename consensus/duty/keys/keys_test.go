@@ -24,6 +24,7 @@ import (
 // group is a group of voters of which the first one leads, and has the only copy of the state.
 type group struct {
 	*state.Machine
+	ahead time.Duration // how far the leader's clock is ahead
 	t     *testing.T
 	index uint64
 	rings map[string]*keyring.Ring // of the voters that answer
@@ -117,7 +118,7 @@ func (g *group) term(leader string) {
 
 func (g *group) propose(_ context.Context, commands ...*pb.Command) ([]state.Answer, error) {
 	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, Commands: commands,
-		NowMs: time.Now().UnixMilli()}) // the leader removes old values that nothing names
+		NowMs: time.Now().Add(g.ahead).UnixMilli()}) // the leader removes old values that nothing names
 
 	if err != nil {
 		return nil, err
