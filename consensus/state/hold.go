@@ -8,6 +8,9 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
+// ErrNotHeld means that a mesh is not held, so that it cannot be resumed.
+var ErrNotHeld = problem.New(problem.Conflict, "the mesh is not held: there is nothing to resume")
+
 // hold holds a mesh after a restore, and resumes it.
 type hold struct{ *writer }
 
@@ -22,7 +25,7 @@ func (a hold) set(why *roster.Hold) {
 func (a hold) resume(c *pb.Command) Answer {
 	why := table.Mesh(a.txn).Hold
 	if why == nil {
-		return refuse(problem.Conflict, "the mesh is not held: there is nothing to resume")
+		return Answer{Err: ErrNotHeld}
 	}
 	a.set(nil)
 	a.batch.Resumed = true
