@@ -77,11 +77,18 @@ func TestHold(t *testing.T) {
 	if c.m.View().Hold() == nil {
 		t.Fatal("the hold has ended by itself")
 	}
+	found := &pb.NoteOrphans{Found: []*pb.FoundOrphan{{Tenant: "t", ProviderType: "cloud", Id: "i"}}} // somebody searches
+	if err := c.do(&pb.Command{Change: &pb.Command_NoteOrphans{NoteOrphans: found}}).Err; err != nil || len(c.m.View().Orphans().Found) != 1 {
+		t.Errorf("a search for orphans: %v", err)
+	}
 	var batches []state.Batch
 	defer c.m.Watch(func(b state.Batch) { batches = append(batches, b) })()
 	resume := &pb.Command{Actor: "bob", Change: &pb.Command_ResumeMesh{ResumeMesh: &pb.ResumeMesh{}}}
 	if err := c.do(resume).Err; err != nil || c.m.View().Hold() != nil {
 		t.Errorf("%v, %+v", err, c.m.View().Hold())
+	}
+	if o := c.m.View().Orphans(); o.At != 0 || len(o.Found) > 0 {
+		t.Errorf("the grace of orphans has begun before the mesh was resumed: %+v", o)
 	}
 	if len(batches) != 1 || !batches[0].Resumed || !batches[0].Anew() || batches[0].Restored {
 		t.Errorf("%+v", batches)
