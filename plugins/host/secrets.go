@@ -66,7 +66,8 @@ func (s *secrets) text(text string) string {
 	return m.Text(text)
 }
 
-// hiding is a slog.Handler that hides secrets in messages and in attributes that are texts or errors.
+// hiding is a slog.Handler that hides secrets in messages and in attributes. One that is neither a text nor a number, such as what a plugin
+// logs in JSON, becomes a text if it has a secret.
 type hiding struct {
 	slog.Handler
 	secrets *secrets
@@ -86,10 +87,26 @@ func (h hiding) attr(a slog.Attr) slog.Attr {
 	switch v := a.Value.Resolve(); v.Kind() {
 	case slog.KindString:
 		a.Value = slog.StringValue(h.secrets.text(v.String()))
-	case slog.KindAny:
-		if err, ok := v.Any().(error); ok {
-			a.Value = slog.StringValue(h.secrets.text(err.Error()))
+	case slog.KindGroup:
+		group := slices.Clone(v.Group())
+		for i := range group {
+			group[i] = h.attr(group[i])
 		}
+		a.Value = slog.GroupValue(group...)
+	case slog.KindAny:
+		var text string
+		switch v := v.Any().(type) {
+		case error:
+			text = v.Error()
+		case []byte:
+			text = string(v)
+		default:
+			text = fmt.Sprintf("%+v", v)
+		}
+		if hidden := h.secrets.text(text); hidden != text {
+			a.Value = slog.StringValue(hidden)
+		}
+	default: // numbers and times
 	}
 	return a
 }

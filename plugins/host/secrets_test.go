@@ -105,4 +105,11 @@ func TestHiding(t *testing.T) {
 	if text := out.String(); strings.Contains(text, "canary") || strings.Count(text, "[redacted]") != 4 || !strings.Contains(text, "g.n=7") {
 		t.Error(text)
 	}
+	// A plugin may log in JSON, whose values have any shape.
+	out.Reset()
+	log.Warn("x", "d", map[string]any{"all": []any{"canary-in-a-mine", 7}}, slog.Group("e", "f", "canary-in-a-mine"), "h", []byte("canary-in-a-mine"),
+		"i", map[string]any{"k": 7}, "l", &struct{ Password string }{"canary-in-a-mine"})
+	if text := out.String(); strings.Contains(text, "canary") || strings.Count(text, "[redacted]") != 4 || !strings.Contains(text, "i=map[k:7]") {
+		t.Error(text)
+	}
 }
