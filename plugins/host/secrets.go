@@ -134,22 +134,15 @@ func SecretTexts(t model.PluginType, values map[string]any) (texts []string) {
 }
 
 func secretTexts(v any, sensitive bool) (texts []string) {
+	if sensitive {
+		return mask.Texts(v)
+	}
 	switch v := v.(type) {
 	case map[string]any:
-		if !sensitive {
-			return SecretTexts(model.PluginType{}, v)
-		}
-		for _, item := range v {
-			texts = append(texts, secretTexts(item, true)...)
-		}
+		return SecretTexts(model.PluginType{}, v)
 	case []any:
 		for _, item := range v {
-			texts = append(texts, secretTexts(item, sensitive)...)
-		}
-	case nil, bool:
-	default:
-		if text := fmt.Sprint(v); sensitive && text != "" {
-			return []string{text}
+			texts = append(texts, secretTexts(item, false)...)
 		}
 	}
 	return texts

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,6 +93,14 @@ func TestSecretsAreBounded(t *testing.T) {
 	}
 	if got := s.text(fmt.Sprintf("of the settings, secret-again, secret-%04d", 2*maxSecrets-1)); got != "[redacted], [redacted], [redacted]" {
 		t.Error(got)
+	}
+}
+
+// A number among the settings is a secret, too.
+func TestNumbers(t *testing.T) {
+	if got := settingTexts(json.RawMessage(`{"api_token":12345678,"port":7,"all":[{"password":1234567890}]}`)); len(got) != 2 ||
+		!slices.Contains(got, "12345678") || !slices.Contains(got, "1234567890") {
+		t.Errorf("the secrets are %q", got)
 	}
 }
 
