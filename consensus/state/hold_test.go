@@ -127,3 +127,21 @@ func TestRestoredWithoutHold(t *testing.T) {
 		t.Error(a.Err)
 	}
 }
+
+// A mesh that restores a snapshot from before its upgrade keeps its feature level. Otherwise an agent of an older build, which does not know
+// the hold, could become a voter, and another restore would be refused as long as a voter is away.
+func TestRestoredFromBeforeAnUpgrade(t *testing.T) {
+	at := func(level uint32) *state.Machine {
+		c := newClinic(t)
+		if err := c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level}}}).Err; err != nil {
+			t.Fatal(err)
+		}
+		return c.m
+	}
+	for _, x := range []struct{ saved, own, want uint32 }{{logformat.HoldLevel - 1, logformat.HoldLevel, logformat.HoldLevel}, {2, 1, 2}, {1, 1, 1}} {
+		v, err := state.Restored(bytes.NewReader(dump(t, at(x.saved))), func(string) bool { return true }, time.UnixMilli(1), at(x.own).View(), nil)
+		if err != nil || v.FeatureLevel() != x.want {
+			t.Errorf("a snapshot of level %d in a mesh of level %d: %d, %v", x.saved, x.own, v.FeatureLevel(), err)
+		}
+	}
+}
