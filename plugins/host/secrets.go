@@ -94,17 +94,16 @@ func (h hiding) attr(a slog.Attr) slog.Attr {
 		}
 		a.Value = slog.GroupValue(group...)
 	case slog.KindAny:
-		var text string
 		switch v := v.Any().(type) {
 		case error:
-			text = v.Error()
+			a.Value = slog.StringValue(h.secrets.text(v.Error()))
 		case []byte:
-			text = string(v)
+			a.Value = slog.StringValue(h.secrets.text(string(v)))
 		default:
-			text = fmt.Sprintf("%+v", v)
-		}
-		if hidden := h.secrets.text(text); hidden != text {
-			a.Value = slog.StringValue(hidden)
+			text := fmt.Sprintf("%+v", v)
+			if hidden := h.secrets.text(text); hidden != text {
+				a.Value = slog.StringValue(hidden)
+			}
 		}
 	default: // numbers and times
 	}
