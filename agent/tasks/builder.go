@@ -13,6 +13,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/internal/mask"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -159,6 +160,15 @@ func (b *Builder) marked(v *state.View, cl *model.Cluster, w *operation.Work) []
 	return names
 }
 
+// secretFields returns the texts in the fields of a service's action that the type of its plugin marks. They are not encrypted in the state,
+// and are hidden in what the task says all the same.
+func secretFields(marked []string, fields map[string]any) (texts []string) {
+	for _, name := range marked {
+		texts = append(texts, mask.Texts(fields[name])...)
+	}
+	return texts
+}
+
 // node returns a node of a cluster.
 func (b *Builder) node(v *state.View, cl *model.Cluster, id string) (*model.Node, bool) {
 	b.mu.Lock()
@@ -218,12 +228,13 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	if err != nil {
 		return nil, err
 	}
+	marked := b.marked(v, cl, w)
 	out := &pb.Task{
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Mesh: v.Mesh(), Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
 		Action: w.Action, Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
 		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(),
 		Input:     operation.WithParameters(w.Input, op.Parameters),
-		Resources: op.Resources, Secrets: slices.Concat(secrets, returned), Sensitive: b.marked(v, cl, w),
+		Resources: op.Resources, Secrets: slices.Concat(secrets, returned, secretFields(marked, w.Fields)), Sensitive: marked,
 		Encrypts: encrypts(v),
 	}
 	if p := w.Ready; act == model.Check {

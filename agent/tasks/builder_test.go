@@ -46,7 +46,7 @@ func TestActionsThatUndo(t *testing.T) {
 }
 
 // TestKeysOfProvidersOnly has a cluster whose provider has a password. Only what its provider does needs a key and has the password,
-// which is named to the agent as a secret.
+// which is named to the agent as a secret. So are the fields of a service's actions that the type of the plugin marks.
 func TestKeysOfProvidersOnly(t *testing.T) {
 	m, err := state.New(state.Config{})
 	if err != nil {
@@ -58,7 +58,8 @@ func TestKeysOfProvidersOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	install := map[string]model.ServiceAction{"install": {Type: "shell"}, "start": {Type: "shell"}}
+	install := map[string]model.ServiceAction{"install": {Type: "shell", Fields: map[string]any{"code": "hunter-2", "note": "x"}},
+		"start": {Type: "shell"}, "check": {Type: "shell", Fields: map[string]any{"code": 12345678.}}}
 	op := model.Operation{ID: "00000001-001", Tenant: "t", Cluster: "00000001", Type: model.OpCreate}
 	cl := model.Cluster{ID: "00000001", Tenant: "t", Name: "a", Operation: op.ID, Operations: 1, Services: []string{"s"},
 		Provider: model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud",
@@ -71,6 +72,9 @@ func TestKeysOfProvidersOnly(t *testing.T) {
 	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, Commands: []*pb.Command{
 		level(logformat.SealedLevel - 1), // which does not look for the value that the provider names
 		{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t"})}}},
+		{Tenant: "t", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{
+			{Kind: string(model.KindAutomatorType), Name: "shell", Body: []byte(`{"name":"shell","parameters":{"admin":{"fields":{` +
+				`"code":{"label":"Code","type":"text","sensitive":true},"note":{"label":"Note","type":"text"}}}}}`)}}}}},
 		{Tenant: "t", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
 			Cluster: logtest.Cluster(cl), Nodes: logtest.Nodes(n), Graph: graph.Encode()}}},
 	}})
@@ -110,11 +114,11 @@ func TestKeysOfProvidersOnly(t *testing.T) {
 			}
 		}
 		install, err := builder.Task(v, started, s, 1)
-		if err != nil || bytes.Contains(install.Input, []byte("canary")) || len(install.Secrets) > 0 {
+		if err != nil || bytes.Contains(install.Input, []byte("canary")) || !slices.Equal(install.Secrets, []string{"hunter-2"}) {
 			t.Error("with keys:", keys.keys, install, err)
 		}
 		check, machine, err := checks.Check(v, have, node, "s")
-		if check == nil || len(check.Secrets) > 0 || (machine != nil) != keys.keys || (err == nil) != keys.keys {
+		if check == nil || !slices.Equal(check.Secrets, []string{"12345678"}) || (machine != nil) != keys.keys || (err == nil) != keys.keys {
 			t.Error("with keys:", keys.keys, check, machine, err)
 		}
 		if keys.keys && !slices.Equal(machine.GetSecrets(), []string{"canary-password"}) {

@@ -47,7 +47,7 @@ func (c Checks) Check(v *state.View, cl *model.Cluster, n *model.Node, service s
 		return &pb.Task{
 			Id: id, Tenant: cl.Tenant, Mesh: v.Mesh(), Cluster: cl.ID, Operation: checkOperation, Node: n.ID, Action: model.Check.String(),
 			Service: service, Plugin: w.Plugin, Automator: w.Automator, TimeoutMs: w.Timeout.Milliseconds(), Input: w.Input, Resources: cl.Resources,
-			Secrets: slices.Concat(secrets, returned),
+			Secrets: slices.Concat(secrets, returned, secretFields(c.builder.marked(v, cl, w), w.Fields)),
 		}, nil
 	}
 	id := checkOperation + "/" + string(model.NodeID(n.ID).Placement(service))

@@ -90,6 +90,9 @@ func (a *attemptLog) Log(line *pb.LogLine) {
 			hold--
 		}
 		text, a.held[stream] = text[:hold], text[hold:]
+		if text == "" {
+			return // all of it may be the beginning of a secret, which may be longer than a piece
+		}
 	}
 	a.write(text+"\n", line.Stderr)
 }

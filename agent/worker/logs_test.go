@@ -42,6 +42,20 @@ func TestCutLines(t *testing.T) {
 	}
 }
 
+// A secret that is longer than the pieces of a line leaves no empty lines.
+func TestLongSecretInCutLines(t *testing.T) {
+	secret := strings.Repeat("0123456789abcdef", host.MaxLogLine/8)
+	a := &attemptLog{logs: NewLogs(LogsConfig{}), mask: mask.New(secret)}
+	line := "it is " + secret
+	for ; len(line) > host.MaxLogLine; line = line[host.MaxLogLine:] {
+		a.Log(&pb.LogLine{Text: line[:host.MaxLogLine]})
+	}
+	a.Log(&pb.LogLine{Text: line})
+	if tail := a.end(); tail != "it is "+mask.Mark+"\n" {
+		t.Errorf("the log is %.100q", tail)
+	}
+}
+
 // TestHeldAtTheEnd has a log end where a line was cut.
 func TestHeldAtTheEnd(t *testing.T) {
 	a := &attemptLog{logs: NewLogs(LogsConfig{}), mask: mask.New("canary in a mine")}

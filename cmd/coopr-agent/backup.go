@@ -88,8 +88,11 @@ func exportCommand() *cobra.Command {
 		if !ok {
 			return fmt.Errorf("the keyring in %s has no keys: export that of a voter", cfg.KeyringDir())
 		}
-		if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(fmt.Errorf("%s is there already: choose a new name", to), err)
+		switch _, err := os.Lstat(to); {
+		case err == nil:
+			return fmt.Errorf("%s is there already: choose a new name", to)
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
 		}
 		var out bytes.Buffer
 		if err := keyring.Export(&out, set, who...); err != nil {

@@ -72,6 +72,7 @@ func TestKeyringBackup(t *testing.T) {
 		{"an export for a long passphrase", []string{"export", "--data-dir", voter, "--to", at("a.age"), "--passphrase-file", long}, 1, "one line"},
 		{"an export", []string{"export", "--data-dir", voter, "--to", at("a.age"), "--recipient", age1}, 0, "key 2"},
 		{"an export over another", []string{"export", "--data-dir", voter, "--to", at("a.age"), "--recipient", age1}, 1, "there already"},
+		{"an export below a file", []string{"export", "--data-dir", voter, "--to", at("a.age/b"), "--recipient", age1}, 1, "not a directory"},
 		{"an export for a passphrase", []string{"export", "--data-dir", voter, "--to", at("b.age"), "--passphrase-file", phrase}, 0, "key 2"},
 
 		{"an import of nothing", []string{"import", "--data-dir", at("new"), "--identity", key}, 2, "FILE"},
@@ -95,6 +96,9 @@ func TestKeyringBackup(t *testing.T) {
 		code, out, errs := run(append([]string{"keyring"}, c.args...)...)
 		if code != c.code || !strings.Contains(out+errs, c.says) {
 			t.Errorf("%s: %d\n%s%s", c.name, code, out, errs)
+		}
+		if c.code != 0 && c.name != "an export over another" && strings.Contains(errs, "is there already") {
+			t.Errorf("%s: %s", c.name, errs)
 		}
 		if strings.Contains(out+errs, "AGE-SECRET-KEY-1") || strings.Contains(out+errs, "correct horse") || strings.Contains(out+errs, "battery") {
 			t.Errorf("%s shows a secret:\n%s%s", c.name, out, errs)

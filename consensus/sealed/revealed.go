@@ -1,10 +1,10 @@
 package sealed
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/mask"
 )
 
 // RevealedBy returns the texts in opened, which are the fields of a provider, where fields has references: they are to be hidden.
@@ -18,7 +18,7 @@ func RevealedBy(fields, opened map[string]any) (texts []string) {
 
 func revealed(v, opened any) (texts []string) {
 	if _, ok := model.ParseSealedRef(v); ok {
-		return textsIn(opened)
+		return mask.Texts(opened)
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -30,26 +30,6 @@ func revealed(v, opened any) (texts []string) {
 			for i := range v {
 				texts = append(texts, revealed(v[i], o[i])...)
 			}
-		}
-	}
-	return texts
-}
-
-// textsIn returns the texts and numbers within a value.
-func textsIn(v any) (texts []string) {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, item := range v {
-			texts = append(texts, textsIn(item)...)
-		}
-	case []any:
-		for _, item := range v {
-			texts = append(texts, textsIn(item)...)
-		}
-	case nil, bool:
-	default:
-		if text := fmt.Sprint(v); text != "" {
-			return []string{text}
 		}
 	}
 	return texts

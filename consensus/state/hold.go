@@ -8,6 +8,9 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
+// ErrNotHeld means that a mesh is not held, so that it cannot be resumed.
+var ErrNotHeld = problem.New(problem.Conflict, "the mesh is not held: there is nothing to resume")
+
 // hold holds a mesh after a restore, and resumes it.
 type hold struct{ *writer }
 
@@ -18,13 +21,23 @@ func (a hold) set(why *roster.Hold) {
 	a.put(table.Meta, &m)
 }
 
-// resume ends the hold.
+// forgetOrphans forgets for how long machines have been orphans, so that their grace begins anew.
+func (a hold) forgetOrphans() {
+	if m := table.Mesh(a.txn); m.Orphans.At > 0 {
+		m.Orphans = model.OrphanSearch{}
+		a.put(table.Meta, &m)
+	}
+}
+
+// resume ends the hold. Machines may have been found to be orphans meanwhile, as a person may search: by what the snapshot says, of which
+// that person has corrected some.
 func (a hold) resume(c *pb.Command) Answer {
 	why := table.Mesh(a.txn).Hold
 	if why == nil {
-		return refuse(problem.Conflict, "the mesh is not held: there is nothing to resume")
+		return Answer{Err: ErrNotHeld}
 	}
 	a.set(nil)
+	a.forgetOrphans()
 	a.batch.Resumed = true
 	a.event(model.Event{Type: "mesh.resumed", Actor: c.Actor, Message: "it was " + why.Why()})
 	return Answer{}

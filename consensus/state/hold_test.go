@@ -77,11 +77,18 @@ func TestHold(t *testing.T) {
 	if c.m.View().Hold() == nil {
 		t.Fatal("the hold has ended by itself")
 	}
+	found := &pb.NoteOrphans{Found: []*pb.FoundOrphan{{Tenant: "t", ProviderType: "cloud", Id: "i"}}} // somebody searches
+	if err := c.do(&pb.Command{Change: &pb.Command_NoteOrphans{NoteOrphans: found}}).Err; err != nil || len(c.m.View().Orphans().Found) != 1 {
+		t.Errorf("a search for orphans: %v", err)
+	}
 	var batches []state.Batch
 	defer c.m.Watch(func(b state.Batch) { batches = append(batches, b) })()
 	resume := &pb.Command{Actor: "bob", Change: &pb.Command_ResumeMesh{ResumeMesh: &pb.ResumeMesh{}}}
 	if err := c.do(resume).Err; err != nil || c.m.View().Hold() != nil {
 		t.Errorf("%v, %+v", err, c.m.View().Hold())
+	}
+	if o := c.m.View().Orphans(); o.At != 0 || len(o.Found) > 0 {
+		t.Errorf("the grace of orphans has begun before the mesh was resumed: %+v", o)
 	}
 	if len(batches) != 1 || !batches[0].Resumed || !batches[0].Anew() || batches[0].Restored {
 		t.Errorf("%+v", batches)
@@ -118,5 +125,23 @@ func TestRestoredWithoutHold(t *testing.T) {
 	}
 	if a := heldClinic(t, nil).do(lease("00000002-001", "other", 0)); errors.Is(a.Err, problem.Conflict) {
 		t.Error(a.Err)
+	}
+}
+
+// A mesh that restores a snapshot from before its upgrade keeps its feature level. Otherwise an agent of an older build, which does not know
+// the hold, could become a voter, and another restore would be refused as long as a voter is away.
+func TestRestoredFromBeforeAnUpgrade(t *testing.T) {
+	at := func(level uint32) *state.Machine {
+		c := newClinic(t)
+		if err := c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level}}}).Err; err != nil {
+			t.Fatal(err)
+		}
+		return c.m
+	}
+	for _, x := range []struct{ saved, own, want uint32 }{{logformat.HoldLevel - 1, logformat.HoldLevel, logformat.HoldLevel}, {2, 1, 2}, {1, 1, 1}} {
+		v, err := state.Restored(bytes.NewReader(dump(t, at(x.saved))), func(string) bool { return true }, time.UnixMilli(1), at(x.own).View(), nil)
+		if err != nil || v.FeatureLevel() != x.want {
+			t.Errorf("a snapshot of level %d in a mesh of level %d: %d, %v", x.saved, x.own, v.FeatureLevel(), err)
+		}
 	}
 }

@@ -162,10 +162,11 @@ func (a identities) of(agent string) (*roster.Identity, error) {
 	return i, nil
 }
 
-// replace takes over the identity of a mesh and of its agents from another state.
+// replace takes over the identity of a mesh and of its agents from another state. The feature level is not below that of the mesh: it is
+// about the builds of its members.
 func (a identities) replace(own *View) {
 	m := table.Mesh(a.txn)
-	m.ID, m.Identity = table.TheMeta, own.MeshIdentity()
+	m.ID, m.Identity, m.FeatureLevel = table.TheMeta, own.MeshIdentity(), max(m.FeatureLevel, own.FeatureLevel())
 	a.put(table.Meta, &m)
 	for _, i := range table.List[roster.Identity](a.txn, table.Identities, "id") {
 		a.remove(table.Identities, i)

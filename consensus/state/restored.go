@@ -82,10 +82,7 @@ func (a *applier) restored(present func(agent string) bool) {
 		h.Services, h.Machine, h.GoneSince = map[string]model.ServiceHealth{}, "", 0
 		a.put(table.Health, &h)
 	}
-	if m := table.Mesh(a.txn); m.Orphans.At > 0 {
-		m.Orphans = model.OrphanSearch{}
-		a.put(table.Meta, &m)
-	}
+	hold{a.writer}.forgetOrphans()
 }
 
 // newPlan returns the plan of a new operation. It notes in the operation whether that was restored, or

@@ -114,6 +114,8 @@ type Work struct {
 	Automator bool
 	Timeout   time.Duration
 	Input     []byte // JSON model.TaskInput
+	// Fields are those of the service's action, which Input has, too. They must not be changed.
+	Fields map[string]any
 	// Ready is the probe of the service's readiness.
 	Ready model.Probe
 }
@@ -184,6 +186,7 @@ func (s *Source) Work(
 	var about []byte
 	if service != "" {
 		a := d.Provisioner.Actions[key]
+		w.Fields = a.Fields
 		if action == model.Check {
 			p, _ := d.Watched()
 			w.Timeout = time.Duration(p.Timeout) * time.Millisecond

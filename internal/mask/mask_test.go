@@ -3,7 +3,9 @@ package mask
 import (
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"strings"
 	"testing"
@@ -119,5 +121,52 @@ func TestLongest(t *testing.T) {
 	}
 	if n := New("1234567890").Longest(); n != 14 { // in base64
 		t.Errorf("%d", n)
+	}
+}
+
+// job returns secrets of a task and its output: n secrets, one in ten of them a key of several lines and one in ten short, and 1 MB of lines
+// without any.
+func job(n int) (secrets []string, output []string) {
+	random := rand.New(rand.NewChaCha8([32]byte{1}))
+	text := func(n int) string {
+		raw := make([]byte, n)
+		for i := range raw {
+			raw[i] = byte(random.Uint32())
+		}
+		return base64.StdEncoding.EncodeToString(raw)
+	}
+	for i := range n {
+		switch i % 10 {
+		case 0:
+			secrets = append(secrets, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte(text(900))})))
+		case 1:
+			secrets = append(secrets, text(4))
+		default:
+			secrets = append(secrets, text(24))
+		}
+	}
+	for size := 0; size < 1<<20; size += 100 {
+		output = append(output, fmt.Sprintf("%-28s the agents and their words, %s", text(21), text(30)))
+	}
+	return secrets, output
+}
+
+// BenchmarkText hides 200 secrets in 1 MB of output, line by line.
+func BenchmarkText(b *testing.B) {
+	secrets, output := job(200)
+	m := New(secrets...)
+	b.SetBytes(1 << 20)
+	for b.Loop() {
+		for _, line := range output {
+			m.Text(line)
+		}
+	}
+}
+
+// BenchmarkNew makes a mask of 200 secrets, and uses it once.
+func BenchmarkNew(b *testing.B) {
+	secrets, _ := job(200)
+	for b.Loop() {
+		New(secrets...).Text("a line of the output")
 	}
 }

@@ -66,7 +66,8 @@ func (s *secrets) text(text string) string {
 	return m.Text(text)
 }
 
-// hiding is a slog.Handler that hides secrets in messages and in attributes that are texts or errors.
+// hiding is a slog.Handler that hides secrets in messages and in attributes. One that is neither a text nor a number, such as what a plugin
+// logs in JSON, becomes a text if it has a secret.
 type hiding struct {
 	slog.Handler
 	secrets *secrets
@@ -86,10 +87,25 @@ func (h hiding) attr(a slog.Attr) slog.Attr {
 	switch v := a.Value.Resolve(); v.Kind() {
 	case slog.KindString:
 		a.Value = slog.StringValue(h.secrets.text(v.String()))
-	case slog.KindAny:
-		if err, ok := v.Any().(error); ok {
-			a.Value = slog.StringValue(h.secrets.text(err.Error()))
+	case slog.KindGroup:
+		group := slices.Clone(v.Group())
+		for i := range group {
+			group[i] = h.attr(group[i])
 		}
+		a.Value = slog.GroupValue(group...)
+	case slog.KindAny:
+		switch v := v.Any().(type) {
+		case error:
+			a.Value = slog.StringValue(h.secrets.text(v.Error()))
+		case []byte:
+			a.Value = slog.StringValue(h.secrets.text(string(v)))
+		default:
+			text := fmt.Sprintf("%+v", v)
+			if hidden := h.secrets.text(text); hidden != text {
+				a.Value = slog.StringValue(hidden)
+			}
+		}
+	default: // numbers and times
 	}
 	return a
 }
@@ -117,22 +133,15 @@ func SecretTexts(t model.PluginType, values map[string]any) (texts []string) {
 }
 
 func secretTexts(v any, sensitive bool) (texts []string) {
+	if sensitive {
+		return mask.Texts(v)
+	}
 	switch v := v.(type) {
 	case map[string]any:
-		if !sensitive {
-			return SecretTexts(model.PluginType{}, v)
-		}
-		for _, item := range v {
-			texts = append(texts, secretTexts(item, true)...)
-		}
+		return SecretTexts(model.PluginType{}, v)
 	case []any:
 		for _, item := range v {
-			texts = append(texts, secretTexts(item, sensitive)...)
-		}
-	case nil, bool:
-	default:
-		if text := fmt.Sprint(v); sensitive && text != "" {
-			return []string{text}
+			texts = append(texts, secretTexts(item, false)...)
 		}
 	}
 	return texts

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -95,6 +96,14 @@ func TestSecretsAreBounded(t *testing.T) {
 	}
 }
 
+// A number among the settings is a secret, too.
+func TestNumbers(t *testing.T) {
+	if got := settingTexts(json.RawMessage(`{"api_token":12345678,"port":7,"all":[{"password":1234567890}]}`)); len(got) != 2 ||
+		!slices.Contains(got, "12345678") || !slices.Contains(got, "1234567890") {
+		t.Errorf("the secrets are %q", got)
+	}
+}
+
 // TestHiding logs secrets as messages and attributes of every kind.
 func TestHiding(t *testing.T) {
 	var out bytes.Buffer
@@ -103,6 +112,13 @@ func TestHiding(t *testing.T) {
 	log := slog.New(hiding{slog.NewTextHandler(&out, nil), s})
 	log.With("a", "canary-in-a-mine").WithGroup("g").Warn("canary-in-a-mine", "b", "x canary-in-a-mine", "c", errors.New("canary-in-a-mine"), "n", 7)
 	if text := out.String(); strings.Contains(text, "canary") || strings.Count(text, "[redacted]") != 4 || !strings.Contains(text, "g.n=7") {
+		t.Error(text)
+	}
+	// A plugin may log in JSON, whose values have any shape.
+	out.Reset()
+	log.Warn("x", "d", map[string]any{"all": []any{"canary-in-a-mine", 7}}, slog.Group("e", "f", "canary-in-a-mine"), "h", []byte("canary-in-a-mine"),
+		"i", map[string]any{"k": 7}, "l", &struct{ Password string }{"canary-in-a-mine"})
+	if text := out.String(); strings.Contains(text, "canary") || strings.Count(text, "[redacted]") != 4 || !strings.Contains(text, "i=map[k:7]") {
 		t.Error(text)
 	}
 }

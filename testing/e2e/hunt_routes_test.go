@@ -281,7 +281,11 @@ func (p *preserve) answers(check func(place, []byte)) {
 						mu.Lock()
 						reached[r.id] = reached[r.id] || status == http.StatusOK
 						mu.Unlock()
-						check(place{kind: "an answer", who: who, route: r.id, name: "GET " + path + suffix + " as " + who}, answer)
+						kind := "an answer"
+						if strings.Contains(r.path, "/tasks") {
+							kind = "an answer about a task"
+						}
+						check(place{kind: kind, who: who, route: r.id, name: "GET " + path + suffix + " as " + who}, answer)
 						return nil
 					})
 				}

@@ -114,10 +114,12 @@ func (o *Orphans) Run(ctx context.Context) error {
 // reconcile carries out a step. It returns when the step is due again.
 func (o *Orphans) reconcile(ctx context.Context, what step) (time.Time, error) {
 	now := time.Now()
-	if o.cfg.Machine.View().Hold() != nil {
+	switch held := o.cfg.Machine.View().Hold() != nil; {
+	case held && what == remove:
+		return time.Time{}, nil // the first search after the hold adds it
+	case held:
 		return now.Add(heldPause), nil
-	}
-	if what == remove {
+	case what == remove:
 		o.removeDue(ctx)
 		return time.Time{}, nil
 	}

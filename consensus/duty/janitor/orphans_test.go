@@ -1,9 +1,11 @@
 package janitor_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -18,6 +20,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/consensus/state/view"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
 )
@@ -218,6 +221,58 @@ func TestOrphansThoughNoTermLasts(t *testing.T) {
 		}
 		if !slices.Equal(c.removals(), []string{"left"}) {
 			t.Errorf("%v was removed after %s", c.removals(), time.Since(begin))
+		}
+	})
+}
+
+// TestOrphansWhileHeld has a person search for orphans while the mesh is held. Their grace begins when the mesh is resumed: until then
+// nobody may have looked.
+func TestOrphansWhileHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		h.apply(&pb.Command{Tenant: "t", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{
+			{Kind: string(model.KindProvider), Name: "p", Body: []byte(`{"name":"p","providertype":"cloud"}`)}}}}})
+		machine := &pb.Resource{Cluster: h.cluster(1, false), Node: "1-1000", Fence: 1, Id: "made after the snapshot"}
+		var saved, held bytes.Buffer
+		if err := h.m.View().Write(&saved); err != nil {
+			t.Fatal(err)
+		}
+		v, err := state.Restored(&saved, func(string) bool { return true }, time.Now(), nil, &roster.Hold{Since: 1})
+		if err == nil {
+			err = errors.Join(v.Write(&held), h.m.Restore(io.NopCloser(&held)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.index = h.m.View().Index()
+		c := &clouds{}
+		c.be(nil, machine)
+		o := janitor.NewOrphans(janitor.OrphansConfig{Machine: h.m, Finder: c, Logger: slog.New(slog.DiscardHandler), Every: 10 * time.Minute,
+			Delete: true, Grace: time.Hour, Propose: func(ctx context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+				h.now = time.Now()
+				return h.propose(ctx, cs...)
+			}})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- o.Run(ctx) }()
+		defer func() { stop(); <-ended }()
+		time.Sleep(3 * time.Hour)
+		if n := c.searches(); n > 0 {
+			t.Errorf("the provider was asked %d times while the mesh was held", n)
+		}
+		if r, err := o.Find(ctx); err != nil || len(r.Orphans) != 1 {
+			t.Fatalf("%+v %v", r, err)
+		}
+		time.Sleep(3 * time.Hour)
+		h.now = time.Now()
+		h.apply(&pb.Command{Change: &pb.Command_ResumeMesh{ResumeMesh: &pb.ResumeMesh{}}})
+		time.Sleep(50 * time.Minute)
+		if removed := c.removals(); len(removed) > 0 {
+			t.Errorf("%q was removed before its grace was over", removed)
+		}
+		time.Sleep(30 * time.Minute)
+		if removed := c.removals(); len(removed) != 1 {
+			t.Errorf("%q was removed after the grace", removed)
 		}
 	})
 }

@@ -350,6 +350,9 @@ func copyOf(h *pb.Watch) *pb.Watch {
 // Health records the verdicts of a worker's checks.
 func (w *Controller) Health(session string, list []*pb.Health) {
 	w.post(func() {
+		if w.cfg.Machine.View().Hold() != nil {
+			return // the order to drop the watches is on its way
+		}
 		x := w.bySession(session)
 		r := &pb.ReportHealth{}
 		var said []*want

@@ -1,9 +1,11 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
@@ -265,6 +268,37 @@ func TestVerdictThatWasNotTaken(t *testing.T) {
 }
 
 // BenchmarkRefresh is what a change of a cluster of 10,000 nodes costs the leader.
+// A verdict that arrives after a restore, before its watch is dropped, is not recorded: recovery would act on it when the mesh is resumed.
+func TestVerdictWhileHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, do := running(t, 1)
+		w, end := term(m, do)
+		defer end()
+		a := &agent{}
+		w.Join("s", Worker{Agent: "a", Plugins: offer, Send: a.send})
+		time.Sleep(time.Second)
+		var saved, held bytes.Buffer
+		if err := m.View().Write(&saved); err != nil {
+			t.Fatal(err)
+		}
+		v, err := state.Restored(&saved, func(string) bool { return true }, time.Now(), nil, &roster.Hold{Since: 1})
+		if err == nil {
+			err = errors.Join(v.Write(&held), m.Restore(io.NopCloser(&held)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Health("s", []*pb.Health{{Key: "1-1000/s", NodeVersion: a.versionOf("1-1000/s"), Healthy: false}})
+		time.Sleep(time.Second)
+		if h := m.View().Health("t", "1-1000"); h.Status() == "unhealthy" {
+			t.Errorf("the verdict was recorded: %+v", h)
+		}
+		if n := len(a.has()); n > 0 {
+			t.Errorf("%d watches while the mesh is held", n)
+		}
+	})
+}
+
 func BenchmarkRefresh(b *testing.B) {
 	m, _ := running(b, 10_000)
 	w := New(Config{Machine: m, Tasks: noTasks{}, Logger: slog.New(slog.DiscardHandler)})
