@@ -140,7 +140,14 @@ func (c *Clusters) relaunch(ctx context.Context, o *orchestrate.Orchestrator, wh
 				at = w.Step
 			}
 		}
-		again := op.Type == model.OpRecover && launches(s, plan.Whole(), u.Node, u.Services...) || replaces(op, s, u.Node)
+		again := replaces(op, s, u.Node)
+		if op.Type == model.OpRecover && launches(s, plan.Whole(), u.Node, u.Services...) {
+			if over := launched(s, u.Node); over == plan.NoStep {
+				again = true
+			} else { // it has restarted this node, and is at work on others
+				at = over
+			}
+		}
 		if !again && at == plan.NoStep {
 			continue
 		}
@@ -163,11 +170,25 @@ func (c *Clusters) relaunch(ctx context.Context, o *orchestrate.Orchestrator, wh
 	return out, false, nil
 }
 
-// replaces reports whether an operation replaces a node.
+// replaces reports whether an operation replaces a node, and has not done so yet.
 func replaces(op *model.Operation, s *plan.State, node string) bool {
-	return op.Type == model.OpReplaceNode && slices.ContainsFunc(s.Graph.On(node), func(v uint32) bool {
-		return s.Graph.Action[v] == model.Delete
-	})
+	on := s.Graph.On(node)
+	return op.Type == model.OpReplaceNode && slices.ContainsFunc(on, func(v uint32) bool { return s.Graph.Action[v] == model.Delete }) &&
+		slices.ContainsFunc(on, func(v uint32) bool { return !s.Status(v).Ended() })
+}
+
+// launched returns the step of a plan that has started a service on a node, or plan.NoStep while something is left to do there.
+func launched(s *plan.State, node string) uint32 {
+	at := uint32(plan.NoStep)
+	for _, v := range s.Graph.On(node) {
+		if s.Status(v) != model.TaskSucceeded {
+			return plan.NoStep
+		}
+		if s.Graph.Action[v] == model.Start {
+			at = s.Graph.StepOf(v)
+		}
+	}
+	return at
 }
 
 // launches reports whether a part of a plan starts all of these services on a node.

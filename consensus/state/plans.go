@@ -44,9 +44,11 @@ func (a plans) holdsRecovery(c *pb.Command, op *model.Operation, o *pb.OrderPlan
 }
 
 func (a plans) treeView(op *model.Operation, e *plan.Edit) *tree.View {
-	return view.Tree(op, a.trees[op.ID], e.State(), a.now, func(id string) *model.Node {
+	v := view.Tree(op, a.trees[op.ID], e.State(), a.now, func(id string) *model.Node {
 		return table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
 	})
+	v.Continues = v.Continues && a.view().Understands(logformat.OrdersLevel) // older voters begin such a plan again
+	return v
 }
 
 // arm closes the gates that are closed when a plan begins.
@@ -85,32 +87,38 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 		return Answer{Err: &tree.Refusal{Code: r.Code, Message: r.Message}}
 	}
 	op := *have
-	if !a.view().Understands(logformat.OrdersLevel) {
+	revives := a.view().Understands(logformat.OrdersLevel)
+	if !revives {
 		r.Retry = nil
 	}
 	if err := a.mayOrder(&op, r); err != nil {
+		if held && revives { // the recovery of the cluster is held, and there is no operation to hold
+			return Answer{Subject: have.ID}
+		}
 		return Answer{Err: err}
 	}
 	orders := plan.Order{End: plan.End{Outcome: "cancelled", Message: order + " by " + c.Actor}, Observe: mustObserve, Now: a.now}
-	if !op.Type.Concurrent() && a.view().Understands(logformat.OrdersLevel) {
+	if !op.Type.Concurrent() && revives {
 		orders.Undo, orders.Skip = a.relaunched(&op, e.State(), r.Restart)
 	}
 	gaveUp := op.Status != model.OpRunning && op.Status != model.OpPaused
+	failed := failedForGood(e.State())
+	stuck := revives && failed && o.Order != pb.PlanOrder_PLAN_ORDER_STOP && pausedByFailure(&op, e.State())
 	pauses := slices.Contains(r.Gates, tree.Change{Part: plan.Whole(), Gate: plan.GateInterrupt, Shut: true})
 	if gaveUp && pauses {
 		// The step that failed has begun, and is to wait, too: the operation is paused as a whole.
 		r.Gates = slices.DeleteFunc(r.Gates, func(ch tree.Change) bool { return ch.Part == plan.Whole() })
 	}
-	if len(r.Complete) == 0 && gaveUp && op.Status != model.OpSucceeded && a.view().Understands(logformat.OrdersLevel) {
+	if len(r.Complete) == 0 && gaveUp && op.Status != model.OpSucceeded && revives && (pauses || goesOn(r, failed, e.State())) {
 		e.Revive(orders)
 	}
 	if err := tree.Apply(e, r, orders); err != nil {
 		return refuse(problem.Conflict, "operation %s: %v", op.ID, err)
 	}
-	switch {
-	case !gaveUp:
-	case len(r.Complete) > 0 && failedForGood(e.State()): // the operation goes on when the last error is gone
-	default:
+	switch goes := goesOn(r, failed, e.State()); {
+	case stuck && goes:
+		a.resume(&op, e)
+	case gaveUp && (goes || pauses):
 		if len(r.Complete) > 0 {
 			e.Revive(orders)
 		}
@@ -121,6 +129,9 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	}
 	if len(o.Parameters) > 0 || r.Start {
 		op.Parameters = maps.Clone(o.Parameters)
+		if revives {
+			op.Parameters = operation.KeepOld(op.Parameters, have.Parameters)
+		}
 	}
 	if interrupted := e.State().Gates(plan.Whole())&plan.GateInterrupt != 0; interrupted && op.Status == model.OpRunning {
 		op.Status, op.Message = model.OpPaused, order+" by "+c.Actor
@@ -185,6 +196,21 @@ func (a plans) relaunched(op *model.Operation, s *plan.State, parts []plan.Part)
 		act, _ := action(v, model.Initialize)
 		return s.Graph.Action[v] == model.Initialize && !act.Repeat
 	}
+}
+
+// goesOn reports whether an order, which has been applied to the plan s, lets an operation go on that gave up: one that repeats tasks
+// or has them tried again, or that completes the last task that had failed. failed reports whether one had. An order that only holds
+// a phase back begins nothing.
+func goesOn(r tree.Result, failed bool, s *plan.State) bool {
+	if len(r.Complete) > 0 {
+		return failed && !failedForGood(s) || s.Complete()
+	}
+	return len(r.Restart)+len(r.Retry) > 0
+}
+
+// pausedByFailure reports whether an operation, a task of which has failed, is paused because of that, and by no order about its plan.
+func pausedByFailure(op *model.Operation, s *plan.State) bool {
+	return op.Status == model.OpPaused && op.OnFailure == "pause" && s.Gates(plan.Whole())&plan.GateInterrupt == 0
 }
 
 // failedForGood reports whether a task failed and is not tolerated.
@@ -256,16 +282,30 @@ func (a plans) mayOrder(op *model.Operation, r tree.Result) error {
 	if op.Status != model.OpSucceeded && !revives && !slices.Contains(r.Restart, plan.Whole()) {
 		return again // its remaining tasks were cancelled
 	}
+	g := a.edits[op.ID].State().Graph
 	switch op.Type {
 	case model.OpPlan, model.OpRecover: // these change no layout
-		_, err := a.operations().place(op.Tenant, op, a.edits[op.ID].State().Graph)
+		for _, id := range g.Nodes {
+			if table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id) == nil {
+				return problem.New(problem.Conflict, "node %s, on which operation %s has tasks, is gone, so they cannot be repeated: start "+
+					"another operation", id, op.ID)
+			}
+		}
+		_, err := a.operations().place(op.Tenant, op, g)
 		return err
 	}
 	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
 	if cl == nil || cl.Operation != op.ID && !(revives && a.leads(op, cl)) || cl.Status == model.ClusterTerminated {
 		return again
 	}
-	for _, id := range a.edits[op.ID].State().Graph.Nodes {
+	switch {
+	case !revives:
+	case op.Type == model.OpRollback && op.Status.Ended() && cl.Status != model.ClusterFailed:
+		return again // a person has said that the cluster is in order, and its nodes stay
+	case op.Type != model.OpRollback && op.Status != model.OpSucceeded && len(deleted(g)) > 0:
+		return again // what was to leave stays since it failed
+	}
+	for _, id := range g.Nodes {
 		if table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id) == nil {
 			return again
 		}

@@ -171,11 +171,12 @@ func checkService(fs *Faults, s *Service) {
 // checkAction returns why a service cannot have an action with this key, or "".
 func checkAction(key string) string {
 	_, err := ParseAction(key)
-	switch hint := words.DidYouMean(key, serviceActions); {
+	near := slices.IndexFunc(serviceActions, func(known string) bool { return words.Near(strings.ToLower(key), known, 1) })
+	switch {
 	case slices.Contains(serviceActions, key):
 		return ""
-	case hint != "":
-		return "there is no such action" + hint
+	case near >= 0: // two letters off may be a name of its own: "restart"
+		return fmt.Sprintf("there is no such action: did you mean %q?", serviceActions[near])
 	case err == nil || key != strings.ToLower(key):
 		return "must be one of " + strings.Join(serviceActions, ", ") + ", or a name in lower case for an action of its own"
 	}

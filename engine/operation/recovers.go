@@ -112,7 +112,7 @@ func (p *Prepared) follow(d *planner.Difference, at Input) error {
 		}
 		for i := range p.Nodes {
 			n := &p.Nodes[i]
-			if n.ID == r.node || p.only[n.ID] || n.Leaves || !n.Created || n.States[r.service] != model.Start.String() ||
+			if n.ID == r.node || p.only[n.ID] || at.Gone[n.ID] || n.Leaves || !n.Created || n.States[r.service] != model.Start.String() ||
 				!slices.Contains(n.Staying(), r.service) {
 				continue
 			}
@@ -161,6 +161,20 @@ func (p *Prepared) remember(at Input, all []recovered) {
 			p.Operation.Parameters[name] = value
 		}
 	}
+}
+
+// KeepOld returns the parameters that an order gives an operation, together with those about the lost node that the operation had. They
+// stay what they are, whatever the order says.
+func KeepOld(given, had map[string]string) map[string]string {
+	for _, name := range []string{OldIP, OldHost} {
+		if value, ok := had[name]; ok {
+			if given == nil {
+				given = map[string]string{}
+			}
+			given[name] = value
+		}
+	}
+	return given
 }
 
 // addressOf returns the address at which others reach a node, or "".

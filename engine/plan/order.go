@@ -11,7 +11,8 @@ type Order struct {
 	Observe func(model.Action, model.TaskStatus) bool
 	// Undo reports whether a task that is reset is undone before it is done again, see Note.Undo.
 	// Skip reports whether a task that has succeeded and is reset is not done again, see
-	// Note.Skip. Nil means no task.
+	// Note.Skip. It is asked again if a task that is marked so is reset once more. Nil means no
+	// task.
 	Undo, Skip func(v uint32) bool
 	// Now is Unix milliseconds.
 	Now int64
@@ -118,7 +119,8 @@ func (e *Edit) forget(v uint32, o Order) {
 	t := e.next.Task(v)
 	observe := o.Observe != nil && t.Attempt > 0 && o.Observe(e.next.Graph.Action[v], t.Status)
 	undo := o.Undo != nil && o.Undo(v)
-	skip := o.Skip != nil && t.Status == model.TaskSucceeded && !t.Forced && o.Skip(v)
+	had := t.Status == model.TaskSucceeded && !t.Forced || t.Note != nil && t.Note.Skip // an order before this one may have reset it
+	skip := had && o.Skip != nil && o.Skip(v)
 	if t.Note == nil && t.LeasedAt == 0 && !observe && !undo {
 		return
 	}

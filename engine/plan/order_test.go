@@ -242,6 +242,10 @@ func TestRestartUndoesAndSkips(t *testing.T) {
 	if n := r.s.Note(3); n != nil {
 		t.Errorf("never begun: %+v", n)
 	}
+	r.edit(func(e *plan.Edit) { r.must(e.Restart(plan.Whole(), order)) })
+	if n := r.s.Note(1); !n.Skip {
+		t.Errorf("restarted twice: %+v", n)
+	}
 	succeed(0)
 	r.want("undone", 0, 1)
 	if n := r.s.Note(0); n.Undo || n.History[len(n.History)-1].Outcome != "undone" {

@@ -78,4 +78,11 @@ func TestOwnActionsOfOldVoters(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	w.must(200, apitest.User, "POST", "/v1/clusters/hello/plans/b/start", "{}")
+	// Neither does a cluster begin whose record they would shorten.
+	w.must(200, apitest.Admin, "PUT", "/v1/clustertemplates/shop", strings.Replace(shop, `"links":`, `"plans":{"own":{"recovers":
+		{"service":"nginx","when":"restart"},"phases":{"all":{"service":"nginx","steps":[{"default":[["stop","start"]]}]}}}},"links":`, 1))
+	a = w.must(409, apitest.User, "POST", "/v1/clusters", `{"name":"other","clusterTemplate":"shop","numMachines":1}`)
+	if p := a.problem(t); !strings.Contains(p.Detail, "plans with recovers") {
+		t.Errorf("%+v", p)
+	}
 }

@@ -732,6 +732,39 @@ func TestPodOrdersWhileAPlanIsOpen(t *testing.T) {
 	}
 }
 
+// TestRestartOfANodeAgain checks that a node that an operation on several nodes has restarted already is restarted once more by an order,
+// though the operation is still at work on the others.
+func TestRestartOfANodeAgain(t *testing.T) {
+	r := newRollout(t, "")
+	r.finish(r.op)
+	var st struct{ Operation struct{ ID string } }
+	r.must(202, apitest.User, "POST", "/v1/clusters/hello/recover", `{"nodeNames":["hello1-1000","hello1-1001"]}`).into(t, &st)
+	starts, asked := 0, false
+	for {
+		task, ok := r.Next(st.Operation.ID)
+		if !ok {
+			break
+		}
+		r.Report(task.ID, model.TaskSucceeded, "")
+		if at(&task, "nginx", 0, model.Start) {
+			starts++
+		}
+		left := slices.ContainsFunc(r.Tasks(st.Operation.ID), func(other model.Task) bool {
+			return strings.HasSuffix(other.Node, "-1000") && other.Status != model.TaskSucceeded
+		})
+		if !left && !asked {
+			asked = true
+			r.accepts("pod/hello1-1000/restart")
+		}
+	}
+	if starts != 2 {
+		t.Errorf("it was started %d times", starts)
+	}
+	if got := r.plan("recovery"); !strings.HasPrefix(got, "200 COMPLETE") {
+		t.Errorf("%s", got)
+	}
+}
+
 // TestRestartRelaunches sends the requests of S12 and S13: services are stopped before their steps are repeated, and an INITIALIZE is
 // repeated only if its action says so.
 func TestRestartRelaunches(t *testing.T) {

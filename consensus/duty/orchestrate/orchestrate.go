@@ -475,6 +475,19 @@ func repeated(v *state.View, who model.Caller, ans state.Answer) (*operation.Pre
 	return p, ans, nil
 }
 
+// newerFields returns the fields in the definitions of a cluster that voters below logformat.OrdersLevel would drop from its record, or "".
+func newerFields(cl *model.Cluster) string {
+	if slices.ContainsFunc(cl.Template.Plans, func(p model.Plan) bool { return p.Recovers != nil || p.Others != "" }) {
+		return "plans with recovers"
+	}
+	for _, d := range cl.Definitions {
+		if d.Provisioner.Actions[model.Initialize.Key()].Repeat {
+			return "an action with repeat"
+		}
+	}
+	return ""
+}
+
 // start proposes the start of a prepared operation. It is refused if one of the definitions is deleted
 // first.
 func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation.Prepared,
@@ -482,6 +495,10 @@ func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation
 	if p.Graph.HasOwnActions() && !o.cfg.Machine.View().Understands(logformat.OwnActionLevel) {
 		return state.Answer{}, problem.New(problem.Conflict, "the plan has actions of its services' own, and some agents of the mesh are too "+
 			"old for them: upgrade these agents (`coopr members -o wide` shows their versions)")
+	}
+	if fields := newerFields(&p.Cluster); fields != "" && !o.cfg.Machine.View().Understands(logformat.OrdersLevel) {
+		return state.Answer{}, problem.New(problem.Conflict, "the cluster's definitions have %s, which some agents of the mesh are too old "+
+			"to keep: upgrade these agents (`coopr members -o wide` shows their versions)", fields)
 	}
 	if err := o.seal(ctx, who, p); err != nil {
 		return state.Answer{}, err

@@ -146,7 +146,7 @@ func TestLintAndMergePlans(t *testing.T) {
 // TestOwnActionNames checks which names a service's own actions may have.
 func TestOwnActionNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"drain": "", "drain_2": "", "check": "", "instal": `did you mean "install"?`, "create": "must be one of", "run": "must be one of",
+		"drain": "", "drain_2": "", "check": "", "restart": "", "strat": `did you mean "start"?`, "instal": `did you mean "install"?`, "create": "must be one of", "run": "must be one of",
 		"a b": "only letters", "Drain": "in lower case", "a:b": "only letters",
 	} {
 		_, err := Definition(model.KindService, []byte(fmt.Sprintf(`{"name":"s","provisioner":{"actions":{%q:{"type":"shell"}}}}`, name)))
