@@ -195,8 +195,8 @@ func (r *Raft) Restore(ctx context.Context, who model.Caller, in io.Reader, o ap
 	return withState(v, func(size int64, in io.Reader) error { return m.Restore(ctx, v.Index(), size, in) })
 }
 
-// Resume ends the hold of a mesh that was restored. It fails with state.ErrNotHeld for others. Nothing is proposed then: members of the Raft
-// group that run an older build, of which a mesh that is held has none, would stop at the command.
+// Resume ends the hold of a mesh that was restored. It fails with state.ErrNotHeld for others. Nothing is proposed then: members of the
+// Raft group that run an older build, of which a mesh that is held has none, would stop at the command.
 func (r *Raft) Resume(ctx context.Context, who model.Caller) (api.Written, error) {
 	m, _, err := leader(r.Supervisor)
 	if err != nil {

@@ -160,8 +160,8 @@ func (b *Builder) marked(v *state.View, cl *model.Cluster, w *operation.Work) []
 	return names
 }
 
-// secretFields returns the texts in the fields of a service's action that the type of its plugin marks. They are not encrypted in the state,
-// and are hidden in what the task says all the same.
+// secretFields returns the texts in the fields of a service's action that the type of its plugin marks. They are not encrypted in the
+// state, and are hidden in what the task says all the same.
 func secretFields(marked []string, fields map[string]any) (texts []string) {
 	for _, name := range marked {
 		texts = append(texts, mask.Texts(fields[name])...)
