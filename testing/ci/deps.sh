@@ -23,6 +23,9 @@ programs=(
   "prometheus prometheus testing/monitoring"
   "groff groff-base internal/manual"
   "rsyslogd rsyslog-gnutls agent/sinks"
+  "node nodejs rpc/console"
+  "npm npm rpc/console"
+  "chromium chromium rpc/console"
 )
 
 missing() { ! command -v "$1" >/dev/null; }

@@ -48,6 +48,10 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	}
 	t.say("They elected %s as their leader. Every agent accepts every request.", first.name)
 
+	t.say("Each of them serves the console, a page for a browser: https://%s/", first.http)
+	t.say("Your browser does not know the mesh's CA and warns you. Log in with the token that this command prints:")
+	t.commands("cat " + m.birth("root-token"))
+
 	t.chapter("Definitions say what can be built, and how")
 	t.say("Templates, services and machines are files: see examples/shop.")
 	if err := t.show(ctx, m, "import", shop); err != nil {

@@ -120,7 +120,7 @@ export class Browser {
     b.agent = agent;
     mkdirSync(pictures, { recursive: true });
     b.browser = await chromium.launch({
-      executablePath: program('chromium', 'chromium-browser', 'google-chrome'),
+      executablePath: program('chromium', 'google-chrome'),
       args: ['--no-sandbox', '--disable-quic', '--disable-background-networking', '--disable-component-update', '--no-first-run'],
     });
     b.context = await b.browser.newContext({ viewport: { width: 1280, height: 800 }, bypassCSP: false, reducedMotion: 'reduce' });
