@@ -9,7 +9,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"slices"
@@ -65,10 +64,12 @@ func typeOf(name string) string {
 		return "text/javascript; charset=utf-8"
 	case ".css":
 		return "text/css; charset=utf-8"
+	case ".txt":
+		return "text/plain; charset=utf-8"
 	case ".svg":
 		return "image/svg+xml"
 	}
-	return mime.FormatMediaType("application/octet-stream", nil)
+	return "application/octet-stream"
 }
 
 // Files returns the handler of the page's files. It answers GET and HEAD of "/" and of names below Prefix.

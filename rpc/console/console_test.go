@@ -35,11 +35,13 @@ func TestFiles(t *testing.T) {
 	kinds := map[string]string{
 		"/": "text/html; charset=utf-8", Prefix + "app.js": "text/javascript; charset=utf-8",
 		Prefix + "app.css": "text/css; charset=utf-8", Prefix + "icon.svg": "image/svg+xml",
+		Prefix + "licences.txt": "text/plain; charset=utf-8",
 	}
 	for path, kind := range kinds {
 		plain := get(path)
 		text := body(t, plain.Body)
-		if plain.StatusCode != http.StatusOK || plain.Header.Get("Content-Type") != kind || plain.Header.Get("Content-Encoding") != "" || text == "" {
+		if plain.StatusCode != http.StatusOK || plain.Header.Get("Content-Type") != kind || plain.Header.Get("Content-Encoding") != "" ||
+			text == "" {
 			t.Errorf("%s: %d %v", path, plain.StatusCode, plain.Header)
 		}
 		packed := get(path, "Accept-Encoding: br;q=1, gzip;q=0.8")
@@ -86,13 +88,14 @@ func TestFiles(t *testing.T) {
 
 // The page asks nobody but its own agent, and its policy permits no inline script.
 func TestPageIsWhole(t *testing.T) {
+	foreign := regexp.MustCompile(`(?:src|href|url|import)\s*[=(]\s*["']?(?:https?:)?//[^"')\s]+`)
 	var packed int
 	for name, f := range files() {
 		packed += len(f.packed)
-		if strings.HasSuffix(name, ".svg") {
-			continue // names the namespace of SVG
+		if strings.HasSuffix(name, ".svg") || strings.HasSuffix(name, ".txt") {
+			continue // name addresses that nobody loads
 		}
-		for _, found := range regexp.MustCompile(`(?:src|href|url|import)\s*[=(]\s*["']?(?:https?:)?//[^"')\s]+`).FindAllString(string(f.plain), -1) {
+		for _, found := range foreign.FindAllString(string(f.plain), -1) {
 			t.Errorf("%s loads %s", name, found)
 		}
 	}

@@ -165,8 +165,8 @@ func TestConsoleForeign(t *testing.T) {
 	// A token in the headers is not weaker for a cookie, nor stronger.
 	w.must(200, apitest.User, "GET", "/v1/clusters", "", "Sec-Fetch-Site: cross-site", mine)
 	w.must(401, "guess", "GET", "/v1/clusters", "", mine, samePage)
-	for _, broken := range []string{"Cookie: coopr-session=%%%", "Cookie: coopr-session=", "Cookie: coopr-session=Z3Vlc3M", "Cookie: other=1"} {
-		w.must(401, "", "GET", "/v1/clusters", "", broken, samePage)
+	for _, broken := range []string{session + "=%%%", session + "=", session + "=Z3Vlc3M", "other=1"} {
+		w.must(401, "", "GET", "/v1/clusters", "", "Cookie: "+broken, samePage)
 	}
 	w.must(401, "", "GET", "/v1/clusters", "", "Cookie: __Host-coopr-session="+strings.TrimPrefix(mine, "Cookie: coopr-session="), samePage)
 	// A token in a URL is refused here, too.
@@ -294,7 +294,7 @@ func TestConsoleBounds(t *testing.T) {
 	}
 }
 
-// The page is at the root, for everybody; what is beside it does not exist.
+// The page is at the root, for everybody; nothing else is there.
 func TestConsolePage(t *testing.T) {
 	w := newWorld(t)
 	a := w.must(200, "", "GET", "/", "")

@@ -25,7 +25,7 @@ if [ -n "$(git status --porcelain -- rpc/console/dist)" ]; then
   exit 1
 fi
 if grep -n '"resolved"' rpc/console/package-lock.json; then
-  echo "console.sh: package-lock.json names a registry: npm install with the .npmrc beside it" >&2
+  echo "console.sh: package-lock.json names a registry: npm install with the .npmrc next to it" >&2
   exit 1
 fi
 

@@ -23,8 +23,8 @@ func opensSession(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, pagePath)
 }
 
-// Console registers the console's files and the routes by which it gets its cookie, and loses it. They are no part of the API: a program sends
-// its token itself.
+// Console registers the console's files, and the routes by which it gets its cookie and loses it. They are no part of the API: a
+// program sends its token itself.
 func Console(s *Server, files http.Handler) {
 	for _, pattern := range []string{"GET /{$}", "GET " + pagePath} {
 		s.mux.HandleFunc(pattern, s.bounded(func(w http.ResponseWriter, r *http.Request) {

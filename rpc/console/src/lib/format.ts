@@ -59,3 +59,8 @@ export function sign(status: string | undefined): 'ok' | 'bad' | 'busy' | 'wait'
 export function web(url: string): boolean {
   return /^https?:[/][/]/i.test(url);
 }
+
+/** isolated returns a text whose marks of direction do not reach what follows. */
+export function isolated(words: string): string {
+  return `\u2068${words}\u2069`;
+}

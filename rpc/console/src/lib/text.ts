@@ -188,7 +188,7 @@ export const text = {
     follow: 'Follow',
     noLog: 'There is no log yet.',
     silent: 'The task has printed nothing.',
-    cut: (n: number) => `The first ${many(n, 'line')} are left out here; \`coopr task log\` shows all.`,
+    cut: (n: number) => `The first ${many(n, 'line')} are left out here: coopr task log shows all.`,
     took: 'Took',
   },
   events: {
