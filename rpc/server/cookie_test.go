@@ -214,7 +214,7 @@ func TestConsoleDev(t *testing.T) {
 		}
 		return h
 	}
-	dev, real := handler(true), handler(false)
+	dev, other := handler(true), handler(false)
 	for _, c := range []struct {
 		what       string
 		h          http.Handler
@@ -230,7 +230,7 @@ func TestConsoleDev(t *testing.T) {
 		{"no host", dev, "", "127.0.0.1:40000", "same-origin", 403},
 		{"another machine", dev, "127.0.0.1:55054", "192.0.2.1:40000", "same-origin", 403},
 		{"another page", dev, "127.0.0.1:55054", "127.0.0.1:40000", "same-site", 403},
-		{"no dev mode", real, "127.0.0.1:55054", "127.0.0.1:40000", "same-origin", 403},
+		{"no dev mode", other, "127.0.0.1:55054", "127.0.0.1:40000", "same-origin", 403},
 	} {
 		r := httptest.NewRequestWithContext(context.Background(), "POST", "/console/dev", nil)
 		r.Host, r.RemoteAddr = c.host, c.from

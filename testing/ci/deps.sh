@@ -26,6 +26,7 @@ programs=(
   "node nodejs rpc/console"
   "npm npm rpc/console"
   "chromium chromium rpc/console"
+  "openssl openssl rpc/console"
 )
 
 missing() { ! command -v "$1" >/dev/null; }

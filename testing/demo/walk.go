@@ -48,10 +48,6 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	}
 	t.say("They elected %s as their leader. Every agent accepts every request.", first.name)
 
-	t.say("Each of them serves the console, a page for a browser: https://%s/", first.http)
-	t.say("Your browser does not know the mesh's CA and warns you. Log in with the token that this command prints:")
-	t.commands("cat " + m.birth("root-token"))
-
 	t.chapter("Definitions say what can be built, and how")
 	t.say("Templates, services and machines are files: see examples/shop.")
 	if err := t.show(ctx, m, "import", shop); err != nil {
@@ -105,6 +101,7 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	if err := t.show(ctx, m, "cluster", "delete", clusterName, "--yes"); err != nil {
 		return err
 	}
+	t.say("The same in a browser: each agent serves the console. `bin/coopr-agent --dev` prints its address (docs/console.md).")
 	t.say("\n%s", t.paint("1", fmt.Sprintf("Done in %.0f seconds. README.md explains what happened, and where to read on",
 		time.Since(began).Seconds())))
 	return nil

@@ -1,6 +1,8 @@
 // A person's way through the console, on a real agent: log in, create the demo's shop, watch it, lose the agent, delete the shop.
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Agent, Browser, eventually } from './world.mjs';
 
@@ -57,6 +59,12 @@ test('an empty mesh says what to do', async () => {
 });
 
 test('a shop is previewed and created, paused and resumed', async () => {
+  // The store is not installed before the page has shown what it should.
+  const gate = join(agent.dir, 'gate');
+  const service = await agent.api('GET', '/v1/services/shop-store');
+  const { script } = service.provisioner.actions.install.fields;
+  service.provisioner.actions.install.fields.script = script.replace('set -eu', `set -eu\nuntil [ -e '${gate}' ]; do sleep 0.1; done`);
+  await agent.api('PUT', '/v1/services/shop-store', service);
   await page.getByLabel('Name', { exact: true }).fill('my-shop');
   await page.getByLabel('Nodes', { exact: true }).fill('1');
   assert.ok(await page.getByRole('button', { name: 'Create', exact: true }).isDisabled());
@@ -73,10 +81,12 @@ test('a shop is previewed and created, paused and resumed', async () => {
   await b.good('create');
   await page.getByRole('button', { name: 'Create', exact: true }).click();
   await heading('Operation create');
+  await page.getByRole('link', { name: /install: running/ }).waitFor();
   await page.getByRole('button', { name: 'Pause' }).click();
   await page.getByRole('button', { name: 'Resume' }).waitFor();
   await page.getByRole('heading', { name: 'Why it waits' }).waitFor();
   await b.good('operation-paused');
+  writeFileSync(gate, '');
   await page.getByRole('button', { name: 'Resume' }).click();
   // Without a reload: the page is told.
   await page.getByRole('main').getByText('succeeded', { exact: true }).first().waitFor({ timeout: 120_000 });

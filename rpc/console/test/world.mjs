@@ -1,6 +1,6 @@
 // What the stories need: an agent in dev mode with the demo's shop, a browser, and the checks that every page must pass.
 import { execFile, spawn } from 'node:child_process';
-import { accessSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { accessSync, mkdirSync, mkdtempSync, openSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
@@ -57,6 +57,36 @@ export class Agent {
     return a;
   }
 
+  /**
+   * found starts the only agent of a mesh with certificates. The API has one of its own, as browsers do not take the keys
+   * (Ed25519) of a mesh's CA.
+   */
+  static async found() {
+    const a = new Agent();
+    a.dir = mkdtempSync(join(tmpdir(), 'coopr-console-'));
+    a.env = { PATH: bin + delimiter + process.env.PATH, HOME: a.dir, TMPDIR: a.dir };
+    const [http, peer, gossip] = [await freeAddress(), await freeAddress(), await freeAddress()];
+    const mesh = join(a.dir, 'mesh');
+    const data = join(a.dir, 'data');
+    mkdirSync(data, { mode: 0o700 });
+    await promisify(execFile)(join(bin, 'coopr-agent'), ['init', '--out', mesh, '--peer', peer], { env: a.env });
+    a.token = readFileSync(join(mesh, 'root-token'), 'utf8').trim();
+    renameSync(join(mesh, 'identity'), join(data, 'identity'));
+    const [key, cert] = [join(a.dir, 'key.pem'), join(a.dir, 'cert.pem')];
+    await promisify(execFile)('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
+      '-subj', '/CN=console', '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', key, '-out', cert]);
+    const log = openSync(join(a.dir, 'agent.log'), 'a');
+    a.process = spawn(
+      join(bin, 'coopr-agent'),
+      ['--data-dir', data, '--http-addr', http, '--peer-addr', peer, '--gossip-addr', gossip, '--http-tls-cert', cert, '--http-tls-key', key],
+      { cwd: a.dir, env: a.env, stdio: ['ignore', log, log] },
+    );
+    a.url = `https://${http}`;
+    a.env.COOPR_CACERT = cert;
+    await eventually('the mesh has a leader', () => a.coopr('members').catch(() => undefined));
+    return a;
+  }
+
   async run() {
     const log = openSync(join(this.dir, 'agent.log'), 'a');
     const [http, peer, gossip] = this.addresses;
@@ -103,14 +133,26 @@ export class Agent {
   }
 
   async kill(signal = 'SIGKILL') {
+    if (this.process.exitCode !== null || this.process.signalCode !== null) return;
     const ended = new Promise((done) => this.process.once('exit', done));
     this.process.kill(signal);
     await ended;
   }
 
+  /** empty deletes all clusters, whose processes would outlive the agent. */
+  async empty() {
+    const names = async () => JSON.parse(await this.coopr('cluster', 'list', '-o', 'json')).filter((c) => c.status !== 'terminated').map((c) => c.name);
+    for (const name of await names()) await this.coopr('cluster', 'delete', name, '--yes');
+    await eventually('all clusters are gone', async () => (await names()).length === 0);
+  }
+
   async close() {
-    await this.kill('SIGTERM');
-    rmSync(this.dir, { recursive: true, force: true });
+    try {
+      await this.empty();
+    } finally {
+      await this.kill('SIGTERM');
+      rmSync(this.dir, { recursive: true, force: true });
+    }
   }
 }
 
@@ -123,7 +165,7 @@ export class Browser {
       executablePath: program('chromium', 'google-chrome'),
       args: ['--no-sandbox', '--disable-quic', '--disable-background-networking', '--disable-component-update', '--no-first-run'],
     });
-    b.context = await b.browser.newContext({ viewport: { width: 1280, height: 800 }, bypassCSP: false, reducedMotion: 'reduce' });
+    b.context = await b.browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: 'reduce', ignoreHTTPSErrors: true });
     b.page = await b.context.newPage();
     b.faults = [];
     b.expected = [];
@@ -163,7 +205,7 @@ export class Browser {
     if (faults.length) throw new Error(faults.join('\n'));
   }
 
-  /** quiet returns what the browser complained of, without what a story expects. */
+  /** complaints returns what the browser complained of, without what a story expects. */
   complaints(...expected) {
     return this.faults.splice(0).filter((f) => !expected.some((e) => f.includes(e)));
   }

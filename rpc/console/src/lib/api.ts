@@ -29,6 +29,9 @@ export class Failure extends Error {
   }
 }
 
+/** ended is called when an answer says that the token is not valid any more. */
+export const hooks = { ended: () => {} };
+
 type Answer<T> = { data?: T; error?: unknown; response: Response };
 
 /** read returns the body of an answer and the index of the state that it is from. */
@@ -39,6 +42,7 @@ export async function read<T>(asked: Promise<Answer<T>>): Promise<{ body: NonNul
   } catch {
     throw new Failure(0, {});
   }
+  if (a.response.status === 401) hooks.ended();
   if (!a.response.ok) throw failed(a.response.status, a.error);
   const header = (name: string) => Number(a.response.headers.get(name) ?? 0);
   return { body: a.data as NonNullable<T>, index: header('Coopr-Index'), total: header('Coopr-Total') };

@@ -1,5 +1,5 @@
 // Who is logged in. The token is in a cookie that no script can read.
-import { api, Failure, get, page, type Schemas, type Self } from './api';
+import { api, Failure, get, hooks, page, type Schemas, type Self } from './api';
 import { text } from './text';
 
 type Offer = { open: boolean; dev: boolean };
@@ -79,3 +79,6 @@ class Session {
 }
 
 export const session = new Session();
+hooks.ended = () => {
+  if (session.state === 'in') session.end();
+};
