@@ -24,6 +24,10 @@ build: ## Build the two programs, the plugins and the examples into bin/.
 providers: ## Build the plugins that are modules of their own, for their large libraries, into bin/.
 	cd plugins/provider/aws && go build -o ../../../bin/ ./...
 
+.PHONY: console
+console: ## Build the console's page into rpc/console/dist, which is kept in the repository (Node 20.19 or later, npm).
+	cd rpc/console && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+
 .PHONY: release
 release: ## Build the archives and packages of a release, with checksums, into dist/ (VERSION).
 	tools/release.sh '$(VERSION)'
@@ -67,6 +71,10 @@ test-all: ## Run every test in full, those of light machines where they are poss
 	testing/ci/tests.sh all $(TESTFLAGS)
 	cd tools && go test $(TESTFLAGS) ./...
 	cd tools/package && go test $(TESTFLAGS) ./...
+
+.PHONY: test-console
+test-console: ## Check that the console's page is built from its sources, and try it with Chromium (Node, npm, chromium: make ci-deps).
+	testing/ci/console.sh
 
 .PHONY: test-busy
 test-busy: ## Run `make test` three times in a fresh clone, beside eight busy loops (hours; BUSY_RUNS, BUSY_LOOPS, BUSY_PACKAGES).

@@ -48,9 +48,10 @@ func announce(cfg config.Config, a *agent.Agent) (func(), error) {
 		}
 		written = append(written, f)
 	}
-	fmt.Fprintf(os.Stdout, "Coopr agent in dev mode: everything is on loopback, and there are no certificates.\n\n  API    %s\n  token  "+
-		"%s\n\nThe coopr command finds both by itself. From another shell:\n\n  export COOPR_ADDR=%s COOPR_TOKEN=%s\n\n", d.Addr, d.Token,
-		d.Addr, d.Token)
+	fmt.Fprintf(os.Stdout, "Coopr agent in dev mode: everything is on loopback, and there are no certificates.\n\n  API      %s\n"+
+		"  token    %s\n  console  %s/\n\nThe coopr command finds both by itself. From another shell:\n\n  export COOPR_ADDR=%s "+
+		"COOPR_TOKEN=%s\n\n", d.Addr, d.Token,
+		d.Addr, d.Addr, d.Token)
 	return func() {
 		for _, f := range written {
 			if b, err := os.ReadFile(f); err == nil && string(b) == string(body) {

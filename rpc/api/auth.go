@@ -24,9 +24,19 @@ const (
 	HeaderForwarded = "Coopr-Forwarded"
 	// HeaderClient is the address of the client whose request an agent has forwarded. It counts only if an agent sends it.
 	HeaderClient = "Coopr-Client"
+	// HeaderCSRF is in every write of the console. The forms of other sites cannot send it.
+	HeaderCSRF = "Coopr-Csrf"
 	// HeaderNotLeader marks the refusal of a forwarded request by an agent that does not lead.
 	HeaderNotLeader = "Coopr-Not-Leader"
 )
 
 // AllTenants stands for every tenant, as the tenant of a list or an event stream.
 const AllTenants = "*"
+
+// ConsoleSession is what the console asks its agent before anything else.
+type ConsoleSession struct {
+	// Open: the browser has a cookie, which may have ended.
+	Open bool `json:"open"`
+	// Dev: the agent gives its own token to a browser on the same machine.
+	Dev bool `json:"dev"`
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/coopr/coopr/rpc/console"
 	"github.com/coopr/coopr/rpc/server/access"
 	"github.com/coopr/coopr/rpc/server/clusters"
 	"github.com/coopr/coopr/rpc/server/definitions"
@@ -53,6 +54,7 @@ func withRoutes(cfg Config) (*rest.Server, error) {
 	} {
 		register(s)
 	}
+	rest.Console(s, console.Files())
 	return s, nil
 }
 

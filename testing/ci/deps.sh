@@ -23,6 +23,10 @@ programs=(
   "prometheus prometheus testing/monitoring"
   "groff groff-base internal/manual"
   "rsyslogd rsyslog-gnutls agent/sinks"
+  "node nodejs rpc/console"
+  "npm npm rpc/console"
+  "chromium chromium rpc/console"
+  "openssl openssl rpc/console"
 )
 
 missing() { ! command -v "$1" >/dev/null; }

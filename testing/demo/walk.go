@@ -101,6 +101,7 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	if err := t.show(ctx, m, "cluster", "delete", clusterName, "--yes"); err != nil {
 		return err
 	}
+	t.say("The same in a browser: each agent serves the console. `bin/coopr-agent --dev` prints its address (docs/console.md).")
 	t.say("\n%s", t.paint("1", fmt.Sprintf("Done in %.0f seconds. README.md explains what happened, and where to read on",
 		time.Since(began).Seconds())))
 	return nil

@@ -35,6 +35,9 @@ type Config struct {
 	MaxWatches int
 	// Bounds are the limits of what tenants and strangers make the agent do.
 	Bounds Bounds
+	// Dev agents give Root, the superadmin's token, to the console at one click from loopback.
+	Dev  bool
+	Root string
 	// Now is the clock for the usage of runs and for schedules. If it is nil, it is time.Now.
 	Now func() time.Time
 }
@@ -49,6 +52,7 @@ type Server struct {
 	heartbeat time.Duration
 	maxBody   int64
 	clock     func() time.Time
+	devToken  string        // "" outside of dev mode
 	watches   chan struct{} // has a free slot for each further watch; nil: no limit
 	loads     *loads
 	sources   *sources
@@ -87,6 +91,9 @@ func New(cfg Config) (*Server, error) {
 		s.maxBody = cfg.MaxBody
 	}
 	s.loads, s.sources = newLoads(cfg.Bounds, s.maxBody), newSources(cfg.Bounds.Strangers)
+	if cfg.Dev {
+		s.devToken = cfg.Root
+	}
 	if cfg.Now != nil {
 		s.clock = cfg.Now
 	}
@@ -99,7 +106,7 @@ func New(cfg Config) (*Server, error) {
 // Handler returns the handler of the registered routes and of their document.
 func (s *Server) Handler() http.Handler {
 	s.serveDocument()
-	return s.observe(s.again(likeSDK(s.routed())))
+	return s.observe(carried(s.again(likeSDK(s.routed()))))
 }
 
 // Millis returns the present time in Unix milliseconds.

@@ -1,0 +1,84 @@
+// Who is logged in. The token is in a cookie that no script can read.
+import { api, Failure, get, hooks, page, type Schemas, type Self } from './api';
+import { text } from './text';
+
+type Offer = { open: boolean; dev: boolean };
+
+class Session {
+  state = $state<'asking' | 'out' | 'in' | 'unknown'>('asking');
+  self = $state<Self>();
+  agent = $state<Schemas['AgentStatus']>();
+  dev = $state(false);
+  note = $state('');
+
+  /** start finds out whether the cookie is good. */
+  async start() {
+    try {
+      const offer = await page<Offer>('GET', 'session');
+      this.dev = offer.dev;
+      if (offer.open) await this.enter();
+      else this.state = 'out';
+    } catch (e) {
+      if (e instanceof Failure && e.status === 401) this.end();
+      else {
+        this.state = 'unknown';
+        this.note = e instanceof Error ? e.message : '';
+      }
+    }
+  }
+
+  async enter() {
+    const self = await get(api.GET('/v1/self'));
+    this.self = self;
+    this.note = '';
+    this.state = 'in';
+    void this.describe();
+    // A session lasts eight hours and is prolonged by use.
+    if (self.session && self.expires && self.expires - Date.now() < 4 * 3600e3) {
+      void api.POST('/v1/self/renew').catch(() => undefined);
+    }
+  }
+
+  async describe() {
+    try {
+      this.agent = await get(api.GET('/v1/status'));
+    } catch {
+      this.agent = undefined; // not everybody may see it
+    }
+  }
+
+  async byPassword(tenant: string, user: string, password: string, method: string) {
+    await page('POST', 'login', { tenant, user, password, ...(method ? { method } : {}) });
+    await this.enter();
+  }
+
+  async byToken(token: string) {
+    await page('POST', 'token', undefined, { Authorization: `Bearer ${token}` });
+    await this.enter();
+  }
+
+  async byClick() {
+    await page('POST', 'dev');
+    await this.enter();
+  }
+
+  async logout() {
+    await page('POST', 'logout');
+    this.self = undefined;
+    this.state = 'out';
+    this.note = '';
+  }
+
+  /** end is called when an answer says that the token is not valid any more. */
+  end() {
+    if (this.state === 'out') return;
+    this.self = undefined;
+    this.state = 'out';
+    this.note = text.login.ended;
+  }
+}
+
+export const session = new Session();
+hooks.ended = () => {
+  if (session.state === 'in') session.end();
+};

@@ -1,0 +1,282 @@
+// A person's way through the console, on a real agent: log in, create the demo's shop, watch it, lose the agent, delete the shop.
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Agent, Browser, eventually } from './world.mjs';
+
+let agent;
+let b;
+let page;
+
+before(async () => {
+  agent = await Agent.start();
+  b = await Browser.start(agent);
+  page = b.page;
+});
+after(async () => {
+  await b?.close();
+  await agent?.close();
+});
+
+/** heading waits for a page by its heading. */
+const heading = (name) => page.getByRole('heading', { level: 1, name }).waitFor();
+const follow = (name) => page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name }).click();
+
+test('one click logs in, and no script can read the token', async () => {
+  await page.goto(agent.url);
+  await heading('Log in to Coopr');
+  await b.good('login');
+  await page.getByRole('button', { name: 'Use a token' }).click();
+  await page.getByLabel('Token').fill('guess');
+  await page.getByRole('button', { name: 'Log in' }).click();
+  await page.getByRole('alert').waitFor();
+  await page.getByRole('button', { name: 'Continue as the dev agent' }).click();
+  await heading('Home');
+  const seen = await page.evaluate(() => document.cookie + JSON.stringify({ ...localStorage, ...sessionStorage }));
+  assert.equal(seen, '{}');
+  const [cookie] = await b.context.cookies();
+  assert.deepEqual(
+    [cookie.name, cookie.httpOnly, cookie.secure, cookie.sameSite, cookie.path, cookie.expires],
+    ['coopr-session', true, true, 'Strict', '/', -1],
+  );
+  assert.equal(Buffer.from(cookie.value, 'base64url').toString(), agent.token);
+  // A browser reports each answer that is an error.
+  assert.deepEqual(b.complaints('401'), []);
+});
+
+test('an empty mesh says what to do', async () => {
+  await page.getByText('There are no clusters. Templates that you can start:').waitFor();
+  await page.getByText('live', { exact: true }).waitFor();
+  await b.good('home-empty');
+  await follow('Clusters');
+  await heading('Clusters');
+  await page.getByText('There are no clusters.').waitFor();
+  await follow('Home');
+  await page.getByRole('main').getByRole('link', { name: 'Shop' }).click();
+  await heading('Create a cluster');
+});
+
+test('a shop is previewed and created, paused and resumed', async () => {
+  // The store is not installed before the page has shown what it should.
+  const gate = join(agent.dir, 'gate');
+  const service = await agent.api('GET', '/v1/services/shop-store');
+  const { script } = service.provisioner.actions.install.fields;
+  service.provisioner.actions.install.fields.script = script.replace('set -eu', `set -eu\nuntil [ -e '${gate}' ]; do sleep 0.1; done`);
+  await agent.api('PUT', '/v1/services/shop-store', service);
+  await page.getByLabel('Name', { exact: true }).fill('my-shop');
+  await page.getByLabel('Nodes', { exact: true }).fill('1');
+  assert.ok(await page.getByRole('button', { name: 'Create', exact: true }).isDisabled());
+  await page.getByRole('button', { name: 'Preview' }).click();
+  await page.getByRole('alert').waitFor(); // there is no layout for one node
+  await b.good('create-refused');
+  await page.getByLabel('Nodes', { exact: true }).fill('6');
+  await page.getByText('Advanced', { exact: true }).click();
+  await page.getByLabel('Configuration', { exact: true }).fill('{"shop": {"greeting": "It\'s open"}}');
+  await page.getByRole('button', { name: 'Preview' }).click();
+  await page.getByRole('heading', { name: 'Layout' }).waitFor();
+  const command = await page.locator('.command code').innerText();
+  assert.equal(command, `coopr cluster create my-shop --template shop --nodes 6 --set 'shop.greeting=It'\\''s open'`);
+  await b.good('create');
+  await page.getByRole('button', { name: 'Create', exact: true }).click();
+  await heading('Operation create');
+  await page.getByRole('link', { name: /install: running/ }).waitFor();
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await page.getByRole('button', { name: 'Resume' }).waitFor();
+  await page.getByRole('heading', { name: 'Why it waits' }).waitFor();
+  await b.good('operation-paused');
+  writeFileSync(gate, '');
+  await page.getByRole('button', { name: 'Resume' }).click();
+  // Without a reload: the page is told.
+  await page.getByRole('main').getByText('succeeded', { exact: true }).first().waitFor({ timeout: 120_000 });
+  assert.equal(await page.getByRole('row').count(), 7);
+  await b.good('operation');
+  assert.deepEqual(b.complaints('422'), []);
+});
+
+test('a task has a page', async () => {
+  await page.getByRole('link', { name: /install: succeeded/ }).first().click();
+  await heading(/^install/);
+  await page.getByRole('heading', { name: 'Log' }).waitFor();
+  await b.good('task');
+  await page.getByText('The task has printed nothing.').waitFor();
+  assert.deepEqual(b.complaints('404'), []);
+});
+
+test('the cluster is active, and its page works by keyboard', async () => {
+  await page.getByRole('main').getByRole('link', { name: 'Cluster my-shop' }).click();
+  await heading('Cluster my-shop');
+  await page.getByText('active', { exact: true }).first().waitFor();
+  assert.equal(await page.getByRole('rowheader').count(), 6);
+  await page.getByRole('tab', { name: 'Nodes' }).focus();
+  for (const [i, name] of ['Operations', 'Services', 'Configuration', 'Events'].entries()) {
+    await page.keyboard.press('ArrowRight');
+    await page.getByRole('tab', { name, selected: true }).waitFor();
+    await b.good(`cluster-${i + 2}-${name.toLowerCase()}`);
+  }
+  await page.keyboard.press('ArrowRight');
+  await b.good('cluster-1-nodes');
+  // A link to the shop is one to a web page.
+  const shop = await page.locator('.facts a[target=_blank]').first().getAttribute('href');
+  assert.match(shop, /^http:/);
+  await follow('Clusters');
+  await page.getByRole('link', { name: 'my-shop' }).waitFor();
+  await b.good('clusters');
+  await page.getByLabel(/^Search/).fill('nothing like it');
+  await page.getByText('No cluster matches.').waitFor();
+  assert.match(page.url(), /q=nothing\+like\+it/);
+  await page.reload();
+  await page.getByText('No cluster matches.').waitFor();
+  await follow('Home');
+  await heading('Home');
+  await page.getByText('No operation is at work.').waitFor();
+  await b.good('home');
+  assert.deepEqual(b.complaints(), []);
+});
+
+test('hostile texts stay texts', async () => {
+  const evil = '<img src=x onerror=alert(1)>';
+  await follow('Clusters');
+  await page.getByRole('link', { name: 'my-shop' }).waitFor();
+  const t = await agent.api('GET', '/v1/clustertemplates/shop');
+  await agent.api('PUT', '/v1/clustertemplates/shop', {
+    ...t, label: `${evil}\u202egnp`, description: evil + 'x'.repeat(3900), links: [{ label: evil, url: 'javascript:alert(2)' }],
+  });
+  await follow('Create');
+  await heading('Create a cluster');
+  await page.locator('option', { hasText: evil }).waitFor({ state: 'attached' });
+  await page.getByRole('combobox', { name: /^Template/ }).selectOption('shop');
+  await page.getByText('x'.repeat(100)).waitFor();
+  await b.good('hostile');
+  await page.goto(`${agent.url}/#/cluster/${encodeURIComponent(evil)}`);
+  await page.getByRole('alert').waitFor();
+  assert.equal(await page.locator('main img').count(), 0);
+  await agent.api('PUT', '/v1/clustertemplates/shop', { ...t });
+  assert.deepEqual(b.complaints('404', '422'), []);
+});
+
+test('another page on the same host can do nothing with the cookie', async () => {
+  const body = JSON.stringify({ name: 'stolen', clusterTemplate: 'shop', numMachines: 6 });
+  const server = createServer((_, w) => {
+    w.setHeader('Content-Type', 'text/html');
+    w.end(`<form method=post enctype=text/plain action="${agent.url}/v1/clusters"><input name='${body.slice(0, -1)},"x":"' value='"}'></form>`);
+  });
+  await new Promise((done) => server.listen(0, '127.0.0.1', done));
+  try {
+    const other = await b.context.newPage();
+    await other.goto(`http://127.0.0.1:${server.address().port}/`);
+    const statuses = await other.evaluate(async ([url, body]) => {
+      const out = [];
+      for (const [path, init] of [
+        ['/v1/clusters', {}], ['/v1/clusters', { method: 'POST', body }], ['/console/logout', { method: 'POST' }], ['/console/dev', { method: 'POST' }],
+      ])
+        out.push(await fetch(url + path, { credentials: 'include', ...init }).then((r) => r.status, (e) => e.name));
+      return out;
+    }, [agent.url, body]);
+    assert.deepEqual(statuses, ['TypeError', 'TypeError', 'TypeError', 'TypeError']); // nothing of the answers can be read
+    const [answer] = await Promise.all([other.waitForNavigation(), other.evaluate(() => document.forms[0].submit())]);
+    assert.equal(answer.status(), 403);
+    await other.close();
+  } finally {
+    server.close();
+  }
+  assert.deepEqual((await agent.api('GET', '/v1/clusters')).map((c) => c.name), ['my-shop']);
+  await page.goto(`${agent.url}/#/clusters`);
+  await page.getByRole('link', { name: 'my-shop' }).waitFor(); // still logged in
+});
+
+test('a page survives its agent', async () => {
+  await page.goto(`${agent.url}/#/clusters`);
+  await page.getByText('live', { exact: true }).waitFor();
+  await agent.kill();
+  await page.getByText(/^No connection to the agent/).waitFor();
+  await page.getByRole('link', { name: 'my-shop' }).waitFor(); // what was known is still shown
+  await b.good('lost');
+  await agent.run();
+  await page.getByText('live', { exact: true }).waitFor({ timeout: 60_000 });
+  await page.getByRole('link', { name: 'my-shop' }).click();
+  await heading('Cluster my-shop');
+  b.complaints();
+});
+
+test('the shop is deleted, after a question', async () => {
+  await page.getByText('active', { exact: true }).first().waitFor();
+  await page.getByRole('button', { name: 'Delete …' }).click();
+  const dialog = page.getByRole('dialog');
+  const button = dialog.getByRole('button', { name: 'Delete' });
+  assert.ok(await button.isDisabled());
+  await b.good('delete');
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'hidden' });
+  await page.getByRole('button', { name: 'Delete …' }).click();
+  await dialog.getByRole('textbox').fill('my-shop');
+  await button.click();
+  await heading('Operation delete');
+  await page.getByRole('main').getByText('succeeded', { exact: true }).first().waitFor({ timeout: 120_000 });
+  await follow('Clusters');
+  await page.getByText('No cluster matches.').waitFor();
+  await page.getByLabel('Status').selectOption('terminated');
+  await page.getByRole('link', { name: 'my-shop' }).waitFor();
+  assert.deepEqual(b.complaints(), []);
+});
+
+test('events are shown as they come, in the chosen colours, and a log is followed', async () => {
+  const service = await agent.api('GET', '/v1/services/shop-store');
+  service.provisioner.actions.install.fields.script += '\nfor i in $(seq 6000); do echo "<b>line</b> $i"; done\n';
+  await agent.api('PUT', '/v1/services/shop-store', service);
+  await follow('Events');
+  await heading('Events');
+  await page.getByText('live', { exact: true }).waitFor();
+  const { operation } = await agent.api('POST', '/v1/clusters', { name: 'second', clusterTemplate: 'shop', numMachines: 3 });
+  await page.getByRole('cell', { name: 'task.changed' }).first().waitFor();
+  await b.good('events');
+  await page.getByLabel('Colours').selectOption('dark');
+  const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await page.reload();
+  await heading('Events');
+  assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), dark);
+  await page.getByLabel('Colours').selectOption('light');
+  assert.notEqual(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), dark);
+  await page.getByLabel('Colours').selectOption('system');
+  const tasks = await agent.api('GET', `/v1/operations/${operation.id}/tasks`);
+  const loud = tasks.find((t) => t.action === 'INSTALL' && t.service === 'shop-store');
+  await page.goto(`${agent.url}/#/task/${encodeURIComponent(loud.id)}`);
+  await heading('install shop-store');
+  const log = page.locator('pre.log');
+  await eventually('the log is there to its end', async () => (await log.innerText().catch(() => '')).includes('<b>line</b> 6000'));
+  assert.equal(await log.locator('b').count(), 0);
+  await page.getByText(/^The first .* lines are left out here/).waitFor();
+  await b.good('log');
+  assert.deepEqual(b.complaints('404'), []);
+});
+
+test('a user sees what policies permit, and logs out', async () => {
+  await agent.api('POST', '/v1/tenants', { name: 'acme' });
+  const user = { name: 'ann', role: 'user', password: 'four random words here' };
+  const r = await fetch(`${agent.url}/v1/users?tenant=acme`, {
+    method: 'POST', headers: { Authorization: `Bearer ${agent.token}`, 'Content-Type': 'application/json' }, body: JSON.stringify(user),
+  });
+  assert.equal(r.status, 201, await r.text());
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await heading('Log in to Coopr');
+  assert.deepEqual(await b.context.cookies(), []);
+  await page.getByLabel('Tenant').fill('acme');
+  await page.getByLabel('Name', { exact: true }).fill('ann');
+  await page.getByLabel('Password').fill(user.password);
+  await page.keyboard.press('Enter');
+  await page.getByText('ann (acme)').waitFor();
+  await follow('Clusters');
+  await page.getByText('There are no clusters.').waitFor();
+  // By the page's cookie, the API refuses what the user may not do.
+  assert.equal(await page.evaluate(() => fetch('/v1/users').then((r) => r.status)), 403);
+  assert.equal(await page.evaluate(() => fetch('/v1/clusters', { method: 'POST', body: '{}' }).then((r) => r.status)), 403); // no header
+  await follow('Home');
+  await b.good('home-user');
+  // The end of the session is noticed by the stream, without a click.
+  const tokens = await (await fetch(`${agent.url}/v1/tokens?tenant=acme`, { headers: { Authorization: `Bearer ${agent.token}` } })).json();
+  for (const t of tokens.filter((t) => t.actor === 'ann'))
+    await fetch(`${agent.url}/v1/tokens/${t.id}?tenant=acme`, { method: 'DELETE', headers: { Authorization: `Bearer ${agent.token}` } });
+  await page.getByText('The session has ended: log in again.').waitFor();
+  await eventually('the page is quiet', () => b.complaints('403', '401').length === 0);
+});
