@@ -36,13 +36,18 @@ func (e *Edit) undone(v uint32) {
 	e.unpass(v)
 }
 
-// rewind resets v, which no worker holds, to the beginning of a run.
-func (e *Edit) rewind(v uint32) {
-	if t, _ := e.tasks(v); t.runs != nil {
-		r, i := e.runs(v)
-		r.leased[i], r.ended[i] = 0, 0
+// rewind resets tasks, which no worker holds, to the beginning of a run. All are reset before any is ready: whether a step has begun
+// depends on all of its tasks.
+func (e *Edit) rewind(all ...uint32) {
+	for _, v := range all {
+		if t, _ := e.tasks(v); t.runs != nil {
+			r, i := e.runs(v)
+			r.leased[i], r.ended[i] = 0, 0
+		}
 	}
-	e.put(v)
+	for _, v := range all {
+		e.put(v)
+	}
 }
 
 // ForceComplete makes every task of a part count as succeeded. Workers lose the tasks of it
@@ -105,9 +110,7 @@ func (e *Edit) Restart(p Part, o Order) error {
 	for _, v := range again {
 		e.undone(v)
 	}
-	for _, v := range touched {
-		e.rewind(v)
-	}
+	e.rewind(touched...)
 	return nil
 }
 
@@ -129,24 +132,58 @@ func (e *Edit) forget(v uint32, o Order) {
 }
 
 // Revive lets a plan whose operation gave up go on: the tasks that were cancelled wait for their turn again, and those that failed have a
-// new round of attempts. What was tolerated stays.
-func (e *Edit) Revive(o Order) {
+// new round of attempts. What was tolerated stays, unless tolerated is true.
+func (e *Edit) Revive(o Order, tolerated bool) {
 	g := e.next.Graph
+	if tolerated && e.next.tolerated > 0 {
+		e.intolerant(o)
+	}
+	var all []uint32
 	for v := range uint32(g.Len()) {
 		if g.Action[v] == model.Barrier || e.done(v) {
 			continue
 		}
-		switch t := e.next.Task(v); t.Status {
+		switch e.next.Status(v) {
 		case model.TaskCancelled:
-			if t.Attempt > 0 && o.Observe != nil && o.Observe(g.Action[v], model.TaskRunning) {
-				e.note(v).Observe = true // the last attempt may have been cancelled at any point
-			}
-			e.rewind(v)
+			e.unsure(v, o)
 		case model.TaskFailed:
-			e.Reopen(v)
+			n := e.note(v)
+			n.Failures, n.RetryAt = 0, 0
 		default:
+			continue
 		}
+		all = append(all, v)
 	}
+	e.rewind(all...)
+}
+
+// unsure has a cancelled task observed, if its last attempt may have been cancelled at any point.
+func (e *Edit) unsure(v uint32, o Order) {
+	if e.next.Task(v).Attempt > 0 && o.Observe != nil && o.Observe(e.next.Graph.Action[v], model.TaskRunning) {
+		e.note(v).Observe = true
+	}
+}
+
+// intolerant makes the tasks whose failure was tolerated wait for their turn again.
+func (e *Edit) intolerant(o Order) {
+	var all []uint32
+	for v := range uint32(e.next.Graph.Len()) {
+		switch t := e.next.Task(v); {
+		case !t.Tolerated:
+			continue
+		case t.Status == model.TaskFailed:
+			n := e.note(v)
+			n.Failures, n.RetryAt = 0, 0
+		default:
+			e.unsure(v, o)
+		}
+		e.setStatus(v, model.TaskBlocked)
+		all = append(all, v)
+	}
+	for _, v := range all {
+		e.undone(v)
+	}
+	e.rewind(all...)
 }
 
 // Reset restarts the whole plan.
