@@ -19,12 +19,12 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// history is the life of a cluster: a deploy, an upgrade, a recovery or a plan of the template, beside which recoveries come and go. Agents
+// history is the life of a cluster: a deploy, an upgrade, a recovery or a plan of the template, and recoveries at the same time. Agents
 // fail and die, leaders change, and orders come at any moment, also when an operation has failed, was aborted or is rolled back.
 type history struct {
 	*play
 	r      *rand.Rand
-	others []string // the operations beside the main one
+	others []string // the other operations
 
 	mu     sync.Mutex
 	orders map[string]int // that were carried out, by status of the operation
@@ -168,8 +168,8 @@ func (h *history) rollBack() {
 	}
 }
 
-// settle brings an operation to its end by orders about its plan alone.
-func (h *history) settle(id string) bool {
+// finishPlan brings an operation to its end by orders about its plan alone.
+func (h *history) finishPlan(id string) bool {
 	op, _ := h.machine.View().Operation("one", id)
 	if op.Status == model.OpSucceeded || op.Status == model.OpRolledBack {
 		return true
@@ -200,9 +200,9 @@ func (h *history) end() {
 	}
 	for range 1000 {
 		h.rollBack()
-		over := h.settle(h.op)
+		over := h.finishPlan(h.op)
 		for _, id := range h.others {
-			over = h.settle(id) && over
+			over = h.finishPlan(id) && over
 		}
 		if over {
 			break
