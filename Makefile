@@ -116,9 +116,10 @@ oracle: ## Compare the solver with plain enumeration on tens of thousands of ran
 	SOLVER_FROM=$$from go test -count=1 -timeout 1h -run 'Oracle|Minimal|Order' ./engine/solver
 
 .PHONY: chaos-sim
-chaos-sim: ## Simulate a Raft group under load for a day, 40 of its lives with faults and 40 with disks that lie, and 10,000 lives of a mesh (COOPR_LOAD, COOPR_CHAOS_SEEDS, MESH_SEEDS).
+chaos-sim: ## Simulate a Raft group under load for a day, 40 of its lives with faults and 40 with disks that lie, 10,000 lives of a mesh and 10,000 of plans (COOPR_LOAD, COOPR_CHAOS_SEEDS, MESH_SEEDS, COOPR_HISTORY_SEEDS).
 	COOPR_LOAD=$${COOPR_LOAD:-24h} COOPR_CHAOS_SEEDS=$${COOPR_CHAOS_SEEDS:-40} go test -count=1 -timeout 24h -run 'TestNoFalseElection|TestChaos|TestLyingDisks' ./consensus/raftgroup
 	MESH_SEEDS=$${MESH_SEEDS:-10000} go test -count=1 -timeout 24h ./testing/mesh
+	COOPR_HISTORY_SEEDS=$${COOPR_HISTORY_SEEDS:-10000} go test -count=1 -timeout 24h -run TestHistories ./consensus/duty/dispatch
 
 .PHONY: bench
 bench: ## Run the benchmarks that docs/benchmarks.md records.

@@ -1,10 +1,13 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/consensus/state/view"
 	"github.com/coopr/coopr/engine/model"
@@ -30,16 +33,56 @@ func (a operations) others(op *model.Operation) []*model.Operation {
 func (a operations) taken(op *model.Operation) map[string]bool {
 	var out map[string]bool
 	for _, other := range a.others(op) {
-		if s := a.plan(other.ID); s != nil {
-			for _, w := range a.holds(op, other, s) {
-				if out == nil {
-					out = map[string]bool{}
-				}
-				out[s.Graph.Nodes[w.Node]] = true
+		s := a.plan(other.ID)
+		if s == nil {
+			continue
+		}
+		held := a.holds(op, other, s)
+		var mine map[string]bool
+		if len(held) > 0 && precedes(op, other) {
+			mine = a.begunToo(op, other)
+		}
+		for _, w := range held {
+			id := s.Graph.Nodes[w.Node]
+			if mine[id] && !slices.ContainsFunc(s.Graph.On(id), func(v uint32) bool { return s.Status(v).Held() }) {
+				continue // this one goes first
 			}
+			if out == nil {
+				out = map[string]bool{}
+			}
+			out[id] = true
 		}
 	}
 	return out
+}
+
+// begunToo returns the nodes that an operation keeps from another one. Two may have begun on the same node: one that is paused, or has
+// failed, leaves it to the other, and is resumed later. Then the one that precedes goes on to its end there, between the tasks of the
+// other, which waits for it. Else each would wait for the other for ever.
+func (a operations) begunToo(op, other *model.Operation) map[string]bool {
+	s := a.plan(op.ID)
+	if s == nil || !a.view().Understands(logformat.OrdersLevel) {
+		return nil
+	}
+	out := map[string]bool{}
+	for _, w := range a.holds(other, op, s) {
+		out[s.Graph.Nodes[w.Node]] = true
+	}
+	return out
+}
+
+// precedes reports whether an operation goes first where two have begun: orders about single nodes, then plans of the template.
+func precedes(op, other *model.Operation) bool {
+	rank := func(t model.OperationType) int {
+		switch t {
+		case model.OpRecover, model.OpPauseNode, model.OpResumeNode:
+			return 0
+		case model.OpPlan:
+			return 1
+		}
+		return 2
+	}
+	return cmp.Or(cmp.Compare(rank(op.Type), rank(other.Type)), strings.Compare(op.ID, other.ID)) < 0
 }
 
 // holds returns what another operation, whose plan is s, keeps from an operation.

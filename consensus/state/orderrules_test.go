@@ -230,3 +230,52 @@ func TestResolvedRollbackStays(t *testing.T) {
 	}
 	o.is("afterwards", model.OpFailed)
 }
+
+// TestFailedRestartIsTriedAgain checks that an order to continue has the failed tasks of a restart tried again, which its plan tolerates so
+// that one node does not stop the others.
+func TestFailedRestartIsTriedAgain(t *testing.T) {
+	o := &ordered{newClinic(t), "00000001-002"}
+	if a := o.do(o.concurrent(o.op, model.OpRecover, "ann", map[string]string{app: "app", db: "db"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	o.run(o.op, func(g *plan.Graph, v uint32) bool { return g.NodeID(int(v)) == app && g.Action[v] == model.Start })
+	o.is("a restart that failed on one node", model.OpFailed)
+	o.must(pb.PlanOrder_PLAN_ORDER_CONTINUE, "", "")
+	o.is("continued", model.OpRunning)
+	s := o.plan()
+	for _, v := range s.Graph.On(app) {
+		if want := s.Graph.Action[v] == model.Stop; want != (s.Status(v) == model.TaskSucceeded) {
+			t.Errorf("%s is %s", s.Graph.Name(int(v)), s.Status(v))
+		}
+	}
+	o.run(o.op, nil)
+	o.is("at the end", model.OpSucceeded)
+}
+
+// TestTwoBegunOnANode checks that two operations that have begun on one node end: a paused one leaves the node to a restart, and waits for
+// it when it is resumed.
+func TestTwoBegunOnANode(t *testing.T) {
+	o := &ordered{newClinic(t), "00000001-002"}
+	cl, _ := o.m.View().Cluster("t", "00000001")
+	cmd := o.concurrent(o.op, model.OpRestart, "ann", map[string]string{app: "app"})
+	cmd.GetStartOperation().Cluster, cmd.GetStartOperation().ClusterVersion = logtest.Cluster(*cl), cl.Version
+	if a := o.do(cmd); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	o.end(app, pb.Outcome_OUTCOME_SUCCEEDED)
+	o.do(order(o.op, "pause"))
+	restart := &ordered{o.clinic, "00000001-003"}
+	if a := o.do(o.concurrent(restart.op, model.OpRecover, "ann", map[string]string{app: "app"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	restart.end(app, pb.Outcome_OUTCOME_SUCCEEDED)
+	o.do(order(o.op, "resume"))
+	start := o.plan().Graph.On(app)[1]
+	if a := o.do(lease(o.op, "s", start)); len(a.Refused) == 0 {
+		t.Error("both are at work on the node")
+	}
+	o.run(restart.op, nil)
+	restart.is("the restart", model.OpSucceeded)
+	o.run(o.op, nil)
+	o.is("the operation that was paused", model.OpSucceeded)
+}

@@ -110,7 +110,7 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 		r.Gates = slices.DeleteFunc(r.Gates, func(ch tree.Change) bool { return ch.Part == plan.Whole() })
 	}
 	if len(r.Complete) == 0 && gaveUp && op.Status != model.OpSucceeded && revives && (pauses || goesOn(r, failed, e.State())) {
-		e.Revive(orders)
+		e.Revive(orders, !mayLack(op.Type))
 	}
 	if err := tree.Apply(e, r, orders); err != nil {
 		return refuse(problem.Conflict, "operation %s: %v", op.ID, err)
@@ -120,7 +120,7 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 		a.resume(&op, e)
 	case gaveUp && (goes || pauses):
 		if len(r.Complete) > 0 {
-			e.Revive(orders)
+			e.Revive(orders, !mayLack(op.Type))
 		}
 		a.reopenOperation(&op)
 		if pauses {

@@ -171,12 +171,11 @@ func checkService(fs *Faults, s *Service) {
 // checkAction returns why a service cannot have an action with this key, or "".
 func checkAction(key string) string {
 	_, err := ParseAction(key)
-	near := slices.IndexFunc(serviceActions, func(known string) bool { return words.Near(strings.ToLower(key), known, 1) })
-	switch {
+	switch known := words.Typo(key, serviceActions); {
 	case slices.Contains(serviceActions, key):
 		return ""
-	case near >= 0: // two letters off may be a name of its own: "restart"
-		return fmt.Sprintf("there is no such action: did you mean %q?", serviceActions[near])
+	case known != "":
+		return fmt.Sprintf("there is no such action: did you mean %q?", known)
 	case err == nil || key != strings.ToLower(key):
 		return "must be one of " + strings.Join(serviceActions, ", ") + ", or a name in lower case for an action of its own"
 	}

@@ -426,7 +426,7 @@ func (o *naive) step(t *rapid.T, e *plan.Edit, index uint64, now int64) {
 			e.Cancel(v, plan.End{}, now)
 			o.cancel(v)
 		case 2:
-			e.Revive(plan.Order{Observe: observe, Now: now})
+			e.Revive(plan.Order{Observe: observe, Now: now}, false)
 			o.revive()
 		}
 	case 13:

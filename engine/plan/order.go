@@ -132,25 +132,54 @@ func (e *Edit) forget(v uint32, o Order) {
 }
 
 // Revive lets a plan whose operation gave up go on: the tasks that were cancelled wait for their turn again, and those that failed have a
-// new round of attempts. What was tolerated stays.
-func (e *Edit) Revive(o Order) {
+// new round of attempts. What was tolerated stays, unless tolerated is true.
+func (e *Edit) Revive(o Order, tolerated bool) {
 	g := e.next.Graph
+	if tolerated && e.next.tolerated > 0 {
+		e.intolerant(o)
+	}
 	var again []uint32
 	for v := range uint32(g.Len()) {
 		if g.Action[v] == model.Barrier || e.done(v) {
 			continue
 		}
-		switch t := e.next.Task(v); t.Status {
+		switch e.next.Status(v) {
 		case model.TaskCancelled:
-			if t.Attempt > 0 && o.Observe != nil && o.Observe(g.Action[v], model.TaskRunning) {
-				e.note(v).Observe = true // the last attempt may have been cancelled at any point
-			}
+			e.unsure(v, o)
 		case model.TaskFailed:
 			e.retry(v)
 		default:
 			continue
 		}
 		again = append(again, v)
+	}
+	e.rewind(again...)
+}
+
+// unsure has a cancelled task observed, if its last attempt may have been cancelled at any point.
+func (e *Edit) unsure(v uint32, o Order) {
+	if e.next.Task(v).Attempt > 0 && o.Observe != nil && o.Observe(e.next.Graph.Action[v], model.TaskRunning) {
+		e.note(v).Observe = true
+	}
+}
+
+// intolerant makes the tasks whose failure was tolerated wait for their turn again.
+func (e *Edit) intolerant(o Order) {
+	var again []uint32
+	for v := range uint32(e.next.Graph.Len()) {
+		switch t := e.next.Task(v); {
+		case !t.Tolerated:
+			continue
+		case t.Status == model.TaskFailed:
+			e.retry(v)
+		default:
+			e.unsure(v, o)
+		}
+		e.setStatus(v, model.TaskBlocked)
+		again = append(again, v)
+	}
+	for _, v := range again {
+		e.undone(v)
 	}
 	e.rewind(again...)
 }

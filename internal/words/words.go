@@ -78,6 +78,17 @@ func Shorten(s string) string {
 	return strings.ToValidUTF8(s[:37], "") + "…"
 }
 
+// Typo returns the known name that is at most one letter off, or "". Case does not count. Two letters off may be a name of its own, such
+// as "restart" where "start" is known.
+func Typo(name string, known []string) string {
+	for _, k := range known {
+		if Near(strings.ToLower(name), strings.ToLower(k), 1) {
+			return k
+		}
+	}
+	return ""
+}
+
 // Near reports whether at most n edits turn one name into the other.
 func Near(a, b string, n int) bool { return distance(a, b, n+1) <= n }
 

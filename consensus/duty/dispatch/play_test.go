@@ -38,6 +38,13 @@ type play struct {
 	op   string
 	base *plan.Graph // the dependencies of the tasks, independent of the plan
 	tree *tree.Tree
+	work dispatch.Tasks
+
+	graph   *plan.Graph // base with the order of the tree
+	cluster model.Cluster
+	nodes   []*record.Node
+	numbers int    // of operations
+	after   func() // checks the state after an entry; nil: no more than check does
 
 	mu      sync.Mutex
 	machine *state.Machine
@@ -52,15 +59,23 @@ type play struct {
 	hands []*hand
 }
 
-// newPlay draws an operation: services that need each other on a few nodes, and
-// a way for the nodes to take turns.
+// newPlay draws an operation that makes a cluster, and begins it.
 func newPlay(t *testing.T, seed uint64) *play {
+	t.Helper()
+	p := drawPlay(t, seed)
+	p.begin(model.Operation{Type: model.OpCreate, OnFailure: "pause"}, p.graph, p.tree)
+	return p
+}
+
+// drawPlay draws a plan: services that need each other on a few nodes, and
+// a way for the nodes to take turns.
+func drawPlay(t *testing.T, seed uint64) *play {
 	t.Helper()
 	m, err := state.New(state.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &play{t: t, r: rand.New(rand.NewPCG(seed, 1)), machine: m, op: "00000001-001"}
+	p := &play{t: t, r: rand.New(rand.NewPCG(seed, 1)), machine: m, work: works{}}
 	in := planner.Input{Operation: model.OpCreate, Services: map[string]model.Service{}}
 	var names []string
 	for i := range 1 + p.r.IntN(3) {
@@ -111,14 +126,37 @@ func newPlay(t *testing.T, seed uint64) *play {
 			t.Fatal(err)
 		}
 	}
-	p.tree = &d.Tree
-	op := model.Operation{ID: p.op, Tenant: "one", Cluster: "00000001", Type: model.OpCreate, OnFailure: "pause"}
-	cl := model.Cluster{ID: "00000001", Tenant: "one", Name: "a", Operation: op.ID, Operations: 1,
-		Services: names, Definitions: in.Services}
-	p.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "one"})}}},
-		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
-			Cluster: logtest.Cluster(cl), Nodes: nodes, Graph: g.Encode(), Tree: logtest.Tree(p.tree)}}})
+	p.tree, p.graph, p.nodes = &d.Tree, g, nodes
+	p.cluster = model.Cluster{ID: "00000001", Tenant: "one", Name: "a", Services: names, Definitions: in.Services}
+	p.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "one"})}}})
 	return p
+}
+
+// start returns the command that begins the next operation, with this plan. It has the operation's id.
+func (p *play) start(op model.Operation, g *plan.Graph, t *tree.Tree) (*pb.Command, string) {
+	p.numbers++
+	op.ID, op.Tenant, op.Cluster = string(model.ClusterID("00000001").Operation(p.numbers)), "one", "00000001"
+	s := &pb.StartOperation{Graph: g.Encode()}
+	if t != nil {
+		s.Tree = logtest.Tree(t)
+	}
+	cl := p.cluster
+	if have, ok := p.machine.View().Cluster("one", cl.ID); ok {
+		s.ClusterVersion, cl.Version, cl.Status = have.Version, have.Version, have.Status
+	}
+	if cl.Operation, cl.Operations = op.ID, p.numbers; !op.Type.Concurrent() {
+		s.Nodes = p.nodes
+	}
+	s.Operation, s.Cluster = logtest.Operation(op), logtest.Cluster(cl)
+	return &pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: s}}, op.ID
+}
+
+// begin begins the next operation, which the play is about from now on.
+func (p *play) begin(op model.Operation, g *plan.Graph, t *tree.Tree) {
+	p.t.Helper()
+	c, id := p.start(op, g, t)
+	p.must(c)
+	p.op = id
 }
 
 func (p *play) must(cs ...*pb.Command) {
@@ -155,6 +193,9 @@ func (p *play) propose(_ context.Context, cs ...*pb.Command) ([]state.Answer, er
 	answers := p.apply(len(p.entries), b)
 	if before != nil {
 		p.check(before, cs)
+	}
+	if p.after != nil {
+		p.after()
 	}
 	if fate == 1 {
 		return nil, errLog // it was committed all the same
@@ -227,6 +268,7 @@ func (p *play) check(before *plan.State, cs []*pb.Command) {
 				p.t.Errorf("%s began before what it depends on was done", p.base.Name(i))
 			case s.HeldBack(v):
 				p.t.Errorf("%s began behind a gate", p.base.Name(i))
+			case s.Halted(v) && view.Steps[s.Graph.StepOf(v)].Status == tree.Error: // the rest of it goes on to its end
 			case !slices.Contains(may, s.Graph.StepOf(v)):
 				p.t.Errorf("%s began, and its step is not a candidate of\n%s", p.base.Name(i), view.Info().Text("deploy"))
 			case was.Status == model.TaskSucceeded && !order:
@@ -269,7 +311,7 @@ func (p *play) leader() {
 	if p.over != nil {
 		p.over()
 	}
-	d := dispatch.New(dispatch.Config{Machine: p.machine, Propose: p.propose, Tasks: works{}, Logger: slog.New(slog.DiscardHandler),
+	d := dispatch.New(dispatch.Config{Machine: p.machine, Propose: p.propose, Tasks: p.work, Logger: slog.New(slog.DiscardHandler),
 		Jitter: func() float64 { return 0 }})
 	if err := d.Restore(p.t.Context()); err != nil {
 		p.t.Fatal(err)
@@ -331,12 +373,17 @@ func (l *line) Send(m *pb.LeaderMessage) bool {
 		forget = append(forget, slices.DeleteFunc(w.Verdicts, func(v *pb.Verdict) bool { return v.Keep })...)
 	}
 	for _, v := range forget {
-		delete(h.results, key(v.Task, v.Fence))
-		delete(h.working, key(v.Task, v.Fence))
+		k := key(v.Task, v.Fence)
+		if delete(h.results, k); h.working[k] != nil { // the leader waits for its end
+			h.end(k, pb.Outcome_OUTCOME_CANCELLED)
+		}
 	}
 	for _, c := range m.Cancels {
-		if k := key(c.Task, c.Fence); h.working[k] != nil {
+		switch k := key(c.Task, c.Fence); {
+		case h.working[k] != nil:
 			h.end(k, pb.Outcome_OUTCOME_CANCELLED)
+		case h.results[k] == nil: // it never came, or is confirmed
+			h.results[k] = &pb.Result{Task: c.Task, Fence: c.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED}
 		}
 	}
 	for _, t := range m.Tasks {

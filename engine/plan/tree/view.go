@@ -342,7 +342,13 @@ func (v *View) Candidates(dirty func(step uint32) bool) []uint32 {
 	open := *v
 	open.Interrupted, open.Held = false, make([]bool, len(v.Phases))
 	var out []uint32
-	for _, p := range open.Strategy.Candidates(open.children(), v.Pick) {
+	phases := open.children()
+	for p := range phases {
+		if v.Interrupted || v.Held[p] { // a step that fails meanwhile stops no other that has begun
+			phases[p].Tolerated = true
+		}
+	}
+	for _, p := range open.Strategy.Candidates(phases, v.Pick) {
 		first, held := v.Phases[p].First, v.Interrupted || v.Held[p]
 		for _, i := range open.candidates(p, dirty) {
 			s := first + uint32(i)
