@@ -59,12 +59,13 @@ const (
 	OpFailed      OperationStatus = "failed"
 	OpAborted     OperationStatus = "aborted"
 	OpRolledBack  OperationStatus = "rolled-back"
+	OpSuperseded  OperationStatus = "superseded"
 )
 
 // Ended reports whether the status is final.
 func (s OperationStatus) Ended() bool {
 	switch s {
-	case OpSucceeded, OpFailed, OpAborted, OpRolledBack:
+	case OpSucceeded, OpFailed, OpAborted, OpRolledBack, OpSuperseded:
 		return true
 	}
 	return false
@@ -94,7 +95,7 @@ type Operation struct {
 	// Retry describes how the operation is tried again if it fails for good; nil: it is not.
 	Retry *Retry `json:"retry,omitempty"`
 	// Before is the number of the cluster's snapshot that was taken before the operation; 0:
-	// the cluster was new.
+	// the cluster was new. An operation that superseded another one has that one's.
 	Before int `json:"before,omitempty"`
 	// Done is true if the operation has succeeded once and continues because an operator
 	// restarted a part of it. Its result stays, whatever happens to that part.
@@ -115,12 +116,18 @@ type Operation struct {
 	// restored, or follows such an operation: its tasks may have been done after the archive was
 	// written.
 	Restored bool `json:"restored,omitempty"`
+	// SupersededBy is the id of the operation whose target takes the place of this one's. Until then
+	// the tasks that run go on to their end, and no other task begins.
+	SupersededBy string `json:"supersededBy,omitempty"`
 	// Times are Unix milliseconds; zero: not yet.
 	CreatedAt int64 `json:"createTime"`
 	EndedAt   int64 `json:"endTime,omitempty"`
 	// Version is the index of the log entry that last changed the operation's record.
 	Version uint64 `json:"version"`
 }
+
+// Cancels reports whether the running tasks of the operation are to be cancelled.
+func (o *Operation) Cancels() bool { return o.Status == OpAborting && o.SupersededBy == "" }
 
 // Retry describes how a failed operation is tried again with another layout
 // (docs/spec/planner.md, "Transactions" 10).

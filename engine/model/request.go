@@ -54,6 +54,9 @@ type Rollout struct {
 	Staged bool `json:"staged,omitempty"`
 	// Queue makes the operation wait if another one is running. Otherwise it is refused.
 	Queue bool `json:"queue,omitempty"`
+	// Supersede makes a configure, upgrade or sync-template take the place of one that is under way.
+	// Otherwise it is refused.
+	Supersede bool `json:"supersede,omitempty"`
 }
 
 // ConfigureCluster is a request for another configuration.

@@ -153,8 +153,8 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 			d.offer(q, u, s.Note(u))
 		}
 	}
-	q.asked = q.asked && op.Status == model.OpAborting // an order may let it go on
-	if op.Status == model.OpAborting && !q.asked {
+	q.asked = q.asked && op.Cancels() // an order may let it go on
+	if op.Cancels() && !q.asked {
 		q.asked = true
 		for u, h := range q.held {
 			h.session.cancel(id, u, s.Fence(u), op.Message)
