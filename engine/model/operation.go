@@ -106,18 +106,15 @@ type Operation struct {
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// To is the number of the snapshot that a rollback returns to.
 	To int `json:"to,omitempty"`
-	// Resources is the number of the set of plugin resources that it was planned with; 0:
-	// none.
+	// Resources is the number of the set of plugin resources that it was planned with; 0: none.
 	Resources uint64 `json:"resources,omitempty"`
 	// Skipped are the ids of the nodes that the operation leaves out because their machines are
 	// gone. They are left to recovery, or to a person.
 	Skipped []string `json:"skipped,omitempty"`
-	// Restored is true if the operation had not ended in the archive from which the state was
-	// restored, or follows such an operation: its tasks may have been done after the archive was
-	// written.
+	// Restored is true if the operation had not ended in the archive from which the state was restored, or follows such
+	// an operation: its tasks may have been done after the archive was written.
 	Restored bool `json:"restored,omitempty"`
-	// SupersededBy is the id of the operation whose target takes the place of this one's. Until then
-	// the tasks that run go on to their end, and no other task begins.
+	// SupersededBy is the id of the operation that takes this one's place once the tasks that run have ended.
 	SupersededBy string `json:"supersededBy,omitempty"`
 	// Times are Unix milliseconds; zero: not yet.
 	CreatedAt int64 `json:"createTime"`
@@ -125,9 +122,6 @@ type Operation struct {
 	// Version is the index of the log entry that last changed the operation's record.
 	Version uint64 `json:"version"`
 }
-
-// Cancels reports whether the running tasks of the operation are to be cancelled.
-func (o *Operation) Cancels() bool { return o.Status == OpAborting && o.SupersededBy == "" }
 
 // Retry describes how a failed operation is tried again with another layout
 // (docs/spec/planner.md, "Transactions" 10).
