@@ -232,7 +232,8 @@ func (a plans) resume(op *model.Operation, e *plan.Edit) {
 // again, as long as its results still stand.
 func (a plans) mayOrder(op *model.Operation, r tree.Result) error {
 	if op.SupersededBy != "" {
-		return problem.New(problem.Conflict, "operation %s is superseded by operation %s: its plan takes no orders any more", op.ID, op.SupersededBy)
+		return problem.New(problem.Conflict, "operation %s is superseded by operation %s: its plan takes no orders any more", op.ID,
+			op.SupersededBy)
 	}
 	revives := a.view().Understands(logformat.OrdersLevel)
 	switch op.Status {

@@ -39,9 +39,9 @@ func MaySupersede(next model.OperationType, open *model.Operation, g *plan.Graph
 	return nil
 }
 
-// Fitting returns the tasks of a superseded plan that stay done in the plan g that takes its place, in their order: those of each service on
-// a node that are all done, where g has nothing left to do with the service there or with the node itself. With whole it must have nothing
-// left to do on the node at all, because a step of g is everything on its node.
+// Fitting returns the tasks of a superseded plan that stay done in the plan g that takes its place, in their order. These are the tasks of
+// each service on a node that are all done, where g has nothing left to do with the service there or with the node itself. With whole, g
+// must have nothing left to do on the node at all, because a step of g is everything on its node.
 func Fitting(old *plan.State, g *plan.Graph, whole bool) []uint32 {
 	type slot struct{ node, service string }
 	left := map[slot]bool{} // what g does, and what old left undone

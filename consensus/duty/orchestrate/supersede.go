@@ -50,7 +50,8 @@ func (o *Orchestrator) supersede(ctx context.Context, who model.Caller, cluster 
 	}
 	if !ans.Repeated {
 		if err := o.dequeue(ctx, last.ID); err != nil { // it is accepted all the same, and the duty begins it
-			o.cfg.Logger.Info("an operation that superseded another one did not begin at once", "cluster", cl.ID, "operation", ans.Subject, "error", err)
+			o.cfg.Logger.Info("an operation that superseded another one did not begin at once", "cluster", cl.ID,
+				"operation", ans.Subject, "error", err)
 		}
 	}
 	if p, ans, err = o.outcome(who, p, ans, nil); err != nil {
