@@ -9,7 +9,7 @@ import (
 )
 
 // TestSupersede has a new configuration take the place of one that is being rolled out by agents that work: the tasks that run end without
-// being cancelled, the first operation is superseded, and the second one brings all nodes to its target.
+// being cancelled, the first operation is superseded, and the second one brings all nodes to its target, although the leader dies meanwhile.
 func TestSupersede(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mesh.New(t, mesh.Options{Agents: 3, Seed: 12, Verbose: testing.Verbose()})
@@ -25,6 +25,10 @@ func TestSupersede(t *testing.T) {
 		}
 		first := configure("x", false)
 		next := configure("y", true)
+		leader := m.AwaitLeader()
+		leader.Crash()
+		m.Until("another leader", func() bool { return m.Leader() != nil && m.Leader() != leader })
+		leader.Start()
 		if st := m.AwaitEnd(next); st != model.OpSucceeded {
 			t.Fatalf("the second operation ended %s: %s", st, m.Operation(next).Message)
 		}
