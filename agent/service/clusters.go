@@ -218,7 +218,7 @@ func started(p *operation.Prepared, ans state.Answer) api.Started {
 	out := api.Started{Operation: p.Operation, Cluster: p.Cluster, Written: written(ans)}
 	out.Preview.Nodes = p.Nodes
 	if p.Graph != nil {
-		out.Preview.Tasks = p.Graph.Tasks()
+		out.Preview.Tasks = p.Graph.Tasks() - len(p.Done)
 		out.Preview.Stages = stages(p.Graph)
 	}
 	if p.Version > 0 {

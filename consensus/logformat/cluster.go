@@ -45,6 +45,8 @@ func (e *encoder) operation(x model.Operation) *record.Operation {
 		EndedAt:    x.EndedAt,
 		Version:    x.Version,
 		Restored:   x.Restored,
+
+		SupersededBy: x.SupersededBy,
 	}
 }
 
@@ -79,6 +81,8 @@ func (d *decoder) operation(m *record.Operation) model.Operation {
 		EndedAt:    m.EndedAt,
 		Version:    m.Version,
 		Restored:   m.Restored,
+
+		SupersededBy: m.SupersededBy,
 	}
 }
 
@@ -94,6 +98,7 @@ func (e *encoder) retry(x model.Retry) *record.Retry {
 		MaxFailures:  int64(x.MaxFailures),
 		Staged:       x.Staged,
 		Queue:        x.Queue,
+		Supersede:    x.Supersede,
 	}
 }
 
@@ -113,6 +118,7 @@ func (d *decoder) retry(m *record.Retry) model.Retry {
 			MaxFailures: model.Int(m.MaxFailures),
 			Staged:      m.Staged,
 			Queue:       m.Queue,
+			Supersede:   m.Supersede,
 		},
 	}
 }
@@ -181,6 +187,7 @@ func (e *encoder) operationRequest(x operation.Request) *record.OperationRequest
 		MaxFailures:    int64(x.MaxFailures),
 		Staged:         x.Staged,
 		Queue:          x.Queue,
+		Supersede:      x.Supersede,
 	}
 }
 
@@ -214,6 +221,7 @@ func (d *decoder) operationRequest(m *record.OperationRequest) operation.Request
 			MaxFailures: model.Int(m.MaxFailures),
 			Staged:      m.Staged,
 			Queue:       m.Queue,
+			Supersede:   m.Supersede,
 		},
 	}
 }

@@ -22,4 +22,6 @@ const (
 	OrdersLevel = 3
 	// OwnActionLevel is the level from which on plans have actions of services' own.
 	OwnActionLevel = 3
+	// SupersedeLevel is the level from which on a queued operation takes the place of the one that is under way.
+	SupersedeLevel = 3
 )

@@ -31,6 +31,8 @@ func (a endings) finish(have *model.Operation, e *plan.Edit) {
 		switch {
 		case op.Undo:
 			op.Status = model.OpRollingBack
+		case op.SupersededBy != "":
+			op.Status = model.OpSuperseded
 		case s.Count(model.TaskFailed) > 0:
 			op.Status = model.OpFailed
 		default:
@@ -130,7 +132,7 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 		if !done && g.Service[v] >= 0 {
 			lacks[g.NodeID(v)] = append(lacks[g.NodeID(v)], g.ServiceName(v))
 		}
-		if !done && s.Task(uint32(v)).Attempt == 0 {
+		if !done && s.Task(uint32(v)).Attempt == 0 || s.Inherited(uint32(v)) {
 			continue
 		}
 		i := g.Node[v]

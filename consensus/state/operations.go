@@ -60,15 +60,20 @@ func (a operations) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 			return refuse(problem.Stale, "%s/%s was deleted while the operation was planned; run the command again", d.Kind, d.Name)
 		}
 	}
-	a.queue().unqueue(op.ID)
-	state := a.newPlan(op, graph)
+	e := a.newPlan(op, graph).Edit()
+	if err := e.Inherit(s.Done, a.now); err != nil {
+		return refuse(problem.Unsupported, "tasks that are done: %v", err)
+	}
+	state, before := e.Done(), a.queue().unqueue(op.ID)
 	op.Status, op.CreatedAt, op.Version = model.OpRunning, a.now, a.index
 	if s.ClusterVersion == 0 {
 		cl.CreatedAt = a.now
 		cl.ExpiresAt = model.ExpiryOf(a.now, model.Millis(s.LifetimeMs))
 	} else {
 		have := *table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, cl.ID)
-		op.Before = a.endings().remember(&have, op, model.MomentBefore)
+		if op.Before = before; before == 0 {
+			op.Before = a.endings().remember(&have, op, model.MomentBefore)
+		}
 		cl.Snapshots = have.Snapshots
 		// Separate orders set these, which planning does not see.
 		cl.RecoveryPaused, cl.Labels = have.RecoveryPaused, have.Labels
@@ -89,7 +94,7 @@ func (a operations) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	if op.Type == model.OpReplaceNode {
 		a.health().recovering(op, graph, gone, c.Actor == model.Self)
 	}
-	e := a.edit(op.ID)
+	e = a.edit(op.ID)
 	a.plans().arm(op, e)
 	a.batch.Operations[op.ID] = nil
 	ans := Answer{Subject: op.ID}
@@ -237,10 +242,10 @@ func (a operations) control(c *pb.Command, o *pb.ControlOperation) Answer {
 			return refuse(problem.Conflict, "operation %s made the cluster: there is nothing to roll back to; abort it, or "+
 				"delete the cluster", op.ID)
 		}
-		if op.Status == model.OpAborting && op.Undo == undo {
+		if op.Status == model.OpAborting && op.Undo == undo && op.SupersededBy == "" {
 			return Answer{Subject: op.ID}
 		}
-		op.Status, op.Message, op.Undo, op.Retry = model.OpAborting, "aborted by "+c.Actor, undo, nil
+		op.Status, op.Message, op.Undo, op.Retry, op.SupersededBy = model.OpAborting, "aborted by "+c.Actor, undo, nil, ""
 		if undo {
 			op.Message = "rolled back by " + c.Actor
 		}

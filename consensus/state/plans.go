@@ -257,6 +257,10 @@ func (a plans) resume(op *model.Operation, e *plan.Edit) {
 // mayOrder checks that an operation takes orders about its plan. An operation that has ended takes those that let it go on or run tasks
 // again, as long as its results still stand.
 func (a plans) mayOrder(op *model.Operation, r tree.Result) error {
+	if op.SupersededBy != "" {
+		return problem.New(problem.Conflict, "operation %s is superseded by operation %s: its plan takes no orders any more", op.ID,
+			op.SupersededBy)
+	}
 	revives := a.view().Understands(logformat.OrdersLevel)
 	switch op.Status {
 	case model.OpRunning, model.OpPaused:

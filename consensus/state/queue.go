@@ -7,6 +7,8 @@ import (
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -51,6 +53,14 @@ func (a queue) add(c *pb.Command, q *pb.QueueOperation) Answer {
 	if err := a.sealed().thereIn(c.Tenant, req.ProviderFields, have.Provider.Provisioner); err != nil {
 		return Answer{Err: err}
 	}
+	var open *model.Operation
+	if q.Supersedes != "" {
+		var err error
+		if open, err = a.superseded(have, q, op.Type); err != nil {
+			return Answer{Err: err}
+		}
+		op.Before = open.Before
+	}
 	cl := *have
 	cl.Operations++
 	cl.Version = a.index
@@ -60,13 +70,48 @@ func (a queue) add(c *pb.Command, q *pb.QueueOperation) Answer {
 	a.put(table.Queue, &table.QueueRow{Operation: op.ID, Request: req})
 	a.operationEvent(op)
 	a.touch(op.ID)
+	if open != nil {
+		a.supersede(open, op.ID)
+	}
 	return Answer{Subject: op.ID}
 }
 
-func (a queue) unqueue(operation string) {
+// superseded returns the open operation of a cluster whose place a queued operation of type next takes.
+func (a queue) superseded(cl *model.Cluster, q *pb.QueueOperation, next model.OperationType) (*model.Operation, error) {
+	open := table.Get[model.Operation](a.txn, table.Operations, "id", cl.Operation)
+	if open == nil || open.ID != q.Supersedes || open.Status.Ended() {
+		return nil, problem.New(problem.Stale, "operation %s of cluster %s has ended; run the command again", q.Supersedes, cl.Name)
+	}
+	var g *plan.Graph
+	if s := a.plan(open.ID); s != nil {
+		g = s.Graph
+	}
+	return open, operation.MaySupersede(next, open, g)
+}
+
+// supersede has an operation end once none of its tasks runs any more, because the operation with the id next takes its place. The tasks
+// that run are not cancelled: they leave no service half done.
+func (a queue) supersede(open *model.Operation, next string) {
+	op := *open
+	op.Status, op.Message, op.SupersededBy, op.Version = model.OpAborting, "superseded by operation "+next, next, a.index
+	e := a.edit(op.ID)
+	a.tasks().cancelWork(&op, e)
+	a.put(table.Operations, &op)
+	a.operationEvent(&op)
+	a.touch(op.ID)
+	a.endings().finish(&op, e)
+}
+
+// unqueue removes an operation from those that wait, as its turn has come. It returns the number of the snapshot to which a rollback of the
+// operation leads, if it superseded another one, or else 0.
+func (a queue) unqueue(operation string) (before int) {
 	if row := table.Get[table.QueueRow](a.txn, table.Queue, "id", operation); row != nil {
 		a.remove(table.Queue, row)
+		if op := table.Get[model.Operation](a.txn, table.Operations, "id", operation); op != nil {
+			before = op.Before
+		}
 	}
+	return before
 }
 
 // controlQueued carries out an order about an operation that waits for its turn. Such an operation

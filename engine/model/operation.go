@@ -59,12 +59,13 @@ const (
 	OpFailed      OperationStatus = "failed"
 	OpAborted     OperationStatus = "aborted"
 	OpRolledBack  OperationStatus = "rolled-back"
+	OpSuperseded  OperationStatus = "superseded"
 )
 
 // Ended reports whether the status is final.
 func (s OperationStatus) Ended() bool {
 	switch s {
-	case OpSucceeded, OpFailed, OpAborted, OpRolledBack:
+	case OpSucceeded, OpFailed, OpAborted, OpRolledBack, OpSuperseded:
 		return true
 	}
 	return false
@@ -94,7 +95,7 @@ type Operation struct {
 	// Retry describes how the operation is tried again if it fails for good; nil: it is not.
 	Retry *Retry `json:"retry,omitempty"`
 	// Before is the number of the cluster's snapshot that was taken before the operation; 0:
-	// the cluster was new.
+	// the cluster was new. An operation that superseded another one has that one's.
 	Before int `json:"before,omitempty"`
 	// Done is true if the operation has succeeded once and continues because an operator
 	// restarted a part of it. Its result stays, whatever happens to that part.
@@ -105,16 +106,16 @@ type Operation struct {
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// To is the number of the snapshot that a rollback returns to.
 	To int `json:"to,omitempty"`
-	// Resources is the number of the set of plugin resources that it was planned with; 0:
-	// none.
+	// Resources is the number of the set of plugin resources that it was planned with; 0: none.
 	Resources uint64 `json:"resources,omitempty"`
 	// Skipped are the ids of the nodes that the operation leaves out because their machines are
 	// gone. They are left to recovery, or to a person.
 	Skipped []string `json:"skipped,omitempty"`
-	// Restored is true if the operation had not ended in the archive from which the state was
-	// restored, or follows such an operation: its tasks may have been done after the archive was
-	// written.
+	// Restored is true if the operation had not ended in the archive from which the state was restored, or follows such
+	// an operation: its tasks may have been done after the archive was written.
 	Restored bool `json:"restored,omitempty"`
+	// SupersededBy is the id of the operation that takes this one's place once the tasks that run have ended.
+	SupersededBy string `json:"supersededBy,omitempty"`
 	// Times are Unix milliseconds; zero: not yet.
 	CreatedAt int64 `json:"createTime"`
 	EndedAt   int64 `json:"endTime,omitempty"`

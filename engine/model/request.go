@@ -9,8 +9,7 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// CreateCluster is a request for a new cluster (docs/spec/coopr.md 2.3). Absent values come
-// from the template.
+// CreateCluster is a request for a new cluster (docs/spec/coopr.md 2.3). Absent values come from the template.
 type CreateCluster struct {
 	Rollout
 	Name            string `json:"name"`
@@ -36,8 +35,7 @@ type CreateCluster struct {
 	Comparator string `json:"comparator,omitempty"`
 	// OnFailure is "delete" (the default), "pause" or "leave".
 	OnFailure string `json:"onFailure,omitempty"`
-	// ResolveOnFailure is how many other layouts are tried if this one fails, before OnFailure
-	// "delete" applies.
+	// ResolveOnFailure is how many other layouts are tried if this one fails, before OnFailure "delete" applies.
 	ResolveOnFailure Int `json:"resolveOnFailure,omitempty"`
 	// Priority orders the tasks of operations: higher goes first, 0 is the default.
 	Priority Int `json:"priority,omitempty"`
@@ -54,6 +52,8 @@ type Rollout struct {
 	Staged bool `json:"staged,omitempty"`
 	// Queue makes the operation wait if another one is running. Otherwise it is refused.
 	Queue bool `json:"queue,omitempty"`
+	// Supersede makes a configure, upgrade or sync-template take the place of one that is under way, instead of being refused.
+	Supersede bool `json:"supersede,omitempty"`
 }
 
 // ConfigureCluster is a request for another configuration.
@@ -89,8 +89,7 @@ type ChangeCluster struct {
 	Rollout
 	// Nodes is the number of nodes to add (grow, add-services) or to remove (shrink).
 	Nodes Int `json:"nodes,omitempty"`
-	// NodeNames are the nodes to remove (shrink), replace (replace-node), restart (recover),
-	// pause or resume: ids, numbers or host names.
+	// NodeNames are the nodes to remove (shrink), replace (replace-node), restart (recover), pause or resume: ids, numbers or host names.
 	NodeNames []string `json:"nodeNames,omitempty"`
 	// Forced is true if a node that is replaced or removed (shrink) is deleted without stopping
 	// and removing its services first, for example because they cannot be stopped.

@@ -387,6 +387,9 @@ func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 	if p.Graph, err = p.withOwn(p.Graph, c.gone); err != nil {
 		return nil, err
 	}
+	if err := p.takeOver(at.Superseded); err != nil {
+		return nil, err
+	}
 	return p.grouped()
 }
 

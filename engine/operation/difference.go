@@ -3,6 +3,7 @@ package operation
 import (
 	"encoding/json"
 	"hash/fnv"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 type differences struct {
 	now, then         *model.Cluster // then: the snapshot's cluster, for a rollback
 	keeps             bool           // services at earlier targets are left there
+	same              bool           // macros have had the same values since all services were at one target
 	configs           map[config]*expansions
 	old               map[string]*model.Node
 	change            change
@@ -44,6 +46,7 @@ func newDifferences(p *Prepared, at Input, c change, after *expansions) *differe
 		bySum:   map[uint64]model.Service{},
 		leaves:  map[string]bool{},
 		keeps:   p.only != nil,
+		same:    at.Complete != nil && len(at.Complete.State.Earlier) == 0 && alike(at.Complete.Nodes, at.Nodes),
 		configs: map[config]*expansions{},
 		earlier: map[definedBy]uint64{},
 		backs:   map[string]map[string]model.Mark{},
@@ -69,6 +72,11 @@ func newDifferences(p *Prepared, at Input, c change, after *expansions) *differe
 		}
 	}
 	return d
+}
+
+// alike reports whether macros have the same values with these nodes as with those.
+func alike(these, those []*model.Node) bool {
+	return reflect.DeepEqual(known(these, staying), known(those, staying))
 }
 
 func (d *differences) sums(cl *model.Cluster) map[string]uint64 {
@@ -141,7 +149,7 @@ func (d *differences) configured(cl *model.Cluster, m model.Mark, n *model.Node,
 		d.configs[k] = x
 	}
 	s, _ := cl.DefinitionAt(m, service)
-	if x == nil || !d.keeps && len(x.scope(scopeOf(s)).refs.Services) > 0 {
+	if x == nil || !d.keeps && !d.same && len(x.scope(scopeOf(s)).refs.Services) > 0 {
 		return 0
 	}
 	return x.of(n.Number, s)

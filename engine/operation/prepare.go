@@ -23,6 +23,8 @@ type Prepared struct {
 	Cluster model.Cluster
 	Nodes   []model.Node
 	Graph   *plan.Graph
+	// Done are the tasks of the graph that are done already: those that the operation takes over from the one that it supersedes.
+	Done []uint32
 	// Tree names the phases of the graph's steps.
 	Tree *tree.Tree
 	// Version is the version of the cluster that the operation was prepared from; 0: a new
@@ -170,6 +172,9 @@ type Input struct {
 	Nodes   []*model.Node
 	// Gone are the ids of the nodes whose machines no longer exist.
 	Gone map[string]bool
+	// Superseded is the plan of the operation that this one supersedes, and Complete the snapshot of the last complete target, or nil.
+	Superseded *plan.State
+	Complete   *model.Snapshot
 	// Snapshot returns a snapshot of the cluster by its number.
 	Snapshot func(number int) (*model.Snapshot, bool)
 }
@@ -226,10 +231,12 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Input, known
 	case model.OpRollback:
 		return p.rollback(req, at, known)
 	case model.OpConfigure:
-		if req.Config != nil {
+		// One that supersedes a rollout finishes it, and nodes take turns as in it.
+		finishes := req.Supersede && cl.Status == model.ClusterInconsistent
+		if req.Config != nil || finishes {
 			p.Cluster.Config = model.CombineConfig(cl.Config, req.Config, req.ConfigMode)
 			p.Operation.Config = p.Cluster.Config
-			return p.converge(at, change{quiet: !req.Restart})
+			return p.converge(at, change{quiet: !req.Restart, local: finishes})
 		}
 	}
 	// With a strategy, nodes take turns as far as possible, so the order between services
@@ -258,6 +265,12 @@ func (r *Request) check(cl *model.Cluster) error {
 	case "", "rollback", "pause", "leave":
 	default:
 		fs.Add("onFailure", fmt.Sprintf("must be \"rollback\", \"pause\" or \"leave\", but is %q", r.OnFailure))
+	}
+	switch {
+	case r.Supersede && !targets(r.Type):
+		fs.Add("supersede", fmt.Sprintf("a %s takes no other operation's place: only configure, upgrade and sync-template do", r.Type))
+	case r.Supersede && r.Queue:
+		fs.Add("supersede", "excludes queue: wait for the operation that is under way, or take its place")
 	}
 	if r.Retries != 0 {
 		switch r.Type {

@@ -82,6 +82,20 @@ func (e *Edit) ForceComplete(p Part, o Order) error {
 	return nil
 }
 
+// Inherit makes tasks of a new plan count as succeeded that were done before it began.
+func (e *Edit) Inherit(vs []uint32, now int64) error {
+	for _, v := range vs {
+		if int(v) >= e.next.Graph.Len() || e.next.Graph.Action[v] == model.Barrier || e.next.Status(v).Held() || e.next.Status(v).Ended() {
+			return ErrNoPart
+		}
+		e.finish(v, model.TaskSucceeded, now)
+	}
+	for _, v := range vs {
+		e.pass(v)
+	}
+	return nil
+}
+
 // Restart resets every task of a part. Each then waits for the unfinished tasks before it, so
 // order is kept in every run (docs/spec/plans.md, "What to do differently" 3). Histories are
 // kept. Workers lose the tasks of the part that they hold. Tasks behind the part wait again,

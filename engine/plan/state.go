@@ -236,6 +236,12 @@ func (s *State) Holds(node, service string) (v uint32, held bool) {
 	return 0, false
 }
 
+// Inherited reports whether v was done before the plan began, and has not been repeated since.
+func (s *State) Inherited(v uint32) bool {
+	t := s.Task(v)
+	return t.Status == model.TaskSucceeded && t.Attempt == 0 && !t.Forced && s.Graph.Action[v] != model.Barrier
+}
+
 // Count returns how many tasks have this status.
 func (s *State) Count(status model.TaskStatus) int { return s.counts[status] }
 

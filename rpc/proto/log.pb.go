@@ -2677,6 +2677,7 @@ type StartOperation struct {
 	LifetimeMs     int64                  `protobuf:"varint,8,opt,name=lifetime_ms,json=lifetimeMs,proto3" json:"lifetime_ms,omitempty"`             // of a new cluster; 0: it does not expire
 	// The definitions that the plan was made from. Without one of them the plan is stale; versions do not count.
 	MadeFrom      []*DefinitionVersion `protobuf:"bytes,9,rep,name=made_from,json=madeFrom,proto3" json:"made_from,omitempty"`
+	Done          []uint32             `protobuf:"varint,10,rep,packed,name=done,proto3" json:"done,omitempty"` // tasks that the operation which this one supersedes has done
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2770,6 +2771,13 @@ func (x *StartOperation) GetLifetimeMs() int64 {
 func (x *StartOperation) GetMadeFrom() []*DefinitionVersion {
 	if x != nil {
 		return x.MadeFrom
+	}
+	return nil
+}
+
+func (x *StartOperation) GetDone() []uint32 {
+	if x != nil {
+		return x.Done
 	}
 	return nil
 }
@@ -3242,6 +3250,7 @@ type QueueOperation struct {
 	Operation      *record.Operation        `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
 	Request        *record.OperationRequest `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
 	ClusterVersion uint64                   `protobuf:"varint,3,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // the version that the operation's id was chosen from
+	Supersedes     string                   `protobuf:"bytes,4,opt,name=supersedes,proto3" json:"supersedes,omitempty"`                                // the id of the open operation whose place it takes; "": it waits behind all others
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3295,6 +3304,13 @@ func (x *QueueOperation) GetClusterVersion() uint64 {
 		return x.ClusterVersion
 	}
 	return 0
+}
+
+func (x *QueueOperation) GetSupersedes() string {
+	if x != nil {
+		return x.Supersedes
+	}
+	return ""
 }
 
 // HealthChange is a new verdict about one service on a node, or about its machine.
@@ -6674,7 +6690,7 @@ const file_log_proto_rawDesc = "" +
 	"\n" +
 	"EndSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa3\x03\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xb7\x03\n" +
 	"\x0eStartOperation\x128\n" +
 	"\toperation\x18\x01 \x01(\v2\x1a.coopr.record.v1.OperationR\toperation\x122\n" +
 	"\acluster\x18\x02 \x01(\v2\x18.coopr.record.v1.ClusterR\acluster\x12'\n" +
@@ -6685,7 +6701,9 @@ const file_log_proto_rawDesc = "" +
 	"\x04tree\x18\a \x01(\v2\x19.coopr.record.v1.PlanTreeR\x04tree\x12\x1f\n" +
 	"\vlifetime_ms\x18\b \x01(\x03R\n" +
 	"lifetimeMs\x12<\n" +
-	"\tmade_from\x18\t \x03(\v2\x1f.coopr.log.v1.DefinitionVersionR\bmadeFrom\"v\n" +
+	"\tmade_from\x18\t \x03(\v2\x1f.coopr.log.v1.DefinitionVersionR\bmadeFrom\x12\x12\n" +
+	"\x04done\x18\n" +
+	" \x03(\rR\x04done\"v\n" +
 	"\x05Lease\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x14\n" +
 	"\x05tasks\x18\x02 \x03(\rR\x05tasks\x12\x1d\n" +
@@ -6730,11 +6748,14 @@ const file_log_proto_rawDesc = "" +
 	"parameters\x1a=\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x01\n" +
 	"\x0eQueueOperation\x128\n" +
 	"\toperation\x18\x01 \x01(\v2\x1a.coopr.record.v1.OperationR\toperation\x12;\n" +
 	"\arequest\x18\x02 \x01(\v2!.coopr.record.v1.OperationRequestR\arequest\x12'\n" +
-	"\x0fcluster_version\x18\x03 \x01(\x04R\x0eclusterVersion\"\xd3\x01\n" +
+	"\x0fcluster_version\x18\x03 \x01(\x04R\x0eclusterVersion\x12\x1e\n" +
+	"\n" +
+	"supersedes\x18\x04 \x01(\tR\n" +
+	"supersedes\"\xd3\x01\n" +
 	"\fHealthChange\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +

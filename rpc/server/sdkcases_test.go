@@ -11,7 +11,7 @@ import (
 )
 
 // notYet are the cases that an agent does not satisfy yet. A case in it must fail, so that it is taken out when it is satisfied.
-var notYet = map[string]bool{"S12": true, "S26": true, "S29": true, "S42": true}
+var notYet = map[string]bool{"S12": true, "S26": true, "S29": true}
 
 // clientAlone are the commands that the client refuses without a request: S43, an update without options and version.
 var clientAlone = map[string]bool{"S43": true}

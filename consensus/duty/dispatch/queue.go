@@ -153,14 +153,17 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 			d.offer(q, u, s.Note(u))
 		}
 	}
-	q.asked = q.asked && op.Status == model.OpAborting // an order may let it go on
-	if op.Status == model.OpAborting && !q.asked {
+	q.asked = q.asked && cancels(op) // an order may let it go on
+	if cancels(op) && !q.asked {
 		q.asked = true
 		for u, h := range q.held {
 			h.session.cancel(id, u, s.Fence(u), op.Message)
 		}
 	}
 }
+
+// cancels reports whether the running tasks of an operation are to be cancelled. Those of one that is superseded go on to their end.
+func cancels(op *model.Operation) bool { return op.Status == model.OpAborting && op.SupersededBy == "" }
 
 func (b *book) drop(id string) {
 	q := b.queues[id]

@@ -188,7 +188,7 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 			if !known[taskKey{op.ID, u}] {
 				unsent = append(unsent, parcel{taskKey: taskKey{op.ID, u}, fence: p.Fence(u), to: s})
 			}
-			if op.Status == model.OpAborting {
+			if cancels(op) {
 				s.cancel(op.ID, u, p.Fence(u), op.Message)
 			}
 		}

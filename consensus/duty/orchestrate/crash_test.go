@@ -77,6 +77,19 @@ func history(t *rapid.T) (l *lab, log []*raft.Log) {
 		if err != nil {
 			break // after the last operation the cluster does not accept another one
 		}
+		if req.Type == model.OpConfigure && rapid.Bool().Draw(t, "superseded") {
+			l.some(p.Operation.ID, rapid.IntRange(0, 4).Draw(t, "done"))
+			if op, _ := l.m.View().Operation("t", p.Operation.ID); op.Status.Ended() {
+				break
+			}
+			held := l.takes(p.Operation.ID)
+			next := l.supersede(p.Cluster.ID, p.Operation.ID, len(held) > 0)
+			l.reports(p.Operation.ID, held)
+			if err := l.o.dequeue(context.Background(), p.Operation.ID); err != nil {
+				t.Fatal(err)
+			}
+			p.Operation.ID = next
+		}
 		op := l.run(p.Operation.ID, fails, never)
 		if op.Status == model.OpRollingBack {
 			if err := l.o.follow(context.Background(), op.ID); err != nil {

@@ -312,12 +312,21 @@ func (o *Orchestrator) Operate(ctx context.Context, who model.Caller, cluster st
 func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster string, req operation.Request,
 	id string) (*operation.Prepared, state.Answer, error) {
 	for try := 1; ; try++ {
+		if req.Supersede && id == "" {
+			p, ans, open, err := o.supersede(ctx, who, cluster, req)
+			if errors.Is(err, problem.Stale) && try < stale {
+				continue
+			}
+			if open {
+				return p, ans, err
+			}
+		}
 		if v := o.cfg.Machine.View(); req.Queue {
 			if p, ans, ok, err := Repeated(v, who); ok {
 				return p, ans, err
 			}
 			if cl, ok := v.Cluster(who.Tenant, cluster); ok && mustWait(v, cl) {
-				p, ans, err := o.enqueue(ctx, who, cl, req)
+				p, ans, err := o.enqueue(ctx, who, cl, req, "")
 				if errors.Is(err, problem.Stale) && try < stale {
 					continue
 				}
@@ -330,7 +339,7 @@ func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster st
 			if p, ans, ok, err := Repeated(v, who); ok {
 				return p, ans, err
 			}
-			return nil, state.Answer{}, err
+			return nil, state.Answer{}, maySupersede(v, who, cluster, req, err)
 		}
 		ans, err := o.start(ctx, who, p)
 		if errors.Is(err, problem.Stale) && try < stale {
@@ -349,8 +358,20 @@ func (o *Orchestrator) Prepare(ctx context.Context, who model.Caller, cluster st
 func (o *Orchestrator) Preview(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, error) {
 	for try := 1; ; try++ {
 		v := o.cfg.Machine.View()
+		if req.Supersede {
+			p, c, err := o.superseding(ctx, who, v, cluster, req)
+			if err == nil && c != nil {
+				err = o.tryCommand(c)
+			}
+			if errors.Is(err, problem.Stale) && try < stale {
+				continue
+			}
+			if c != nil || err != nil {
+				return p, err
+			}
+		}
 		if cl, ok := v.Cluster(who.Tenant, cluster); ok && req.Queue && mustWait(v, cl) {
-			p, c, err := queued(who, cl, req)
+			p, c, err := queued(who, cl, req, "")
 			if err == nil {
 				err = o.tryCommand(c)
 			}
@@ -406,9 +427,19 @@ func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster st
 	if !ok {
 		return nil, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 	}
-	at := operation.Input{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Gone: gone(v, cl), Snapshot: func(n int) (*model.Snapshot, bool) {
+	return o.prepareOn(ctx, who, v, cl, v.Nodes(cl.Tenant, cl.ID), req, id)
+}
+
+// prepareOn is prepare with these records of the cluster and its nodes.
+func (o *Orchestrator) prepareOn(ctx context.Context, who model.Caller, v *state.View, cl *model.Cluster, nodes []*model.Node,
+	req operation.Request, id string) (*operation.Prepared, error) {
+	at := operation.Input{Cluster: cl, Nodes: nodes, Gone: gone(v, cl), Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)
 	}}
+	if last, ok := v.Operation(cl.Tenant, cl.Operation); ok && req.Supersede && (!last.Status.Ended() || last.SupersededBy == id) {
+		at.Superseded, _ = v.Plan(last.ID)
+		at.Complete, _ = at.Snapshot(last.Before)
+	}
 	known := o.lookup(v, cl.Tenant)
 	if req.Type == model.OpSyncTemplate && req.To > 0 {
 		pinned, err := versions(v, cl, req.To)
@@ -509,7 +540,7 @@ func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation
 	}
 	s.MadeFrom = madeFrom
 	done := func() {}
-	if o.cfg.First != nil && p.Operation.Status == model.OpRunning {
+	if o.cfg.First != nil && p.Operation.Status == model.OpRunning && len(p.Done) == 0 {
 		s.Lease, done = o.cfg.First(ctx, p)
 	}
 	defer func() { done() }()
@@ -537,7 +568,7 @@ func (o *Orchestrator) seal(ctx context.Context, who model.Caller, p *operation.
 
 // startOf returns the message that starts a prepared operation.
 func startOf(p *operation.Prepared) (*pb.StartOperation, error) {
-	s := &pb.StartOperation{ClusterVersion: p.Version, Graph: p.Graph.Encode()}
+	s := &pb.StartOperation{ClusterVersion: p.Version, Graph: p.Graph.Encode(), Done: p.Done}
 	cl := p.Cluster
 	if p.Version == 0 { // the time of its creation is known when the entry is applied
 		s.LifetimeMs, cl.ExpiresAt = cl.ExpiresAt, 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
@@ -23,9 +24,10 @@ func mustWait(v *state.View, cl *model.Cluster) bool {
 	return ok && !op.Status.Ended()
 }
 
-// enqueue queues a request behind the operations of its cluster (docs/spec/planner.md, "Transactions" 12).
-func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.Cluster, req operation.Request) (*operation.Prepared,
-	state.Answer, error) {
+// enqueue queues a request behind the operations of its cluster (docs/spec/planner.md, "Transactions" 12), or, if supersedes is the id of
+// the cluster's open operation, in its place.
+func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.Cluster, req operation.Request,
+	supersedes string) (*operation.Prepared, state.Answer, error) {
 	if o.cfg.Seal != nil {
 		fields := model.Provider{ProviderType: cl.Provider.ProviderType, Provisioner: req.ProviderFields}
 		if err := o.cfg.Seal(ctx, cl.Tenant, &fields); err != nil {
@@ -33,7 +35,7 @@ func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.
 		}
 		req.ProviderFields = fields.Provisioner
 	}
-	p, c, err := queued(who, cl, req)
+	p, c, err := queued(who, cl, req, supersedes)
 	if err != nil {
 		return nil, state.Answer{}, err
 	}
@@ -48,7 +50,7 @@ func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.
 }
 
 // queued returns the operation of a request that has to wait, and the command that queues it.
-func queued(who model.Caller, cl *model.Cluster, req operation.Request) (*operation.Prepared, *pb.Command, error) {
+func queued(who model.Caller, cl *model.Cluster, req operation.Request, supersedes string) (*operation.Prepared, *pb.Command, error) {
 	if who.Maker != nil {
 		return nil, nil, problem.New(problem.Forbidden, "this token may do less than %s, and a queued operation begins in the name of "+
 			"%[1]s: use a session, or a token without a role of its own", who.Actor)
@@ -57,7 +59,7 @@ func queued(who model.Caller, cl *model.Cluster, req operation.Request) (*operat
 		ID: nextID(cl), Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpAccepted, Actor: who.Actor, Request: who.Request,
 		Services: req.Services, OnFailure: req.OnFailure, Message: "it waits for its turn",
 	}
-	q := &pb.QueueOperation{ClusterVersion: cl.Version}
+	q := &pb.QueueOperation{ClusterVersion: cl.Version, Supersedes: supersedes}
 	var e1, e2 error
 	q.Operation, e1 = logformat.EncodeOperation(&op)
 	q.Request, e2 = logformat.EncodeOperationRequest(&req)
@@ -86,8 +88,15 @@ func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
 	if _, retried := retryOf(v, last); retried {
 		return nil // the retry goes first
 	}
-	next := waiting[0].Operation
-	req := *waiting[0].Request
+	// An operation that superseded another one goes first: it is the only kind that has Before already.
+	first := waiting[0]
+	for _, q := range slices.Backward(waiting) {
+		if q.Operation.Before > 0 {
+			first = q
+		}
+	}
+	next := first.Operation
+	req := *first.Request
 	who := v.Acting(next.Tenant, next.Actor)
 	who.Request = "turn of " + next.ID
 	req.Queue = false

@@ -299,7 +299,7 @@ func (c *Clusters) ProgramStatus(v *state.View, r *profile.Run) (profile.Status,
 		return profile.Completed, "", true
 	case model.OpFailed:
 		return profile.Failed, op.Message, true
-	case model.OpAborted, model.OpRolledBack:
+	case model.OpAborted, model.OpRolledBack, model.OpSuperseded:
 		return profile.Killed, op.Message, true
 	case model.OpPaused:
 		return profile.Suspended, op.Message, true

@@ -143,11 +143,13 @@ func Tree(op *model.Operation, t *tree.Tree, s *plan.State, now int64, node func
 		return id
 	}
 	switch op.Status {
-	case model.OpFailed, model.OpAborted, model.OpAborting, model.OpRollingBack, model.OpRolledBack:
+	case model.OpAborting:
+		v.Broken = op.SupersededBy == "" // otherwise its tasks end well
+	case model.OpFailed, model.OpAborted, model.OpRollingBack, model.OpRolledBack, model.OpSuperseded:
 		v.Broken = true
-		if len(v.Failed) == 0 && op.Message != "" {
-			v.Failed = []string{op.Message}
-		}
+	}
+	if v.Broken && len(v.Failed) == 0 && op.Message != "" {
+		v.Failed = []string{op.Message}
 	}
 	return v
 }

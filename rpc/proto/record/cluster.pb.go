@@ -53,6 +53,7 @@ type Operation struct {
 	Version       uint64                 `protobuf:"varint,24,opt,name=version,proto3" json:"version,omitempty"`
 	Skipped       []string               `protobuf:"bytes,25,rep,name=skipped,proto3" json:"skipped,omitempty"`
 	Restored      bool                   `protobuf:"varint,26,opt,name=restored,proto3" json:"restored,omitempty"`
+	SupersededBy  string                 `protobuf:"bytes,27,opt,name=superseded_by,json=supersededBy,proto3" json:"superseded_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -269,6 +270,13 @@ func (x *Operation) GetRestored() bool {
 	return false
 }
 
+func (x *Operation) GetSupersededBy() string {
+	if x != nil {
+		return x.SupersededBy
+	}
+	return ""
+}
+
 // Retry holds what is left of an operation's attempts with other layouts.
 type Retry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -282,6 +290,7 @@ type Retry struct {
 	MaxFailures   int64                  `protobuf:"varint,8,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"`
 	Staged        bool                   `protobuf:"varint,9,opt,name=staged,proto3" json:"staged,omitempty"`
 	Queue         bool                   `protobuf:"varint,10,opt,name=queue,proto3" json:"queue,omitempty"`
+	Supersede     bool                   `protobuf:"varint,11,opt,name=supersede,proto3" json:"supersede,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -382,6 +391,13 @@ func (x *Retry) GetStaged() bool {
 func (x *Retry) GetQueue() bool {
 	if x != nil {
 		return x.Queue
+	}
+	return false
+}
+
+func (x *Retry) GetSupersede() bool {
+	if x != nil {
+		return x.Supersede
 	}
 	return false
 }
@@ -527,6 +543,7 @@ type OperationRequest struct {
 	MaxFailures    int64                  `protobuf:"varint,22,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"`
 	Staged         bool                   `protobuf:"varint,23,opt,name=staged,proto3" json:"staged,omitempty"`
 	Queue          bool                   `protobuf:"varint,24,opt,name=queue,proto3" json:"queue,omitempty"`
+	Supersede      bool                   `protobuf:"varint,25,opt,name=supersede,proto3" json:"supersede,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -725,6 +742,13 @@ func (x *OperationRequest) GetStaged() bool {
 func (x *OperationRequest) GetQueue() bool {
 	if x != nil {
 		return x.Queue
+	}
+	return false
+}
+
+func (x *OperationRequest) GetSupersede() bool {
+	if x != nil {
+		return x.Supersede
 	}
 	return false
 }
@@ -1640,7 +1664,7 @@ var File_record_cluster_proto protoreflect.FileDescriptor
 
 const file_record_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x14record/cluster.proto\x12\x0fcoopr.record.v1\x1a\x13record/common.proto\"\x91\x06\n" +
+	"\x14record/cluster.proto\x12\x0fcoopr.record.v1\x1a\x13record/common.proto\"\xb6\x06\n" +
 	"\tOperation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x18\n" +
@@ -1672,10 +1696,11 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\bended_at\x18\x17 \x01(\x03R\aendedAt\x12\x18\n" +
 	"\aversion\x18\x18 \x01(\x04R\aversion\x12\x18\n" +
 	"\askipped\x18\x19 \x03(\tR\askipped\x12\x1a\n" +
-	"\brestored\x18\x1a \x01(\bR\brestored\x1a=\n" +
+	"\brestored\x18\x1a \x01(\bR\brestored\x12#\n" +
+	"\rsuperseded_by\x18\x1b \x01(\tR\fsupersededBy\x1a=\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x02\n" +
 	"\x05Retry\x12\x12\n" +
 	"\x04left\x18\x01 \x01(\x03R\x04left\x12-\n" +
 	"\x05tried\x18\x02 \x03(\v2\x17.coopr.record.v1.LayoutR\x05tried\x12\x14\n" +
@@ -1690,7 +1715,8 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\fmax_failures\x18\b \x01(\x03R\vmaxFailures\x12\x16\n" +
 	"\x06staged\x18\t \x01(\bR\x06staged\x12\x14\n" +
 	"\x05queue\x18\n" +
-	" \x01(\bR\x05queue\"<\n" +
+	" \x01(\bR\x05queue\x12\x1c\n" +
+	"\tsupersede\x18\v \x01(\bR\tsupersede\"<\n" +
 	"\x06Layout\x122\n" +
 	"\x06groups\x18\x01 \x03(\v2\x1a.coopr.record.v1.NodeGroupR\x06groups\"\x99\x01\n" +
 	"\tNodeGroup\x12\x14\n" +
@@ -1698,7 +1724,7 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\rhardware_type\x18\x02 \x01(\tR\fhardwareType\x12\x1d\n" +
 	"\n" +
 	"image_type\x18\x03 \x01(\tR\timageType\x122\n" +
-	"\bservices\x18\x04 \x01(\v2\x16.coopr.record.v1.NamesR\bservices\"\xbd\x05\n" +
+	"\bservices\x18\x04 \x01(\v2\x16.coopr.record.v1.NamesR\bservices\"\xdb\x05\n" +
 	"\x10OperationRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1a\n" +
 	"\bservices\x18\x02 \x03(\tR\bservices\x12\x14\n" +
@@ -1729,7 +1755,8 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\bstrategy\x18\x15 \x01(\tR\bstrategy\x12!\n" +
 	"\fmax_failures\x18\x16 \x01(\x03R\vmaxFailures\x12\x16\n" +
 	"\x06staged\x18\x17 \x01(\bR\x06staged\x12\x14\n" +
-	"\x05queue\x18\x18 \x01(\bR\x05queue\"\xe8\a\n" +
+	"\x05queue\x18\x18 \x01(\bR\x05queue\x12\x1c\n" +
+	"\tsupersede\x18\x19 \x01(\bR\tsupersede\"\xe8\a\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +

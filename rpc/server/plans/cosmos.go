@@ -285,7 +285,7 @@ func update(ctx context.Context, s *rest.Server, c *rest.Call, req api.CosmosReq
 		}
 	}
 	out := api.CosmosUpdate{Package: packageOf(cl), ResolvedOptions: resolved(cl)}
-	op := api.Operate{Type: model.OpConfigure, Config: config, ConfigMode: model.ConfigMerge}
+	op := api.Operate{Type: model.OpConfigure, Config: config, ConfigMode: model.ConfigMerge, Rollout: model.Rollout{Supersede: true}}
 	if req.Replace {
 		op.ConfigMode = model.ConfigReplace
 	}

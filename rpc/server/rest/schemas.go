@@ -134,5 +134,5 @@ var ClusterStatuses = []string{
 // OperationStatuses are the statuses of an operation.
 var OperationStatuses = []string{
 	string(model.OpAccepted), string(model.OpRunning), string(model.OpPaused), string(model.OpAborting), string(model.OpRollingBack),
-	string(model.OpSucceeded), string(model.OpFailed), string(model.OpAborted), string(model.OpRolledBack),
+	string(model.OpSucceeded), string(model.OpFailed), string(model.OpAborted), string(model.OpRolledBack), string(model.OpSuperseded),
 }

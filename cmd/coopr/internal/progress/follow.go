@@ -203,7 +203,7 @@ func ended(ctx context.Context, out *output.Printer, w io.Writer, c *client.Clie
 		return nil
 	}
 	became := map[model.OperationStatus]string{model.OpFailed: "has failed", model.OpAborted: "was aborted",
-		model.OpRolledBack: "has failed and was rolled back"}[op.Status]
+		model.OpRolledBack: "has failed and was rolled back", model.OpSuperseded: "was superseded"}[op.Status]
 	text := fmt.Sprintf("operation %s (%s cluster %s) %s", op.ID, op.Type, name, became)
 	if op.Message != "" {
 		text += ": " + op.Message
