@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/coopr/coopr/engine/model"
@@ -93,6 +94,18 @@ func (c Config) checkSink(k *checks, path string, s AuditSink) {
 			k.fault(path+".url", "it has a password: put a line Authorization: … into header_file")
 		}
 	}
+}
+
+// Shown returns the configuration without what may be secret.
+func (c Config) Shown() Config {
+	sinks := slices.Clone(c.Audit.Sinks)
+	for i := range sinks {
+		if sinks[i].URL != "" {
+			sinks[i].URL = shownURL(url.Parse(sinks[i].URL))
+		}
+	}
+	c.Audit.Sinks = sinks
+	return c
 }
 
 // shownURL returns a URL without what may be secret.
