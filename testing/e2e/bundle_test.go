@@ -56,7 +56,7 @@ func TestDebugBundle(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "a", "b", "c")
 	worker := m.add("w")
-	worker.flags = []string{"--eligible=false"}
+	worker.flags = []string{"--eligible=false", "--bootstrap-expect", "0"}
 	for _, a := range m.agents {
 		a.start()
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
-// oneAgent names an agent in the path.
-type oneAgent struct {
+// ByAgent names an agent in the path.
+type ByAgent struct {
 	Agent string `path:"agent" doc:"The agent's id or name"`
 }
 
@@ -37,7 +37,7 @@ func inspectRoutes(s *rest.Server) {
 		"text/plain; charset=utf-8",
 		"The lines; with follow they go on until the reader disconnects",
 		func(ctx context.Context, _ *rest.Call, in *struct {
-			oneAgent
+			ByAgent
 			Follow bool   `query:"follow" doc:"Send new lines, instead of the latest ones, until the reader disconnects"`
 			Level  string `query:"level" enum:"debug,info,warn,error" default:"info" doc:"The lowest level of new lines. It may be lower than that of the agent's setting log.level."`
 		}, w http.ResponseWriter, r *http.Request) error {
@@ -60,7 +60,7 @@ func inspectRoutes(s *rest.Server) {
 		"application/gzip",
 		"A tar archive, compressed by gzip, whose last file is manifest.json",
 		func(ctx context.Context, _ *rest.Call, in *struct {
-			oneAgent
+			ByAgent
 			Seconds int `query:"seconds" minimum:"0" maximum:"60" default:"2" doc:"How long the agent measures"`
 		}, w http.ResponseWriter, r *http.Request) error {
 			show := func() error { return s.Inspector.Examine(r.Context(), in.Agent, in.Seconds, w) }
