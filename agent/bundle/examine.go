@@ -63,8 +63,8 @@ type part struct {
 // parts returns the parts of an archive, in order. Metrics are taken before and after the measurement.
 func (a *Agent) parts(seconds int) []part {
 	measured := time.Duration(seconds) * time.Second
-	of := func(name string, make func(ctx context.Context, w io.Writer) error) part {
-		return part{name, partTime, make}
+	of := func(name string, write func(ctx context.Context, w io.Writer) error) part {
+		return part{name, partTime, write}
 	}
 	object := func(name string, value func(ctx context.Context) (any, error)) part {
 		return of(name, func(ctx context.Context, w io.Writer) error {

@@ -54,8 +54,8 @@ func inspectRoutes(s *rest.Server) {
 		rest.Route{
 			ID: "examineAgent", Method: http.MethodGet, Path: "/v1/agents/{agent}/debug", Tag: tag, Bare: true, Rule: rest.Rule{Local: true},
 			Summary: "Get an archive of an agent's inner state, for a debug bundle",
-			Description: "Status, members, Raft group, configuration without secrets, metrics, profiles, the findings of doctor and the latest lines " +
-				"of the log. Any agent answers about itself, and every voter about all agents.",
+			Description: "Status, members, Raft group, configuration without secrets, metrics, profiles, the findings of doctor and the latest " +
+				"lines of the log. Any agent answers about itself, and every voter about all agents.",
 		},
 		"application/gzip",
 		"A tar archive, compressed by gzip, whose last file is manifest.json",

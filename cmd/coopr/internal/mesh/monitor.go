@@ -18,8 +18,8 @@ func MonitorCommand(app cli.App) *cobra.Command {
 	var latest bool
 	cmd := &cobra.Command{
 		Use: "monitor", Short: "Follow the log of an agent, until Ctrl-C", Args: cli.Args(),
-		Long: "Follow the log of the agent at --addr, or of any other agent. The level of the lines does not depend on the agent's own log.level,\n" +
-			"which stays as it is. The lines may be about any tenant, so this needs the right to administer the mesh.",
+		Long: "Follow the log of the agent at --addr, or of any other agent. The level of the lines does not depend on the agent's own\n" +
+			"log.level, which stays as it is. The lines may be about any tenant, so this needs the right to administer the mesh.",
 		Example: "  coopr monitor\n  coopr monitor --agent agent-2 --level debug\n  coopr monitor --agent agent-2 --latest",
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent's name or id (default: the agent at --addr)")
