@@ -50,11 +50,9 @@ type Config struct {
 	config.Config
 	Build  string // version of the binary
 	Logger *slog.Logger
-	// ID is the agent's lasting identity. If it is empty, New reads it from the data
-	// directory, or creates it there.
+	// ID is the agent's lasting identity. If it is empty, New reads it from the data directory, or creates it there.
 	ID string
-	// Credentials are what the agent is known by in its mesh. They are zero in dev mode, but for a root token: without
-	// one, New takes the token that the user's dev agents share.
+	// Credentials are what the agent is known by. They are zero in dev mode, but for a root token: else New takes the user's.
 	admission.Credentials
 
 	// The parts that simulations replace.
@@ -110,8 +108,7 @@ type Agent struct {
 	definitions *service.Definitions
 }
 
-// New assembles an agent and binds its ports. The caller then calls Run, or Close if
-// the agent is not to run.
+// New assembles an agent and binds its ports. The caller then calls Run, or Close if the agent is not to run.
 func New(cfg Config) (_ *Agent, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -291,8 +288,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		servers.Go(func() error { return run(serving) })
 	}
 	servers.Go(func() error { return ignoreClosed(a.grpc.Serve(a.net.mux.GRPC())) })
-	// The peer port serves the API too: other agents forward requests to the leader.
-	// Each carries the token of its caller.
+	// The peer port serves the API too: other agents forward requests to the leader, with the token of the caller.
 	forwarded := server.NewAgentServer(a.handler, a.desk.ServesOthers)
 	servers.Go(func() error { return ignoreClosed(forwarded.Serve(a.net.mux.HTTP())) })
 	public := server.NewServer(a.handler)
@@ -324,9 +320,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return errors.Join(err, ignoreCanceled(servers.Wait()))
 }
 
-// leave hands over the leadership and announces to the mesh that this agent stops on
-// purpose. The agent keeps its vote, as it may be back in a moment; if another eligible
-// agent is available, that one replaces it as a voter.
+// leave hands over the leadership and announces to the mesh that this agent stops on purpose. The agent keeps its vote, as it
+// may be back in a moment; if another eligible agent is available, that one replaces it as a voter.
 func (a *Agent) leave() {
 	a.supervisor.HandOver()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

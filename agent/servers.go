@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/coopr/coopr/agent/admission"
 	"github.com/coopr/coopr/agent/blobs"
+	"github.com/coopr/coopr/agent/bundle"
 	"github.com/coopr/coopr/agent/executor"
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/metrics"
@@ -32,13 +33,13 @@ func (a *Agent) openServers() (err error) {
 		logServer:     worker.Server{Worker: a.worker, Logs: a.logs},
 		objectServer:  objects.Server{Runtime: a.objects},
 		deskServer:    admission.Server{Desk: a.desk},
+		bundleServer:  bundle.Server{Agent: services.Inspector.(*bundle.Inspector).Self},
 	}, a.identity == nil)
 	return metrics.Register(a.metrics, metrics.Sources{Build: a.cfg.Build, Slots: a.cfg.Worker.Slots, Supervisor: a.supervisor,
 		Quorum: services.Mesh, Worker: a.worker, Plugins: a.host, Settings: a.settings.Load})
 }
 
-// peerServer serves other agents. Each of its parts serves one concern and lives
-// with the code that it exposes.
+// peerServer serves other agents. Each of its parts serves one concern and lives with the code that it exposes.
 type peerServer struct {
 	memberServer
 	sessionServer
@@ -47,6 +48,7 @@ type peerServer struct {
 	logServer
 	objectServer
 	deskServer
+	bundleServer
 	unimplemented
 }
 
@@ -61,7 +63,7 @@ type (
 	logServer     = worker.Server
 	objectServer  = objects.Server
 	deskServer    = admission.Server
-	// unimplemented has the methods of a newer protocol. It is embedded one level
-	// deeper than the other parts, so that their methods take precedence.
+	bundleServer  = bundle.Server
+	// unimplemented has the methods of a newer protocol. It is embedded one level deeper, so that the other parts take precedence.
 	unimplemented struct{ pb.UnimplementedPeerServer }
 )

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/coopr/coopr/agent/bundle"
 	"github.com/coopr/coopr/agent/service"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -20,6 +21,11 @@ func (a *Agent) services() rest.Services {
 		rootActor = "dev"
 	}
 	router := &service.Router{ID: a.id, Supervisor: s, Locator: a.locator, Transport: a.net.forward}
+	view := &service.Mesh{
+		ID: a.id, Name: name, Build: a.cfg.Build, Slots: a.cfg.Worker.Slots, Supervisor: s, Gossip: a.mesh, Worker: a.worker,
+		Registry: a.agents.Agents, Retention: a.cfg.Retention.Shown(), Logs: a.logs, Departure: a.departure, Router: router, Plugins: a.host,
+	}
+	own := &bundle.Agent{ID: a.id, Build: a.cfg.Build, Supervisor: s, Mesh: view, Metrics: a.metrics, Settings: a.settings.Load, Logger: a.log}
 	return rest.Services{
 		Router:      router,
 		State:       &service.State{Supervisor: s},
@@ -34,11 +40,9 @@ func (a *Agent) services() rest.Services {
 		Resources: &service.Resources{
 			Supervisor: s, Blobs: a.blobs, MaxSize: int64(a.cfg.Limits.Resource), MaxTotal: int64(a.cfg.Limits.Resources),
 		},
-		Runs: &service.Runs{Supervisor: s, HostExec: a.rules, Now: time.Now, Random: rand.Uint32},
-		Mesh: &service.Mesh{
-			ID: a.id, Name: name, Build: a.cfg.Build, Slots: a.cfg.Worker.Slots, Supervisor: s, Gossip: a.mesh, Worker: a.worker,
-			Registry: a.agents.Agents, Retention: a.cfg.Retention.Shown(), Logs: a.logs, Departure: a.departure, Router: router, Plugins: a.host,
-		},
-		Raft: &service.Raft{ID: a.id, Name: name, Build: a.cfg.Build, Supervisor: s, Gossip: a.mesh},
+		Runs:      &service.Runs{Supervisor: s, HostExec: a.rules, Now: time.Now, Random: rand.Uint32},
+		Mesh:      view,
+		Inspector: &bundle.Inspector{Self: own, Supervisor: s, Gossip: a.mesh, Peers: a.net.peers},
+		Raft:      &service.Raft{ID: a.id, Name: name, Build: a.cfg.Build, Supervisor: s, Gossip: a.mesh},
 	}
 }

@@ -77,6 +77,12 @@ const sampleSinks = `  #sinks:
   #    url: https://siem.example.com/coopr
   #    # File with headers of the requests, such as a line Authorization: Bearer SECRET. It is read for each request.
   #    header_file: /etc/coopr/siem-headers
+  #    # File with a key, with which a webhook's requests are signed (HMAC-SHA256), 16 bytes or more. It is read for each request.
+  #    signature_key_file: /etc/coopr/siem-key
+  #    # Types of the records that a sink gets, such as operation.changed or task.*. Default: all.
+  #    types: [operation.*, cluster.*]
+  #    # Tenants whose records a sink gets. Default: all, and the records of the mesh itself.
+  #    tenants: [acme]
   #  - name: local
   #    type: file
   #    # Each leader appends to the file on its own machine: together, those of all eligible agents have every record.

@@ -1,11 +1,13 @@
 package sinks
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 
 	"github.com/coopr/coopr/agent/config"
 	duty "github.com/coopr/coopr/consensus/duty/sinks"
@@ -24,11 +26,35 @@ func Open(c config.Config) (out []duty.Target) {
 			t.Where, t.Sink = s.Address, &Syslog{TLS: u.Scheme == "tls", Address: config.SyslogHost(u), CACert: s.CACert, Host: c.Name}
 		case config.SinkWebhook: // whose path may be the secret
 			u, _ := url.Parse(s.URL)
-			t.Where, t.Sink = u.Scheme+"://"+u.Host+"/…", NewWebhook(s.URL, s.CACert, s.HeaderFile)
+			t.Where, t.Sink = u.Scheme+"://"+u.Host+"/…", NewWebhook(s)
+		}
+		if len(s.Types)+len(s.Tenants) > 0 {
+			t.Sink = filtered{t.Sink, audit.Filter{Types: s.Types}, s.Tenants}
 		}
 		out = append(out, t)
 	}
 	return out
+}
+
+// filtered passes on what a sink is to get. The mesh counts the other records as delivered.
+type filtered struct {
+	to      duty.Sink
+	filter  audit.Filter
+	tenants []string // none: all
+}
+
+// Deliver delivers those of the records that the sink is to get.
+func (f filtered) Deliver(ctx context.Context, records []audit.Record) error {
+	var taken []audit.Record
+	for i := range records {
+		if r := &records[i]; f.filter.Takes(r) && (len(f.tenants) == 0 || slices.Contains(f.tenants, r.Tenant)) {
+			taken = append(taken, *r)
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	return f.to.Deliver(ctx, taken)
 }
 
 // line returns a record as a line of JSON.

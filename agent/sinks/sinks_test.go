@@ -3,7 +3,10 @@ package sinks
 import (
 	"bufio"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -17,6 +20,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -156,10 +160,10 @@ func TestWebhook(t *testing.T) {
 		}
 	}
 	post := func(path string) error {
-		return NewWebhook(server.URL+path, "", headers).Deliver(t.Context(), records(7, 2))
+		return NewWebhook(config.AuditSink{URL: server.URL + path, HeaderFile: headers}).Deliver(t.Context(), records(7, 2))
 	}
 	secret("Authorization: Bearer one\n")
-	w := NewWebhook(server.URL+"/good", "", headers)
+	w := NewWebhook(config.AuditSink{URL: server.URL + "/good", HeaderFile: headers})
 	for _, want := range []string{"Bearer one", "Bearer two"} {
 		secret("Authorization: " + want)
 		if err := w.Deliver(t.Context(), records(7, 2)); err != nil || body != "7 8" || token != want || kind != "application/x-ndjson" {
@@ -186,7 +190,7 @@ func TestWebhook(t *testing.T) {
 	secret("Authorization: Bearer one\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-hung; cancel() }()
-	if err := NewWebhook(server.URL+"/hang", "", headers).Deliver(ctx, records(1, 1)); !errors.Is(err, context.Canceled) {
+	if err := NewWebhook(config.AuditSink{URL: server.URL + "/hang", HeaderFile: headers}).Deliver(ctx, records(1, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("a server that hangs: %v", err)
 	}
 	server.Close()
@@ -349,7 +353,7 @@ func BenchmarkDeliver(b *testing.B) {
 			Deliver(context.Context, []audit.Record) error
 		}
 	}{
-		{"file", &File{Path: filepath.Join(b.TempDir(), "audit.jsonl")}}, {"webhook", NewWebhook(server.URL, "", "")},
+		{"file", &File{Path: filepath.Join(b.TempDir(), "audit.jsonl")}}, {"webhook", NewWebhook(config.AuditSink{URL: server.URL})},
 	} {
 		b.Run(x.name, func(b *testing.B) {
 			list := records(1, 1000)
@@ -382,7 +386,7 @@ func TestWebhookTLS(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	w := NewWebhook(server.URL, ca, "")
+	w := NewWebhook(config.AuditSink{URL: server.URL, CACert: ca})
 	for _, text := range []string{"", "no certificate"} {
 		if err := w.Deliver(t.Context(), records(1, 1)); err == nil {
 			t.Errorf("it delivers with the CAs %q", text)
@@ -391,7 +395,7 @@ func TestWebhookTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := NewWebhook(server.URL, "", "").Deliver(t.Context(), records(1, 1)); err == nil {
+	if err := NewWebhook(config.AuditSink{URL: server.URL}).Deliver(t.Context(), records(1, 1)); err == nil {
 		t.Error("an unknown certificate is taken")
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -400,5 +404,64 @@ func TestWebhookTLS(t *testing.T) {
 	}
 	if err := w.Deliver(t.Context(), records(1, 1)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFiltersAndSignatures sends records through a sink that wants some of them only. The receiver checks the signature, and is away at
+// first: nothing that it wants is lost.
+func TestFiltersAndSignatures(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("a key of some length\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex // of the two below
+	away, got := true, ""
+	has := func(want string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return got == want
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		mac := hmac.New(sha256.New, []byte("a key of some length"))
+		fmt.Fprintf(mac, "%s.%s", r.Header.Get("Coopr-Time"), body)
+		if want := "sha256=" + hex.EncodeToString(mac.Sum(nil)); r.Header.Get("Coopr-Signature") != want || r.Header.Get("Coopr-Time") == "" {
+			t.Errorf("%v, want the signature %s", r.Header, want)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if away {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		got += numbers(body) + ";"
+	}))
+	defer server.Close()
+	sinks := Open(config.Config{Audit: config.Audit{Sinks: []config.AuditSink{{Name: "pager", Type: config.SinkWebhook, URL: server.URL,
+		SignatureKeyFile: key, Types: []string{"tenant.*", "operation.changed"}, Tenants: []string{"t", "u"}}}}})
+	list := records(1, 6)
+	list[1].Type, list[2].Tenant, list[3].Tenant = "task.finished", "other", "u"
+	list[4].Type, list[5].Type = "operation.changed", "operation.created"
+	if err := sinks[0].Sink.Deliver(t.Context(), list); err == nil {
+		t.Error("a receiver that is away has taken records")
+	}
+	mu.Lock()
+	away = false
+	mu.Unlock()
+	if err := sinks[0].Sink.Deliver(t.Context(), list); err != nil || !has("1 4 5;") {
+		t.Errorf("the receiver does not have what it wants: %v", err)
+	}
+	// Of these it wants none, so that it is not asked.
+	if err := sinks[0].Sink.Deliver(t.Context(), list[1:3]); err != nil || !has("1 4 5;") {
+		t.Errorf("the receiver has got what it does not want: %v", err)
+	}
+	if err := os.WriteFile(key, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := sinks[0].Sink.Deliver(t.Context(), list); err == nil || strings.Contains(err.Error(), "short") {
+		t.Errorf("a short key: %v", err)
 	}
 }

@@ -3,13 +3,17 @@ package sinks
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/coopr/coopr/agent/config"
@@ -18,13 +22,33 @@ import (
 
 // Webhook posts records to a URL as lines of JSON. Every answer of success means that the server has them.
 type Webhook struct {
-	where, ca, headers string
-	client             *http.Client // nil until the CAs could be read
+	cfg    config.AuditSink
+	client *http.Client // nil until the CAs could be read
 }
 
-// NewWebhook returns the webhook of a URL. The files of CAs and of headers may be "".
-func NewWebhook(where, ca, headers string) *Webhook {
-	return &Webhook{where: where, ca: ca, headers: headers}
+// NewWebhook returns the webhook of a configuration.
+func NewWebhook(cfg config.AuditSink) *Webhook { return &Webhook{cfg: cfg} }
+
+// The headers of a request that is signed. The signature is "sha256=" and the HMAC-SHA256 in hexadecimal of the time (Unix seconds, in
+// digits), a full stop, and the body. A receiver refuses requests whose time is long ago, which somebody sends again.
+const (
+	headerTime      = "Coopr-Time"
+	headerSignature = "Coopr-Signature"
+)
+
+// sign signs a request.
+func (w *Webhook) sign(h http.Header, body []byte) error {
+	key, err := config.ReadSignatureKey(w.cfg.SignatureKeyFile)
+	if err != nil {
+		return err
+	}
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(now + "."))
+	mac.Write(body)
+	h.Set(headerTime, now)
+	h.Set(headerSignature, "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	return nil
 }
 
 // answerTime bounds the wait for an answer.
@@ -41,12 +65,17 @@ func (w *Webhook) Deliver(ctx context.Context, records []audit.Record) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.where, bytes.NewReader(text))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.cfg.URL, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
-	if w.headers != "" {
-		if req.Header, err = config.ReadHeaders(w.headers); err != nil {
+	if w.cfg.HeaderFile != "" {
+		if req.Header, err = config.ReadHeaders(w.cfg.HeaderFile); err != nil {
+			return err
+		}
+	}
+	if w.cfg.SignatureKeyFile != "" {
+		if err := w.sign(req.Header, text); err != nil {
 			return err
 		}
 	}
@@ -77,7 +106,7 @@ func (w *Webhook) open() error {
 	if w.client != nil {
 		return nil
 	}
-	roots, err := authorities(w.ca)
+	roots, err := authorities(w.cfg.CACert)
 	if err != nil {
 		return err
 	}

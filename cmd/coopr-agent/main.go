@@ -20,6 +20,7 @@ import (
 	"github.com/coopr/coopr/agent/keystore"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/internal/loglimit"
+	"github.com/coopr/coopr/internal/logtap"
 	"github.com/coopr/coopr/internal/manual"
 	"github.com/coopr/coopr/internal/priority"
 	"github.com/coopr/coopr/internal/release"
@@ -235,14 +236,15 @@ func setLevel(v *slog.LevelVar, name string) {
 	}
 }
 
-// newLogger returns the log of the agent and of the libraries that it uses. A flood of lines is limited.
+// newLogger returns the log of the agent and of the libraries that it uses. A flood of lines is limited, but for readers of the log.
 func newLogger(cfg config.Config, level *slog.LevelVar) (*slog.Logger, *loglimit.Limiter) {
 	setLevel(level, cfg.Log.Level)
 	o := &slog.HandlerOptions{Level: level}
-	var out slog.Handler = slog.NewTextHandler(os.Stderr, o)
+	tap := logtap.New()
+	var out slog.Handler = slog.NewTextHandler(tap.Printed(os.Stderr), o)
 	if cfg.Log.Format == "json" {
-		out = slog.NewJSONHandler(os.Stderr, o)
+		out = slog.NewJSONHandler(tap.Printed(os.Stderr), o)
 	}
 	limited, limiter := loglimit.New(out)
-	return slog.New(limited), limiter
+	return slog.New(tap.Handler(limited)), limiter
 }

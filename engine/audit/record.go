@@ -291,6 +291,11 @@ func (f *Filter) wantsType(t string) bool {
 	})
 }
 
+// Takes reports whether the filter selects a record.
+func (f *Filter) Takes(r *Record) bool {
+	return f.wants(r.Tenant, r.Cluster, r.Operation, r.Actor, r.Time) && fits(f.Node, r.Node) && f.wantsType(r.Type)
+}
+
 func fits(want, have string) bool { return want == "" || want == have }
 
 // wants reports whether the filter can match, as far as that is known without node, type and

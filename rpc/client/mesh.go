@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/roster"
@@ -161,6 +162,31 @@ func (c *Client) Metrics(ctx context.Context, w io.Writer) error {
 	defer resp.Body.Close()
 	_, err = io.Copy(w, resp.Body)
 	return err
+}
+
+// AgentLog returns the latest lines of the log of an agent, by id or name. With follow, it returns new lines from a level on (debug,
+// info, warn or error), without end. The caller closes it.
+func (c *Client) AgentLog(ctx context.Context, agent, level string, follow bool) (io.ReadCloser, error) {
+	q := values("level", level)
+	if follow {
+		q.Set("follow", "true")
+	}
+	resp, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/agents/" + seg(agent) + "/log", query: q})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// ExamineAgent returns an archive (tar.gz) of the inner state of an agent, by id or name, which measures for some seconds. The last
+// file of a whole archive is api.ManifestFile. The caller closes it.
+func (c *Client) ExamineAgent(ctx context.Context, agent string, seconds int) (io.ReadCloser, error) {
+	q := url.Values{"seconds": {strconv.Itoa(seconds)}}
+	resp, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/agents/" + seg(agent) + "/debug", query: q})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
 }
 
 // JoinTokens returns the tokens with which agents join the mesh.

@@ -37,6 +37,8 @@ var rights = map[string]callers{
 	pb.Peer_Hold_FullMethodName:           votersOnly,
 	pb.Peer_RecordKeys_FullMethodName:     votersOnly,
 	pb.Peer_KeyringPut_FullMethodName:     votersOnly,
+	pb.Peer_AgentLog_FullMethodName:       votersOnly,
+	pb.Peer_Examine_FullMethodName:        votersOnly,
 }
 
 // roles checks the roles of callers.

@@ -3029,6 +3029,149 @@ func (*QuarantineResponse) Descriptor() ([]byte, []int) {
 	return file_peer_proto_rawDescGZIP(), []int{42}
 }
 
+// AgentLogRequest asks an agent for its log.
+type AgentLogRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         string                 `protobuf:"bytes,70,opt,name=level,proto3" json:"level,omitempty"`    // of new lines: debug, info, warn or error
+	Follow        bool                   `protobuf:"varint,71,opt,name=follow,proto3" json:"follow,omitempty"` // new lines, from now on; else the latest lines, as they were printed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentLogRequest) Reset() {
+	*x = AgentLogRequest{}
+	mi := &file_peer_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentLogRequest) ProtoMessage() {}
+
+func (x *AgentLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentLogRequest.ProtoReflect.Descriptor instead.
+func (*AgentLogRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *AgentLogRequest) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *AgentLogRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+// ExamineRequest asks an agent to examine itself.
+type ExamineRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seconds       uint32                 `protobuf:"varint,72,opt,name=seconds,proto3" json:"seconds,omitempty"` // over which it measures
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExamineRequest) Reset() {
+	*x = ExamineRequest{}
+	mi := &file_peer_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExamineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExamineRequest) ProtoMessage() {}
+
+func (x *ExamineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExamineRequest.ProtoReflect.Descriptor instead.
+func (*ExamineRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ExamineRequest) GetSeconds() uint32 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+// AgentPiece is a piece of an agent's log, or of the archive of an examination.
+type AgentPiece struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,73,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentPiece) Reset() {
+	*x = AgentPiece{}
+	mi := &file_peer_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentPiece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentPiece) ProtoMessage() {}
+
+func (x *AgentPiece) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentPiece.ProtoReflect.Descriptor instead.
+func (*AgentPiece) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *AgentPiece) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_peer_proto protoreflect.FileDescriptor
 
 const file_peer_proto_rawDesc = "" +
@@ -3274,7 +3417,16 @@ const file_peer_proto_rawDesc = "" +
 	"\x11QuarantineRequest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06tables\x18\x02 \x03(\tR\x06tables\"\x14\n" +
-	"\x12QuarantineResponse2\xf7\b\n" +
+	"\x12QuarantineResponse\"?\n" +
+	"\x0fAgentLogRequest\x12\x14\n" +
+	"\x05level\x18F \x01(\tR\x05level\x12\x16\n" +
+	"\x06follow\x18G \x01(\bR\x06follow\"*\n" +
+	"\x0eExamineRequest\x12\x18\n" +
+	"\aseconds\x18H \x01(\rR\aseconds\" \n" +
+	"\n" +
+	"AgentPiece\x12\x12\n" +
+	"\x04data\x18I \x01(\fR\x04data2\x87\n" +
+	"\n" +
 	"\x04Peer\x12E\n" +
 	"\x06Status\x12\x1c.coopr.peer.v1.StatusRequest\x1a\x1d.coopr.peer.v1.StatusResponse\x12?\n" +
 	"\x04Sums\x12\x1a.coopr.peer.v1.SumsRequest\x1a\x1b.coopr.peer.v1.SumsResponse\x12Q\n" +
@@ -3285,7 +3437,9 @@ const file_peer_proto_rawDesc = "" +
 	"\aSession\x12\x1c.coopr.peer.v1.WorkerMessage\x1a\x1c.coopr.peer.v1.LeaderMessage(\x010\x01\x12J\n" +
 	"\aTaskLog\x12\x1d.coopr.peer.v1.TaskLogRequest\x1a\x1e.coopr.peer.v1.TaskLogResponse0\x01\x12\\\n" +
 	"\rListResources\x12#.coopr.peer.v1.ListResourcesRequest\x1a$.coopr.peer.v1.ListResourcesResponse0\x01\x12W\n" +
-	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponse\x12>\n" +
+	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponse\x12G\n" +
+	"\bAgentLog\x12\x1e.coopr.peer.v1.AgentLogRequest\x1a\x19.coopr.peer.v1.AgentPiece0\x01\x12E\n" +
+	"\aExamine\x12\x1d.coopr.peer.v1.ExamineRequest\x1a\x19.coopr.peer.v1.AgentPiece0\x01\x12>\n" +
 	"\x04Blob\x12\x1a.coopr.peer.v1.BlobRequest\x1a\x18.coopr.peer.v1.BlobPiece0\x01\x12?\n" +
 	"\x04Hold\x12\x1a.coopr.peer.v1.HoldRequest\x1a\x1b.coopr.peer.v1.HoldResponse\x12T\n" +
 	"\vResourceSet\x12!.coopr.peer.v1.ResourceSetRequest\x1a\".coopr.peer.v1.ResourceSetResponse\x12E\n" +
@@ -3310,7 +3464,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
@@ -3355,61 +3509,64 @@ var file_peer_proto_goTypes = []any{
 	(*RecordKeysResponse)(nil),    // 40: coopr.peer.v1.RecordKeysResponse
 	(*QuarantineRequest)(nil),     // 41: coopr.peer.v1.QuarantineRequest
 	(*QuarantineResponse)(nil),    // 42: coopr.peer.v1.QuarantineResponse
-	nil,                           // 43: coopr.peer.v1.SumsResponse.TablesEntry
-	(*Result)(nil),                // 44: coopr.plugin.v1.Result
-	(*record.PluginType)(nil),     // 45: coopr.record.v1.PluginType
-	(*SaveState)(nil),             // 46: coopr.plugin.v1.SaveState
-	(*Task)(nil),                  // 47: coopr.plugin.v1.Task
-	(*RuntimeReport)(nil),         // 48: coopr.site.v1.RuntimeReport
-	(*Incident)(nil),              // 49: coopr.log.v1.Incident
-	(*record.Agent)(nil),          // 50: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 51: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 52: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 53: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 54: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 55: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 56: coopr.record.v1.ResourceSet
-	(*RecordKeys)(nil),            // 57: coopr.log.v1.RecordKeys
-	(*ChangePacket)(nil),          // 58: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 59: coopr.plugin.v1.RemoveResponse
+	(*AgentLogRequest)(nil),       // 43: coopr.peer.v1.AgentLogRequest
+	(*ExamineRequest)(nil),        // 44: coopr.peer.v1.ExamineRequest
+	(*AgentPiece)(nil),            // 45: coopr.peer.v1.AgentPiece
+	nil,                           // 46: coopr.peer.v1.SumsResponse.TablesEntry
+	(*Result)(nil),                // 47: coopr.plugin.v1.Result
+	(*record.PluginType)(nil),     // 48: coopr.record.v1.PluginType
+	(*SaveState)(nil),             // 49: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 50: coopr.plugin.v1.Task
+	(*RuntimeReport)(nil),         // 51: coopr.site.v1.RuntimeReport
+	(*Incident)(nil),              // 52: coopr.log.v1.Incident
+	(*record.Agent)(nil),          // 53: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 54: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 55: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 56: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 57: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 58: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 59: coopr.record.v1.ResourceSet
+	(*RecordKeys)(nil),            // 60: coopr.log.v1.RecordKeys
+	(*ChangePacket)(nil),          // 61: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 62: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
 	3,  // 1: coopr.peer.v1.StatusResponse.keys:type_name -> coopr.peer.v1.MeshKeyPrint
 	3,  // 2: coopr.peer.v1.StatusResponse.exported:type_name -> coopr.peer.v1.MeshKeyPrint
 	4,  // 3: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
-	44, // 4: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	45, // 5: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	47, // 4: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	48, // 5: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
 	7,  // 6: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	46, // 7: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	47, // 8: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	47, // 9: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	49, // 7: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	50, // 8: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	50, // 9: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
 	8,  // 10: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	44, // 11: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	47, // 11: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
 	9,  // 12: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
 	9,  // 13: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	46, // 14: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	49, // 14: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	11, // 15: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	48, // 16: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	49, // 17: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
+	51, // 16: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	52, // 17: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
 	13, // 18: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	50, // 19: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	53, // 19: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
 	37, // 20: coopr.peer.v1.AgentRegistry.gossip:type_name -> coopr.peer.v1.GossipRing
 	38, // 21: coopr.peer.v1.AgentRegistry.cas:type_name -> coopr.peer.v1.CABundle
 	14, // 22: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	47, // 23: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	51, // 24: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	50, // 23: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	54, // 24: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
 	13, // 25: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
 	15, // 26: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
 	10, // 27: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	52, // 28: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	55, // 28: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
 	17, // 29: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
 	18, // 30: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	53, // 31: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	54, // 32: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	55, // 33: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	56, // 34: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	43, // 35: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	56, // 31: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	57, // 32: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	58, // 33: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	59, // 34: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	46, // 35: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
 	37, // 36: coopr.peer.v1.Admission.ring:type_name -> coopr.peer.v1.GossipRing
 	38, // 37: coopr.peer.v1.Admission.bundle:type_name -> coopr.peer.v1.CABundle
 	0,  // 38: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
@@ -3420,34 +3577,38 @@ var file_peer_proto_depIdxs = []int32{
 	19, // 43: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
 	21, // 44: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
 	23, // 45: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	24, // 46: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	28, // 47: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	30, // 48: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	25, // 49: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
-	57, // 50: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
-	36, // 51: coopr.peer.v1.Peer.Gossip:input_type -> coopr.peer.v1.GossipRequest
-	58, // 52: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	34, // 53: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
-	35, // 54: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
-	2,  // 55: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	33, // 56: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	42, // 57: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	6,  // 58: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
-	16, // 59: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	20, // 60: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	22, // 61: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	59, // 62: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	27, // 63: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	29, // 64: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	31, // 65: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	26, // 66: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
-	40, // 67: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
-	37, // 68: coopr.peer.v1.Peer.Gossip:output_type -> coopr.peer.v1.GossipRing
-	58, // 69: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	39, // 70: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
-	39, // 71: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
-	55, // [55:72] is the sub-list for method output_type
-	38, // [38:55] is the sub-list for method input_type
+	43, // 46: coopr.peer.v1.Peer.AgentLog:input_type -> coopr.peer.v1.AgentLogRequest
+	44, // 47: coopr.peer.v1.Peer.Examine:input_type -> coopr.peer.v1.ExamineRequest
+	24, // 48: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	28, // 49: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	30, // 50: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	25, // 51: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
+	60, // 52: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
+	36, // 53: coopr.peer.v1.Peer.Gossip:input_type -> coopr.peer.v1.GossipRequest
+	61, // 54: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	34, // 55: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
+	35, // 56: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
+	2,  // 57: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	33, // 58: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	42, // 59: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 60: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 61: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	20, // 62: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	22, // 63: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	62, // 64: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	45, // 65: coopr.peer.v1.Peer.AgentLog:output_type -> coopr.peer.v1.AgentPiece
+	45, // 66: coopr.peer.v1.Peer.Examine:output_type -> coopr.peer.v1.AgentPiece
+	27, // 67: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	29, // 68: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	31, // 69: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	26, // 70: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
+	40, // 71: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
+	37, // 72: coopr.peer.v1.Peer.Gossip:output_type -> coopr.peer.v1.GossipRing
+	61, // 73: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	39, // 74: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
+	39, // 75: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
+	57, // [57:76] is the sub-list for method output_type
+	38, // [38:57] is the sub-list for method input_type
 	38, // [38:38] is the sub-list for extension type_name
 	38, // [38:38] is the sub-list for extension extendee
 	0,  // [0:38] is the sub-list for field type_name
@@ -3467,7 +3628,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

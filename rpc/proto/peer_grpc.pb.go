@@ -29,6 +29,8 @@ const (
 	Peer_TaskLog_FullMethodName        = "/coopr.peer.v1.Peer/TaskLog"
 	Peer_ListResources_FullMethodName  = "/coopr.peer.v1.Peer/ListResources"
 	Peer_RemoveResource_FullMethodName = "/coopr.peer.v1.Peer/RemoveResource"
+	Peer_AgentLog_FullMethodName       = "/coopr.peer.v1.Peer/AgentLog"
+	Peer_Examine_FullMethodName        = "/coopr.peer.v1.Peer/Examine"
 	Peer_Blob_FullMethodName           = "/coopr.peer.v1.Peer/Blob"
 	Peer_Hold_FullMethodName           = "/coopr.peer.v1.Peer/Hold"
 	Peer_ResourceSet_FullMethodName    = "/coopr.peer.v1.Peer/ResourceSet"
@@ -53,6 +55,9 @@ type PeerClient interface {
 	TaskLog(ctx context.Context, in *TaskLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskLogResponse], error)
 	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResourcesResponse], error)
 	RemoveResource(ctx context.Context, in *RemoveResourceRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
+	// AgentLog and Examine show an agent's log and inner state to operators, who ask any voter.
+	AgentLog(ctx context.Context, in *AgentLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AgentPiece], error)
+	Examine(ctx context.Context, in *ExamineRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AgentPiece], error)
 	// Blob, Hold and ResourceSet distribute plugin resources (agent/blobs).
 	Blob(ctx context.Context, in *BlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BlobPiece], error)
 	Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (*HoldResponse, error)
@@ -176,9 +181,47 @@ func (c *peerClient) RemoveResource(ctx context.Context, in *RemoveResourceReque
 	return out, nil
 }
 
+func (c *peerClient) AgentLog(ctx context.Context, in *AgentLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AgentPiece], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[3], Peer_AgentLog_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AgentLogRequest, AgentPiece]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_AgentLogClient = grpc.ServerStreamingClient[AgentPiece]
+
+func (c *peerClient) Examine(ctx context.Context, in *ExamineRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AgentPiece], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[4], Peer_Examine_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExamineRequest, AgentPiece]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ExamineClient = grpc.ServerStreamingClient[AgentPiece]
+
 func (c *peerClient) Blob(ctx context.Context, in *BlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BlobPiece], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[3], Peer_Blob_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[5], Peer_Blob_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +290,7 @@ func (c *peerClient) Gossip(ctx context.Context, in *GossipRequest, opts ...grpc
 
 func (c *peerClient) Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChangePacket, ChangePacket], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[4], Peer_Changes_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[6], Peer_Changes_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -273,6 +316,9 @@ type PeerServer interface {
 	TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error
 	ListResources(*ListResourcesRequest, grpc.ServerStreamingServer[ListResourcesResponse]) error
 	RemoveResource(context.Context, *RemoveResourceRequest) (*RemoveResponse, error)
+	// AgentLog and Examine show an agent's log and inner state to operators, who ask any voter.
+	AgentLog(*AgentLogRequest, grpc.ServerStreamingServer[AgentPiece]) error
+	Examine(*ExamineRequest, grpc.ServerStreamingServer[AgentPiece]) error
 	// Blob, Hold and ResourceSet distribute plugin resources (agent/blobs).
 	Blob(*BlobRequest, grpc.ServerStreamingServer[BlobPiece]) error
 	Hold(context.Context, *HoldRequest) (*HoldResponse, error)
@@ -318,6 +364,12 @@ func (UnimplementedPeerServer) ListResources(*ListResourcesRequest, grpc.ServerS
 }
 func (UnimplementedPeerServer) RemoveResource(context.Context, *RemoveResourceRequest) (*RemoveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveResource not implemented")
+}
+func (UnimplementedPeerServer) AgentLog(*AgentLogRequest, grpc.ServerStreamingServer[AgentPiece]) error {
+	return status.Error(codes.Unimplemented, "method AgentLog not implemented")
+}
+func (UnimplementedPeerServer) Examine(*ExamineRequest, grpc.ServerStreamingServer[AgentPiece]) error {
+	return status.Error(codes.Unimplemented, "method Examine not implemented")
 }
 func (UnimplementedPeerServer) Blob(*BlobRequest, grpc.ServerStreamingServer[BlobPiece]) error {
 	return status.Error(codes.Unimplemented, "method Blob not implemented")
@@ -479,6 +531,28 @@ func _Peer_RemoveResource_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Peer_AgentLog_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(AgentLogRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PeerServer).AgentLog(m, &grpc.GenericServerStream[AgentLogRequest, AgentPiece]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_AgentLogServer = grpc.ServerStreamingServer[AgentPiece]
+
+func _Peer_Examine_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExamineRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PeerServer).Examine(m, &grpc.GenericServerStream[ExamineRequest, AgentPiece]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ExamineServer = grpc.ServerStreamingServer[AgentPiece]
 
 func _Peer_Blob_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(BlobRequest)
@@ -651,6 +725,16 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ListResources",
 			Handler:       _Peer_ListResources_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "AgentLog",
+			Handler:       _Peer_AgentLog_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Examine",
+			Handler:       _Peer_Examine_Handler,
 			ServerStreams: true,
 		},
 		{

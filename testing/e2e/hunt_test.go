@@ -125,9 +125,12 @@ func TestHunt(t *testing.T) {
 	p.answers(x.check)
 	p.process(x, "coopr-agent")
 	end(p.tearDown())
+	bundle := filepath.Join(p.dir, "debug.tar.gz")
+	p.says("operator", "debug", bundle)
+	p.says("monitor", "--latest")
 	p.stop()
 
-	// Whatever else a mesh hands out later, such as a bundle for debugging, is checked here. Routes and events are searched by themselves.
+	// Whatever else a mesh hands out later is checked here. Routes and events are searched by themselves.
 	for what, text := range p.heard {
 		kind, _, _ := strings.Cut(what, " of ")
 		x.check(place{kind: kind, name: what}, text)
@@ -139,7 +142,7 @@ func TestHunt(t *testing.T) {
 	// How plugins of the protocol exec were started, which end at once.
 	x.folder(filepath.Join(p.dir, "hunt", "seen"), func(string) string { return "a process" })
 	files := map[string]string{filepath.Join(p.own, "audit.jsonl"): "a sink", filepath.Join(p.dir, "saved.snap"): "a saved snapshot",
-		filepath.Join(p.dir, "exported.jsonl"): "an export"}
+		filepath.Join(p.dir, "exported.jsonl"): "an export", bundle: "a debug bundle"}
 	for _, a := range p.agents {
 		files[a.log()] = "a log of an agent"
 	}
@@ -189,6 +192,7 @@ func (x *trophies) reached() {
 		"decoy in the last event":  {"the events"},
 		"decoy in a tree of files": {"a record of change objects", "an answer"},
 		"decoy in a script":        {"a blob", "an answer"},
+		"decoy in a setting":       {"a debug bundle", "an answer"},
 		"decoy in a name":          {"an export", "a sink", "what the webhook got", "an answer"},
 	} {
 		for _, kind := range places {

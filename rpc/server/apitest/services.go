@@ -3,6 +3,10 @@ package apitest
 import (
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coopr/coopr/agent/bundle"
+	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/agent/service"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/server/rest"
@@ -12,6 +16,13 @@ import (
 func (a *Agent) Services() rest.Services {
 	s, log, name := supervisor{a}, slog.New(slog.DiscardHandler), func() string { return a.name }
 	router := &service.Router{ID: id(a.name), Supervisor: s, Locator: locator{a}, Transport: locator{a}}
+	view := &service.Mesh{
+		ID: id(a.name), Name: name, Build: "test", Slots: slots, Supervisor: s, Gossip: gossip{a}, Worker: idle{a},
+		Registry: func() []model.Agent { return a.member.Machine.View().Agents() }, Retention: retention, Logs: idle{a},
+		Departure: service.NewDeparture(s, func() error { return nil }), Router: router,
+	}
+	self := &bundle.Agent{ID: id(a.name), Build: "test", Supervisor: s, Mesh: view, Metrics: prometheus.NewRegistry(),
+		Settings: func() *config.Config { return &config.Config{Name: a.name} }, Logger: log}
 	return rest.Services{
 		Router:      router,
 		State:       &service.State{Supervisor: s},
@@ -25,11 +36,8 @@ func (a *Agent) Services() rest.Services {
 		Sites:       &service.Sites{Supervisor: s},
 		Resources:   faultyResources{a.resources, a},
 		Runs:        &service.Runs{Supervisor: s, Now: a.clock, Random: func() uint32 { return 0 }},
-		Mesh: &service.Mesh{
-			ID: id(a.name), Name: name, Build: "test", Slots: slots, Supervisor: s, Gossip: gossip{a}, Worker: idle{a},
-			Registry: func() []model.Agent { return a.member.Machine.View().Agents() }, Retention: retention, Logs: idle{a},
-			Departure: service.NewDeparture(s, func() error { return nil }), Router: router,
-		},
-		Raft: &service.Raft{ID: id(a.name), Name: name, Build: "test", Supervisor: s, Gossip: gossip{a}},
+		Mesh:        view,
+		Inspector:   &bundle.Inspector{Self: self, Supervisor: s, Gossip: gossip{a}, Peers: peers{a.Store}},
+		Raft:        &service.Raft{ID: id(a.name), Name: name, Build: "test", Supervisor: s, Gossip: gossip{a}},
 	}
 }

@@ -14,6 +14,7 @@ import (
 func operatorRoutes(s *rest.Server) {
 	const tag = "operator"
 	rotationRoutes(s)
+	inspectRoutes(s)
 
 	rest.Ask(
 		s,

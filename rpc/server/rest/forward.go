@@ -113,6 +113,12 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 	}
 }
 
+// ByVoter has the leader answer a request about another agent, as only agents with a copy of the state may ask others. If there is no
+// leader, any of those answers. It returns false, and has answered nothing, if this agent has a copy by now, or was asked by another.
+func ByVoter(s *Server, w http.ResponseWriter, r *http.Request) (answered bool) {
+	return r.Header.Get(api.HeaderForwarded) == "" && s.forward(w, r, true, Rule{Local: true})
+}
+
 // forwardStale has another agent's copy of the state answer a stale read, as this agent has none. It returns false, and has
 // answered nothing, if there is no such agent.
 func (s *Server) forwardStale(w http.ResponseWriter, r *http.Request, header http.Header) (answered bool) {

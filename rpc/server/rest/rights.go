@@ -25,7 +25,7 @@ read Agent             | getAgent
 read Mesh              | getMetrics getStatus
 admin Mesh             | joinMesh leaveMesh listRaftPeers removeRaftPeer transferLeadership saveSnapshot restoreSnapshot
 admin Mesh             | resumeMesh getKeyring listJoinTokens createJoinToken deleteJoinToken
-admin Mesh             | listAuditSinks listRotations createRotation
+admin Mesh             | listAuditSinks listRotations createRotation getAgentLog examineAgent
 list PluginType        | listAutomatorTypes listProviderTypes listPlugins
 read PluginType        | getAutomatorType getAutomatorTypeVersion listAutomatorTypeVersions getProviderType getProviderTypeVersion
 read PluginType        | listProviderTypeVersions

@@ -32,6 +32,7 @@ type Services struct {
 	Runs        Runs
 	Mesh        Mesh
 	Raft        Raft
+	Inspector   Inspector
 }
 
 // Router decides whether this agent answers a request, and forwards requests to the leader.
@@ -233,6 +234,16 @@ type Mesh interface {
 	Join(ctx context.Context, addrs []string) (int, error)
 	// Leave makes this agent leave the mesh, or removes another agent, which must be dead unless that is forced. b is the caller's.
 	Leave(ctx context.Context, who model.Caller, b Bearer, what api.LeaveBody) error
+}
+
+// Inspector shows the insides of agents. It works on every agent about that agent, and on those with a copy of the state about all;
+// elsewhere it fails with problem.NoLeader.
+type Inspector interface {
+	// Log copies the latest lines of the log of an agent, by id or name, to w. With follow, it copies new lines from a level on, until
+	// ctx ends.
+	Log(ctx context.Context, agent, level string, follow bool, w io.Writer) error
+	// Examine copies an archive (tar.gz) with the inner state of an agent, by id or name, to w. The agent measures for some seconds.
+	Examine(ctx context.Context, agent string, seconds int, w io.Writer) error
 }
 
 // Raft controls the Raft group and snapshots of the whole state.

@@ -64,13 +64,14 @@ func OperatorCommand(app cli.App) *cobra.Command {
 			}
 			return err
 		})
-	return cli.Group("operator", "Maintain the mesh: Raft group, keys and snapshots of the state",
+	return cli.Group("operator", "Maintain the mesh: Raft group, keys, snapshots of the state, and debug bundles",
 		cli.Group("keyring", "Replace the key of the mesh", rotateKeyring(app)),
 		cli.Group("gossip", "Replace the key of gossip", rotateGossip(app)),
 		cli.Group("ca", "Replace the CA of the mesh", rotateCA(app)),
 		cli.Group("root", "Replace the root token", rotateRoot(app)),
 		listRotations(app),
 		resumeCmd(app),
+		debugCmd(app),
 		cli.Group("raft", "Show and change the Raft group", peers, transfer, remove),
 		cli.Group("snapshot", "Save and restore the whole state", snapshotSaveCmd(app), snapshotRestoreCmd(app)),
 	)

@@ -72,7 +72,7 @@ func (a *app) command() *cobra.Command {
 	for group, cmds := range map[string][]*cobra.Command{
 		"clusters": {
 			cluster.Command(a), plan.Command(a), operation.Command(a), change.Command(a), operation.TaskCommand(a),
-			cluster.NodeCommand(a), mesh.EventsCommand(a),
+			cluster.NodeCommand(a), mesh.EventsCommand(a), mesh.MonitorCommand(a),
 		},
 		"runs": {
 			run.Command(a), run.RunsCommand(a), run.ProfileCommand(a), run.ProgramCommand(a), run.ScheduleCommand(a),
