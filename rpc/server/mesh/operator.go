@@ -15,10 +15,10 @@ func operatorRoutes(s *rest.Server) {
 	const tag = "operator"
 	rotationRoutes(s)
 
-	rest.Ask(
+	rest.AskList(
 		s,
 		rest.Route{
-			ID:      "listRaftPeers",
+			ID: "listRaftPeers", Order: "id",
 			Method:  http.MethodGet,
 			Path:    "/v1/operator/raft/peers",
 			Tag:     tag,

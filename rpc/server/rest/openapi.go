@@ -13,8 +13,8 @@ import (
 func humaConfig() huma.Config {
 	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	aliases(registry)
-	json := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readBody}
-	yaml := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readBody}
+	json := huma.Format{Marshal: writeBody, Unmarshal: readBody}
+	yaml := huma.Format{Marshal: writeBody, Unmarshal: readBody}
 	return huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"iter"
 	"time"
 
 	"github.com/coopr/coopr/engine/audit"
@@ -75,7 +76,10 @@ type DefinitionView interface {
 
 // ClusterView is a View of clusters, nodes, operations and tasks.
 type ClusterView interface {
+	// Clusters returns a tenant's clusters by id, or those of all tenants if tenant is "", and ClustersFrom those of a tenant
+	// from an id on.
 	Clusters(tenant string) []*model.Cluster
+	ClustersFrom(tenant, id string) iter.Seq[*model.Cluster]
 	// Cluster finds a cluster by id, or by name if only one living cluster has the name.
 	Cluster(tenant, idOrName string) (*model.Cluster, bool)
 	Nodes(tenant, cluster string) []*model.Node
@@ -89,9 +93,11 @@ type ClusterView interface {
 	Progress(tenant, operation string) model.Progress
 	// History returns a cluster's snapshots, the oldest first.
 	History(tenant, cluster string) []*model.Snapshot
-	// Tasks returns at most limit tasks of an operation from offset on (0: all), only
-	// those of a status unless that is "", and the number of tasks without offset and limit.
-	Tasks(tenant, operation string, status string, offset, limit int) ([]model.Task, int)
+	// Tasks returns the tasks of an operation, in order.
+	Tasks(tenant, operation string) []model.Task
+	// TasksFrom returns the indexes of an operation's tasks from one on, only those of a status unless that is "", and the task
+	// with an index.
+	TasksFrom(tenant, operation, status string) (from func(uint32) iter.Seq[uint32], task func(uint32) model.Task)
 	Task(tenant, id string) (model.Task, bool)
 	// Links returns a cluster's links with expanded macros. It omits links whose macros
 	// cannot be expanded yet.

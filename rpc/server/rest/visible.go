@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"iter"
+	"slices"
 	"strings"
 
 	"github.com/coopr/coopr/engine/access"
@@ -95,16 +97,22 @@ func (c *Call) Tenants() string {
 	return c.Who.Tenant
 }
 
-// Clusters returns the clusters that the caller may list.
-func (c *Call) Clusters(v View) []*model.Cluster {
+// Clusters returns the clusters that the caller may list, by id, from an id on unless that is "".
+func (c *Call) Clusters(v View, from string) iter.Seq[*model.Cluster] {
 	f := c.filter(access.TypeCluster)
-	var out []*model.Cluster
-	for _, cl := range v.Clusters(c.Tenants()) {
-		if x := ofCluster(v, cl); f.Allows(&x) {
-			out = append(out, cl)
+	all := func() iter.Seq[*model.Cluster] {
+		if tenant := c.Tenants(); tenant != "" {
+			return v.ClustersFrom(tenant, from)
+		}
+		return slices.Values(v.Clusters(""))
+	}
+	return func(yield func(*model.Cluster) bool) {
+		for cl := range all() {
+			if x := ofCluster(v, cl); f.Allows(&x) && !yield(cl) {
+				return
+			}
 		}
 	}
-	return out
 }
 
 // Nodes returns the nodes of a cluster that the caller may list.

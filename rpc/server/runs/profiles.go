@@ -75,9 +75,9 @@ func bad(err error) error {
 func profileRoutes(s *rest.Server) {
 	const tag, path, one = "profiles", "/v1/profiles", "/v1/profiles/{profile}"
 
-	rest.Read(
+	rest.List(
 		s,
-		rest.Route{ID: "listProfiles", Path: path, Tag: tag, Summary: "List the profiles of the tenant and those of the system"},
+		rest.Route{ID: "listProfiles", Order: "scope,name", Path: path, Tag: tag, Summary: "List the profiles of the tenant and those of the system"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			System bool `query:"includeSystem" default:"true" doc:"Include the profiles of the system"`
 		}) ([]profile.Profile, error) {
@@ -244,10 +244,10 @@ func withoutNulls(data []byte) []byte {
 
 func provisionerRoutes(s *rest.Server) {
 	const tag, path = "profiles", "/v1/provisioners"
-	rest.Read(
+	rest.List(
 		s,
 		rest.Route{
-			ID:      "listProvisioners",
+			ID: "listProvisioners", Order: "name",
 			Path:    path,
 			Tag:     tag,
 			Summary: "List the provisioners, which create the clusters of runs, with their properties",
@@ -411,10 +411,10 @@ func preferences[I any](s *rest.Server, tag string, at preferencesAt, program fu
 
 func secretRoutes(s *rest.Server) {
 	const tag, path, one = "profiles", "/v1/secrets", "/v1/secrets/{name}"
-	rest.Read(
+	rest.List(
 		s,
 		rest.Route{
-			ID:      "listSecrets",
+			ID: "listSecrets", Order: "name",
 			Path:    path,
 			Tag:     tag,
 			Summary: "List the names of the secrets that properties may refer to, as ${secure(NAME)}",
