@@ -16,6 +16,7 @@ import (
 	"github.com/coopr/coopr/rpc/server/resources"
 	"github.com/coopr/coopr/rpc/server/rest"
 	"github.com/coopr/coopr/rpc/server/runs"
+	"github.com/coopr/coopr/rpc/server/search"
 	"github.com/coopr/coopr/rpc/server/sites"
 )
 
@@ -49,6 +50,7 @@ func withRoutes(cfg Config) (*rest.Server, error) {
 		plans.Register,
 		resources.Register,
 		runs.Register,
+		search.Register,
 		sites.Register,
 	} {
 		register(s)

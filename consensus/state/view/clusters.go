@@ -85,6 +85,11 @@ func (v ClusterView) Nodes(tenant, cluster string) []*model.Node {
 	return out
 }
 
+// NodesOf returns the nodes of all clusters of a tenant, in no order.
+func (v ClusterView) NodesOf(tenant string) iter.Seq[*model.Node] {
+	return func(yield func(*model.Node) bool) { table.Each(v.txn, table.Nodes, "id_prefix", yield, tenant) }
+}
+
 // Node finds a node by id.
 func (v ClusterView) Node(tenant, id string) (*model.Node, bool) {
 	n := table.Get[model.Node](v.txn, table.Nodes, "id", tenant, id)

@@ -50,6 +50,13 @@ func (v OperationView) Operations(tenant, cluster string) []*model.Operation {
 	return out
 }
 
+// OperationsOf returns the operations of all clusters of a tenant, in no order.
+func (v OperationView) OperationsOf(tenant string) iter.Seq[*model.Operation] {
+	return func(yield func(*model.Operation) bool) {
+		table.Each(v.txn, table.Operations, "cluster_prefix", yield, tenant)
+	}
+}
+
 // ActiveOperations returns the operations that have not ended.
 func (v OperationView) ActiveOperations() []*model.Operation {
 	return table.List[model.Operation](v.txn, table.Operations, "active", "active")

@@ -83,10 +83,14 @@ type ClusterView interface {
 	// Cluster finds a cluster by id, or by name if only one living cluster has the name.
 	Cluster(tenant, idOrName string) (*model.Cluster, bool)
 	Nodes(tenant, cluster string) []*model.Node
+	// NodesOf returns the nodes of all clusters of a tenant, in no order.
+	NodesOf(tenant string) iter.Seq[*model.Node]
 	Node(tenant, id string) (*model.Node, bool)
 	// Operations returns the operations of a cluster, or of all if cluster is "", the
 	// newest first.
 	Operations(tenant, cluster string) []*model.Operation
+	// OperationsOf returns the operations of all clusters of a tenant, in no order.
+	OperationsOf(tenant string) iter.Seq[*model.Operation]
 	// ActiveOperations returns the operations of all tenants that have not ended.
 	ActiveOperations() []*model.Operation
 	Operation(tenant, id string) (*model.Operation, bool)

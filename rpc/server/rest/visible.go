@@ -122,14 +122,32 @@ func (c *Call) Nodes(v View, cl *model.Cluster) []*model.Node {
 
 // Listable returns those of the nodes that the caller may list.
 func (c *Call) Listable(v View, nodes []*model.Node) []*model.Node {
-	f := c.filter(access.TypeNode)
+	listed := c.NodeFilter(v)
 	var out []*model.Node
 	for _, n := range nodes {
-		if x := ofNode(v, n); f.Allows(&x) {
+		if listed(n) {
 			out = append(out, n)
 		}
 	}
 	return out
+}
+
+// NodeFilter returns a function that reports whether the caller may list a node.
+func (c *Call) NodeFilter(v View) func(*model.Node) bool {
+	f := c.filter(access.TypeNode)
+	return func(n *model.Node) bool {
+		x := ofNode(v, n)
+		return f.Allows(&x)
+	}
+}
+
+// NameFilter returns a function that reports whether the caller may list a resource that has no attributes but its name.
+func (c *Call) NameFilter(on access.Type) func(name string) bool {
+	f := c.filter(on)
+	return func(name string) bool {
+		x := c.named(on, name)
+		return f.Allows(&x)
+	}
 }
 
 // RunFilter returns a function that reports whether the caller may list a run.

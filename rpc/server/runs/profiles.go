@@ -265,31 +265,22 @@ func provisionerRoutes(s *rest.Server) {
 			}
 			return profile.Spec{}, rest.NotFound("there is no provisioner %q", in.Name)
 		})
-	rest.Read(
-		s,
-		rest.Route{
-			ID:      "search",
-			Path:    "/v1/search",
-			Tag:     tag,
-			Summary: "Find programs and schedules whose runs would use a profile: query=profile:SYSTEM:small",
-		},
-		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
-			Query string `query:"query" required:"true" doc:"profile:NAME, with its scope"`
-		}) ([]api.Found, error) {
-			name, ok := strings.CutPrefix(in.Query, "profile:")
-			if !ok {
-				return nil, bad(model.Faults{{Path: "query.query", Message: "must be profile:NAME, such as profile:SYSTEM:small"}})
-			}
-			ref, err := refOf(name)
-			if err != nil {
-				return nil, err
-			}
-			if err := c.MayList(); err != nil {
-				return nil, err
-			}
-			return usersOf(c, v, ref), nil
-		},
-	)
+}
+
+// Using returns the programs and schedules that the caller may list and whose runs would use a profile. The query is profile:NAME.
+func Using(c *rest.Call, v rest.View, query string) ([]api.Found, error) {
+	name, ok := strings.CutPrefix(query, "profile:")
+	if !ok {
+		return nil, bad(model.Faults{{Path: "query.query", Message: "must be profile:NAME, such as profile:SYSTEM:small"}})
+	}
+	ref, err := refOf(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.MayNamed(access.List, access.TypeProfile, ""); err != nil {
+		return nil, err
+	}
+	return usersOf(c, v, ref), nil
 }
 
 // usersOf returns the programs and schedules whose runs would use a profile.
