@@ -162,7 +162,7 @@ func meshRoutes(s *rest.Server) {
 	rest.List(
 		s,
 		rest.Route{
-			ID: "listPlugins", Order: "class,name",
+			ID: "listPlugins", Order: "-class,name",
 			Path:    "/v1/plugins",
 			Tag:     tag,
 			Summary: "List the plugin types that the agents offer",

@@ -25,6 +25,8 @@ func humaConfig() huma.Config {
 					"Send a token as `Authorization: Bearer TOKEN`. A write with a `" + api.HeaderRequest + "` " +
 					"is carried out once, however often it is sent within the day after that (the agents' setting `retention.requests`). " +
 					"Answers to reads have the index of the state in `" + api.HeaderIndex + "`; with `index=N` a read waits until the state is newer. " +
+					"Lists take `limit`, `cursor`, `sort`, `filter`, `count` and `fields`: an answer that is not the last page has `" + api.HeaderNext +
+					"`, the `cursor` of the next one. " +
 					"While no leader can be reached, a request waits for 600 ms, or as long as `" + api.HeaderHold + ": 5s` says, at most a minute. " +
 					"Errors are problem documents (RFC 9457) whose `type` is stable.",
 			},
