@@ -219,7 +219,7 @@ func (c *Call) filter(on access.Type) *access.Filter {
 // Listed returns those of a tenant's resources that the caller may list. It fails if there are none and
 // the caller may list no resource of this type.
 func Listed[T any](c *Call, on access.Type, all []T, name func(T) string) ([]T, error) {
-	listed := c.NameFilter(on)
+	listed := NameFilter(c, on)
 	out := make([]T, 0, len(all))
 	for _, item := range all {
 		if listed(name(item)) {

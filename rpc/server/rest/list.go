@@ -26,7 +26,7 @@ func Pages[I, S, T any](s *Server, r Route, h func(context.Context, *Call, View,
 	r.Method = http.MethodGet
 	shape := shapeOf[T](r)
 	register(s, r, func(ctx context.Context, c *Call, in *I) (*Reply[rows[T]], error) {
-		q, err := c.query(shape)
+		q, err := queryOf(c, shape)
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +49,7 @@ func AskList[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) ([
 	r.Method, r.Bare = http.MethodGet, true
 	shape := shapeOf[T](r)
 	register(s, r, func(ctx context.Context, c *Call, in *I) (*Reply[rows[T]], error) {
-		q, err := c.query(shape)
+		q, err := queryOf(c, shape)
 		if err != nil {
 			return nil, err
 		}
@@ -70,8 +70,8 @@ func shapeOf[T any](r Route) *listing.Shape {
 	return shape
 }
 
-// query returns which rows a request for a list asks for.
-func (c *Call) query(shape *listing.Shape) (*listing.Query, error) {
+// queryOf returns which rows a request for a list asks for.
+func queryOf(c *Call, shape *listing.Shape) (*listing.Query, error) {
 	q, faults := shape.Parse(c.Who.Tenant+" "+c.path, c.parameters)
 	if len(faults) > 0 {
 		return nil, Invalid(faults)

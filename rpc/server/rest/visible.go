@@ -122,7 +122,7 @@ func (c *Call) Nodes(v View, cl *model.Cluster) []*model.Node {
 
 // Listable returns those of the nodes that the caller may list.
 func (c *Call) Listable(v View, nodes []*model.Node) []*model.Node {
-	listed := c.NodeFilter(v)
+	listed := NodeFilter(c, v)
 	var out []*model.Node
 	for _, n := range nodes {
 		if listed(n) {
@@ -133,7 +133,7 @@ func (c *Call) Listable(v View, nodes []*model.Node) []*model.Node {
 }
 
 // NodeFilter returns a function that reports whether the caller may list a node.
-func (c *Call) NodeFilter(v View) func(*model.Node) bool {
+func NodeFilter(c *Call, v View) func(*model.Node) bool {
 	f := c.filter(access.TypeNode)
 	return func(n *model.Node) bool {
 		x := ofNode(v, n)
@@ -142,7 +142,7 @@ func (c *Call) NodeFilter(v View) func(*model.Node) bool {
 }
 
 // NameFilter returns a function that reports whether the caller may list a resource that has no attributes but its name.
-func (c *Call) NameFilter(on access.Type) func(name string) bool {
+func NameFilter(c *Call, on access.Type) func(name string) bool {
 	f := c.filter(on)
 	return func(name string) bool {
 		x := c.named(on, name)

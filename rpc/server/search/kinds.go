@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 // kinds are the types of things that are found, in the order in which equally good ones are answered.
@@ -58,7 +59,7 @@ func clusters(x *search) {
 }
 
 func nodes(x *search) {
-	cluster, listed := x.s.ClusterFilter(x.c), x.c.NodeFilter(x.v)
+	cluster, listed := x.s.ClusterFilter(x.c), rest.NodeFilter(x.c, x.v)
 	for n := range x.v.NodesOf(x.c.Who.Tenant) {
 		x.add(api.Found{Name: n.Hostname, ID: n.ID, Cluster: n.Cluster}, func() bool { return cluster(x.v, n.Cluster) && listed(n) })
 	}
@@ -91,7 +92,7 @@ func runsOf(x *search) {
 
 func definitions(on access.Type, kind model.Kind) func(context.Context, *search) error {
 	return state(func(x *search) {
-		listed := x.c.NameFilter(on)
+		listed := rest.NameFilter(x.c, on)
 		for _, d := range x.v.Definitions(x.c.Who.Tenant, kind) {
 			x.add(api.Found{Name: d.Name}, func() bool { return listed(d.Name) })
 		}
@@ -100,7 +101,7 @@ func definitions(on access.Type, kind model.Kind) func(context.Context, *search)
 
 // names adds things that have nothing but a name.
 func names[T any](x *search, on access.Type, all []T, name func(T) string) {
-	listed := x.c.NameFilter(on)
+	listed := rest.NameFilter(x.c, on)
 	for _, item := range all {
 		x.add(api.Found{Name: name(item)}, func() bool { return listed(name(item)) })
 	}
@@ -131,14 +132,14 @@ func tenants(x *search) {
 }
 
 func tokens(x *search) {
-	listed := x.c.NameFilter(access.TypeToken)
+	listed := rest.NameFilter(x.c, access.TypeToken)
 	for _, t := range x.v.Tokens(x.c.Who.Tenant) {
 		x.add(api.Found{Name: t.Actor, ID: t.ID}, func() bool { return listed(t.ID) })
 	}
 }
 
 func agents(x *search) {
-	listed := x.c.NameFilter(access.TypeAgent)
+	listed := rest.NameFilter(x.c, access.TypeAgent)
 	for _, a := range x.v.Agents() {
 		x.add(api.Found{Name: a.Name, ID: a.ID}, func() bool { return listed(a.ID) })
 	}
@@ -147,7 +148,7 @@ func agents(x *search) {
 // sites finds sites. Only the leader knows them, so that a stale read of another agent lacks them.
 func sites(ctx context.Context, x *search) error {
 	all, err := x.s.Sites.List(ctx, x.c.Who.Tenant)
-	listed := x.c.NameFilter(access.TypeSite)
+	listed := rest.NameFilter(x.c, access.TypeSite)
 	for _, o := range all {
 		x.add(api.Found{Name: o.Name}, func() bool { return listed(o.Name) })
 	}
@@ -157,7 +158,7 @@ func sites(ctx context.Context, x *search) error {
 // resources finds plugin resources. Only the leader knows them, so that a stale read of another agent lacks them.
 func resources(_ context.Context, x *search) error {
 	all, _, err := x.s.Resources.List(x.c.Who.Tenant)
-	listed := x.c.NameFilter(access.TypePluginResource)
+	listed := rest.NameFilter(x.c, access.TypePluginResource)
 	seen := map[model.ResourceKey]bool{}
 	for _, r := range all {
 		if !seen[r.ResourceKey] {
