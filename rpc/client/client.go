@@ -288,7 +288,8 @@ func metaOf(resp *http.Response) Meta {
 	index, _ := strconv.ParseUint(resp.Header.Get(api.HeaderIndex), 10, 64)
 	total, _ := strconv.Atoi(resp.Header.Get(api.HeaderTotal))
 	age, err := time.ParseDuration(resp.Header.Get(api.HeaderAge))
-	return Meta{Index: index, Total: total, Next: resp.Header.Get(api.HeaderNext), Repeated: resp.Header.Get(api.HeaderRepeated) == "true", Age: age, AgeKnown: err == nil}
+	return Meta{Index: index, Total: total, Next: resp.Header.Get(api.HeaderNext),
+		Repeated: resp.Header.Get(api.HeaderRepeated) == "true", Age: age, AgeKnown: err == nil}
 }
 
 // once sends a request to one agent. An error that the agent answered is an answerError.

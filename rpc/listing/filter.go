@@ -137,13 +137,13 @@ func closing(s string) int {
 }
 
 func (x *term) matches(row reflect.Value) bool {
-	found, any := false, false
+	found, some := false, false
 	x.field.each(row, func(v value) bool {
-		any = true
+		some = true
 		found = x.has(v)
 		return !found
 	})
-	if !any {
+	if !some {
 		found = x.has(value{})
 	}
 	return found != (x.op == differs)

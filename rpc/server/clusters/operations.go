@@ -15,7 +15,8 @@ import (
 func operationRoutes(s *rest.Server) {
 	const tag, path, one = "operations", "/v1/operations", "/v1/operations/{operation}"
 
-	rest.Pages(s, rest.Route{ID: "listOperations", Path: path, Tag: tag, Order: "-createTime,-id", Paged: true, Summary: "List operations, the newest first"},
+	rest.Pages(s, rest.Route{ID: "listOperations", Path: path, Tag: tag, Order: "-createTime,-id", Paged: true,
+		Summary: "List operations, the newest first"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			Cluster string `query:"cluster" doc:"Only those of this cluster, by id or name"`
 			Status  string `query:"status" doc:"Only these statuses, separated by commas"`

@@ -83,7 +83,7 @@ func auditRoutes(s *rest.Server) {
 	)
 	rest.AskList(
 		s,
-		rest.Route{ID: "listAuditSinks", Order: "name", Method: http.MethodGet, Path: path + "/sinks", Tag: tag, Summary: "List the sinks of the audit log",
+		rest.Route{ID: "listAuditSinks", Order: "name", Path: path + "/sinks", Tag: tag, Summary: "List the sinks of the audit log",
 			Description: "The leader sends every record to each sink, in order, at least once (audit.sinks of the agents' configuration)."},
 		func(ctx context.Context, _ *rest.Call, _ *rest.None) ([]model.AuditSink, error) {
 			list, err := s.Mesh.AuditSinks(ctx)

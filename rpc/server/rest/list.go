@@ -126,11 +126,13 @@ func listParameters(r Route) []*huma.Param {
 	}
 	out := []*huma.Param{
 		{Name: "limit", In: "query", Schema: number(listing.MaxPage), Description: "Maximum number of rows; " + length},
-		{Name: "cursor", In: "query", Schema: text(), Description: "Continue after an earlier page: the header Coopr-Next of its answer, unchanged"},
+		{Name: "cursor", In: "query", Schema: text(),
+			Description: "Continue after an earlier page: the header Coopr-Next of its answer, unchanged"},
 		{Name: "sort", In: "query", Schema: text(), Description: "Fields to sort by, separated by commas; - before one reverses it; " +
 			r.Order + " if absent"},
-		{Name: "filter", In: "query", Schema: text(), Description: "Only rows for which all these terms hold, separated by commas: field=value, " +
-			"field!=value, or field~part whatever the case; several values are separated by |"},
+		{Name: "filter", In: "query", Schema: text(),
+			Description: "Only rows for which all these terms hold, separated by commas: field=value, " +
+				"field!=value, or field~part whatever the case; several values are separated by |"},
 		{Name: "count", In: "query", Schema: &huma.Schema{Type: huma.TypeBoolean},
 			Description: "Count all rows that the filter selects, for the header Coopr-Total"},
 		{Name: "fields", In: "query", Schema: text(), Description: "Only these fields of each row, separated by commas"},

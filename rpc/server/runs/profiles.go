@@ -77,7 +77,8 @@ func profileRoutes(s *rest.Server) {
 
 	rest.List(
 		s,
-		rest.Route{ID: "listProfiles", Order: "scope,name", Path: path, Tag: tag, Summary: "List the profiles of the tenant and those of the system"},
+		rest.Route{ID: "listProfiles", Order: "scope,name", Path: path, Tag: tag,
+			Summary: "List the profiles of the tenant and those of the system"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			System bool `query:"includeSystem" default:"true" doc:"Include the profiles of the system"`
 		}) ([]profile.Profile, error) {
