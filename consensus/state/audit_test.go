@@ -288,7 +288,7 @@ func TestAuditChain(t *testing.T) {
 			return true
 		})
 		for _, op := range m.View().Operations("", "") {
-			tasks, _ := m.View().Tasks(op.Tenant, op.ID, "", 0, 0)
+			tasks := m.View().Tasks(op.Tenant, op.ID)
 			for _, task := range tasks {
 				if have := status[task.ID]; have != task.Status.String() && (have != "" || task.Status != model.TaskBlocked) {
 					rt.Fatalf("%s is %s, and %q by the log", task.ID, task.Status, have)

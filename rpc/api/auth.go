@@ -17,8 +17,10 @@ const (
 	HeaderAge = "Coopr-Age"
 	// HeaderRepeated is "true" if a write with the same request id was carried out before.
 	HeaderRepeated = "Coopr-Repeated"
-	// HeaderTotal is the length of the whole list, where the answer is a part of it.
+	// HeaderTotal is how many rows the whole list has that the filter selects, if they were counted.
 	HeaderTotal = "Coopr-Total"
+	// HeaderNext is the cursor of the next page of a list. The last page has none.
+	HeaderNext = "Coopr-Next"
 	// HeaderForwarded names the agent that forwarded a request. A forwarded request is answered or
 	// refused, and never forwarded again.
 	HeaderForwarded = "Coopr-Forwarded"

@@ -34,10 +34,14 @@ type Secret struct {
 	UsableBy []string `json:"usableBy" doc:"The users whose programs and runs may refer to the secret; * means all users of the tenant. Administrators may always."`
 }
 
-// Found is a program or schedule whose runs would use a certain profile.
+// Found is something that a search has found.
 type Found struct {
-	Type string `json:"type" enum:"program,schedule"`
-	Name string `json:"name"`
-	// Profile is the reference of that profile.
-	Profile string `json:"profile"`
+	Type string `json:"type" enum:"cluster,node,operation,task,template,partialtemplate,service,provider,hardwaretype,imagetype,providertype,automatortype,policy,program,profile,schedule,run,site,secret,pluginresource,user,token,tenant,agent"`
+	// Name is the name, or the id of something without a name.
+	Name    string `json:"name"`
+	ID      string `json:"id,omitempty" doc:"Absent: the name is the id"`
+	Cluster string `json:"cluster,omitempty" doc:"The id of the cluster that it belongs to"`
+	Status  string `json:"status,omitempty"`
+	// Profile is the reference of the profile that was searched for.
+	Profile string `json:"profile,omitempty"`
 }

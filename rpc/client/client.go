@@ -163,8 +163,10 @@ type Meta struct {
 	Index uint64
 	// Repeated is true if a write with the same request id was carried out before.
 	Repeated bool
-	// Total is the length of the whole list, where the answer is a part of it.
+	// Total is how many rows the whole list has that the filter selects, or 0 if they were not counted.
 	Total int
+	// Next is the cursor of the next page of a list, or "".
+	Next string
 	// Age is the age of the state that a stale read is from, if AgeKnown is true.
 	Age      time.Duration
 	AgeKnown bool
@@ -240,7 +242,7 @@ func (c *Client) get(ctx context.Context, path string, read Read, query url.Valu
 
 // ask is like get, for routes that do not read the replicated state, or only that of the leader.
 func (c *Client) ask(ctx context.Context, path string, query url.Values, into any) (Meta, error) {
-	return c.json(ctx, request{method: http.MethodGet, path: path, query: query, short: true}, into)
+	return c.json(ctx, request{method: http.MethodGet, path: path, query: listed(ctx, query), short: true}, into)
 }
 
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body, into any) (Meta, error) {
@@ -286,7 +288,8 @@ func metaOf(resp *http.Response) Meta {
 	index, _ := strconv.ParseUint(resp.Header.Get(api.HeaderIndex), 10, 64)
 	total, _ := strconv.Atoi(resp.Header.Get(api.HeaderTotal))
 	age, err := time.ParseDuration(resp.Header.Get(api.HeaderAge))
-	return Meta{Index: index, Total: total, Repeated: resp.Header.Get(api.HeaderRepeated) == "true", Age: age, AgeKnown: err == nil}
+	return Meta{Index: index, Total: total, Next: resp.Header.Get(api.HeaderNext),
+		Repeated: resp.Header.Get(api.HeaderRepeated) == "true", Age: age, AgeKnown: err == nil}
 }
 
 // once sends a request to one agent. An error that the agent answered is an answerError.

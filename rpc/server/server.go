@@ -17,6 +17,7 @@ import (
 	"github.com/coopr/coopr/rpc/server/resources"
 	"github.com/coopr/coopr/rpc/server/rest"
 	"github.com/coopr/coopr/rpc/server/runs"
+	"github.com/coopr/coopr/rpc/server/search"
 	"github.com/coopr/coopr/rpc/server/sites"
 )
 
@@ -50,6 +51,7 @@ func withRoutes(cfg Config) (*rest.Server, error) {
 		plans.Register,
 		resources.Register,
 		runs.Register,
+		search.Register,
 		sites.Register,
 	} {
 		register(s)

@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -22,6 +23,21 @@ func (v ClusterView) Clusters(tenant string) []*model.Cluster {
 		return table.List[model.Cluster](v.txn, table.Clusters, "id")
 	}
 	return table.List[model.Cluster](v.txn, table.Clusters, "id_prefix", tenant)
+}
+
+// ClustersFrom returns a tenant's clusters, by id, from an id on. There need be no cluster with it.
+func (v ClusterView) ClustersFrom(tenant, id string) iter.Seq[*model.Cluster] {
+	return func(yield func(*model.Cluster) bool) {
+		it, err := v.txn.LowerBound(table.Clusters, "id", tenant, id)
+		if err != nil {
+			return // an error is a wrong table or index name, which tests reveal
+		}
+		for raw := it.Next(); raw != nil; raw = it.Next() {
+			if cl := raw.(*model.Cluster); cl.Tenant != tenant || !yield(cl) {
+				return
+			}
+		}
+	}
 }
 
 // Cluster finds a cluster by id or by name. A name finds the living cluster with that name, or else
@@ -67,6 +83,11 @@ func (v ClusterView) Nodes(tenant, cluster string) []*model.Node {
 		return a.Number - b.Number
 	})
 	return out
+}
+
+// NodesOf returns the nodes of all clusters of a tenant, in no order.
+func (v ClusterView) NodesOf(tenant string) iter.Seq[*model.Node] {
+	return func(yield func(*model.Node) bool) { table.Each(v.txn, table.Nodes, "id_prefix", yield, tenant) }
 }
 
 // Node finds a node by id.

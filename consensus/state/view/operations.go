@@ -1,8 +1,8 @@
 package view
 
 import (
+	"iter"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/go-memdb"
 
@@ -11,6 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // OperationView reads operations and their tasks.
@@ -26,19 +27,34 @@ type Queued struct {
 // if cluster is "", and all of them if tenant is "" too.
 func (v OperationView) Operations(tenant, cluster string) []*model.Operation {
 	var out []*model.Operation
-	table.Each(v.txn, table.Operations, "id", func(o *model.Operation) bool {
-		if (tenant == "" || o.Tenant == tenant) && (cluster == "" || o.Cluster == cluster) {
+	add := func(o *model.Operation) bool {
+		if cluster == "" || o.Cluster == cluster {
 			out = append(out, o)
 		}
 		return true
-	})
+	}
+	switch {
+	case tenant == "":
+		table.Each(v.txn, table.Operations, "id", add)
+	case cluster == "":
+		table.Each(v.txn, table.Operations, "cluster_prefix", add, tenant)
+	default:
+		table.Each(v.txn, table.Operations, "cluster", add, tenant, cluster)
+	}
 	slices.SortStableFunc(out, func(a, b *model.Operation) int {
 		if a.CreatedAt != b.CreatedAt {
 			return int(max(-1, min(1, b.CreatedAt-a.CreatedAt)))
 		}
-		return strings.Compare(b.ID, a.ID)
+		return words.Natural(b.ID, a.ID)
 	})
 	return out
+}
+
+// OperationsOf returns the operations of all clusters of a tenant, in no order.
+func (v OperationView) OperationsOf(tenant string) iter.Seq[*model.Operation] {
+	return func(yield func(*model.Operation) bool) {
+		table.Each(v.txn, table.Operations, "cluster_prefix", yield, tenant)
+	}
 }
 
 // ActiveOperations returns the operations that have not ended.
@@ -77,34 +93,44 @@ func (v OperationView) Progress(tenant, operation string) model.Progress {
 	return s.Progress()
 }
 
-// Tasks returns an operation's tasks in order, and their total number. status limits both to one
-// status unless it is empty. The list begins at offset and has at most limit tasks; limit 0 means
-// all.
-func (v OperationView) Tasks(tenant, operation, status string, offset, limit int) ([]model.Task, int) {
+// Tasks returns an operation's tasks in order.
+func (v OperationView) Tasks(tenant, operation string) []model.Task {
+	var out []model.Task
+	indexes, task := v.TasksFrom(tenant, operation, "")
+	for u := range indexes(0) {
+		out = append(out, task(u))
+	}
+	return out
+}
+
+// TasksFrom returns the indexes of an operation's tasks in order, from one on, and the task with an index. status limits them to one
+// status unless it is empty.
+func (v OperationView) TasksFrom(tenant, operation, status string) (from func(uint32) iter.Seq[uint32], task func(uint32) model.Task) {
+	none := func(uint32) iter.Seq[uint32] { return func(func(uint32) bool) {} }
 	op, ok := v.Operation(tenant, operation)
 	if !ok {
-		return nil, 0
+		return none, nil
 	}
 	s, ok := v.Plan(operation)
 	if !ok {
-		return nil, 0
+		return none, nil
 	}
 	hosts := map[string]string{}
 	for _, n := range ClusterView(v).Nodes(op.Tenant, op.Cluster) {
 		hosts[n.ID] = n.Hostname
 	}
-	var out []model.Task
-	total := 0
-	for u := range s.Graph.Len() {
-		if s.Graph.Action[u] == model.Barrier || (status != "" && s.Status(uint32(u)).String() != status) {
-			continue
+	return func(index uint32) iter.Seq[uint32] {
+		return func(yield func(uint32) bool) {
+			for u := int(index); u < s.Graph.Len(); u++ {
+				if s.Graph.Action[u] == model.Barrier || (status != "" && s.Status(uint32(u)).String() != status) {
+					continue
+				}
+				if !yield(uint32(u)) {
+					return
+				}
+			}
 		}
-		total++
-		if total > offset && (limit == 0 || len(out) < limit) {
-			out = append(out, v.task(op, s, uint32(u), hosts))
-		}
-	}
-	return out, total
+	}, func(u uint32) model.Task { return v.task(op, s, u, hosts) }
 }
 
 // Task finds one task by its id.

@@ -14,6 +14,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // RunView reads profiles, programs, schedules, preferences, secrets and runs.
@@ -286,7 +287,7 @@ func (v RunView) Runs(tenant string) []*profile.Run {
 		out = table.List[profile.Run](v.txn, table.Runs, "id_prefix", tenant)
 	}
 	slices.SortFunc(out, func(a, b *profile.Run) int {
-		return cmp.Or(cmp.Compare(b.Created, a.Created), strings.Compare(b.ID, a.ID))
+		return cmp.Or(cmp.Compare(b.Created, a.Created), words.Natural(b.ID, a.ID))
 	})
 	return out
 }

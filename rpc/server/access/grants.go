@@ -22,10 +22,10 @@ var shareable = []access.Action{access.List, access.Read, access.Update, access.
 func grantRoutes(s *rest.Server) {
 	const tag, path = "grants", "/v1/grants"
 
-	rest.Read(
+	rest.List(
 		s,
 		rest.Route{
-			ID: "listGrants", Path: path, Tag: tag,
+			ID: "listGrants", Order: "id", Path: path, Tag: tag,
 			Summary:     "List grants",
 			Description: "Those that the caller made, those for the caller, and those of resources that the caller may share.",
 		},

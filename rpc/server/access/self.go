@@ -152,7 +152,7 @@ func ownTokenRoutes(s *rest.Server, tag string) {
 			return t.Actor != c.Who.Actor || !c.Who.Session && t.ID != c.Who.Token && t.Parent != c.Who.Token || c.Who.Token == ""
 		})
 	}
-	rest.Read(s, rest.Route{ID: "listOwnTokens", Path: path, Tag: tag, Rule: rest.Rule{Own: true},
+	rest.List(s, rest.Route{ID: "listOwnTokens", Order: "id", Path: path, Tag: tag, Rule: rest.Rule{Own: true},
 		Summary: "List the caller's tokens and sessions"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Token, error) {
 			return own(c, v), nil

@@ -14,10 +14,10 @@ import (
 func tenantRoutes(s *rest.Server) {
 	const tag, path, one = "tenants", "/v1/tenants", "/v1/tenants/{name}"
 
-	rest.Read(
+	rest.List(
 		s,
 		rest.Route{
-			ID:      "listTenants",
+			ID: "listTenants", Order: "name",
 			Path:    path,
 			Tag:     tag,
 			Summary: "List tenants: all for superadmins, the caller's own for others",

@@ -18,7 +18,7 @@ import (
 func tokenRoutes(s *rest.Server) {
 	const tag, path = "tokens", "/v1/tokens"
 
-	rest.Read(s, rest.Route{ID: "listTokens", Path: path, Tag: tag, Summary: "List the tenant's tokens, without their secrets"},
+	rest.List(s, rest.Route{ID: "listTokens", Order: "id", Path: path, Tag: tag, Summary: "List the tenant's tokens, without their secrets"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Token, error) {
 			return rest.Listed(c, access.TypeToken, v.Tokens(c.Who.Tenant), func(t model.Token) string { return t.ID })
 		})

@@ -17,7 +17,7 @@ import (
 func userRoutes(s *rest.Server) {
 	const tag, path, one = "users", "/v1/users", "/v1/users/{name}"
 
-	rest.Read(s, rest.Route{ID: "listUsers", Path: path, Tag: tag, Summary: "List the tenant's users"},
+	rest.List(s, rest.Route{ID: "listUsers", Order: "name", Path: path, Tag: tag, Summary: "List the tenant's users"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.User, error) {
 			return rest.Listed(c, access.TypeUser, v.Users(c.Who.Tenant), func(u model.User) string { return u.Name })
 		})

@@ -17,7 +17,7 @@ import (
 
 // Tasks returns the tasks of an operation.
 func (s *Store) Tasks(op string) []model.Task {
-	all, _ := s.member.Machine.View().Tasks("", op, "", 0, 0)
+	all := s.member.Machine.View().Tasks("", op)
 	return all
 }
 

@@ -21,7 +21,7 @@ func attentionRoute(s *rest.Server) {
 	}, func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) (api.Attention, error) {
 		out := api.Attention{Hold: v.Hold()}
 		visible := map[string]*model.Cluster{}
-		for _, cl := range c.Clusters(v) {
+		for cl := range c.Clusters(v, "") {
 			if cl.Status == model.ClusterTerminated {
 				continue
 			}

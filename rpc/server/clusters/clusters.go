@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/model/decode"
 	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/listing"
 	"github.com/coopr/coopr/rpc/server/redact"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -23,23 +25,26 @@ type Previewing struct {
 func clusterRoutes(s *rest.Server) {
 	const tag, path, one = "clusters", "/v1/clusters", "/v1/clusters/{cluster}"
 
-	rest.Read(s, rest.Route{ID: "listClusters", Path: path, Tag: tag, Summary: "List clusters"},
+	rest.Pages(s, rest.Route{ID: "listClusters", Path: path, Tag: tag, Order: "id", Summary: "List clusters"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			Status    string `query:"status" doc:"Only these statuses, separated by commas"`
 			Unhealthy bool   `query:"unhealthy" doc:"Only clusters that need attention: with unhealthy nodes, a failed latest operation, or the status incomplete, inconsistent or failed"`
-		}) ([]api.ClusterSummary, error) {
+		}) (out listing.Source[*model.Cluster, api.ClusterSummary], err error) {
 			wanted, err := statuses("query.status", in.Status, rest.ClusterStatuses)
 			if err != nil {
-				return nil, err
+				return out, err
 			}
-			out := []api.ClusterSummary{}
-			for _, cl := range c.Clusters(v) {
-				if len(wanted) > 0 && !slices.Contains(wanted, string(cl.Status)) || in.Unhealthy && !needsAttention(v, cl) {
-					continue
-				}
-				out = append(out, summary(v, c.Who.Tenant, cl))
-			}
-			return out, nil
+			return listing.Source[*model.Cluster, api.ClusterSummary]{
+				All: func(from string) iter.Seq[*model.Cluster] {
+					return only(c.Clusters(v, from), func(cl *model.Cluster) bool {
+						return (len(wanted) == 0 || slices.Contains(wanted, string(cl.Status))) && (!in.Unhealthy || needsAttention(v, cl))
+					})
+				},
+				Sorted: c.Tenants() != "",
+				Show:   func(cl *model.Cluster) api.ClusterSummary { return summary(v, c.Who.Tenant, cl) },
+				Brief:  func(cl *model.Cluster) api.ClusterSummary { return summaryOf(cl, 0, api.ClusterProgress{}) },
+				Costly: []string{"health", "numNodes", "progress"},
+			}, nil
 		})
 	rest.Write(
 		s,
@@ -261,6 +266,17 @@ func mayCreate(c *rest.Call, req *model.CreateCluster) error {
 		return err
 	}
 	return mayLabel(c, nil, wanted, api.Labels{Set: req.Labels})
+}
+
+// only returns those of a sequence for which a function returns true.
+func only[T any](all iter.Seq[T], ok func(T) bool) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for x := range all {
+			if ok(x) && !yield(x) {
+				return
+			}
+		}
+	}
 }
 
 // statuses parses a list of statuses that are separated by commas. Unknown statuses are faults.

@@ -15,10 +15,10 @@ import (
 
 func historyRoutes(s *rest.Server) {
 	const tag, one = "clusters", "/v1/clusters/{cluster}"
-	rest.Read(
+	rest.List(
 		s,
 		rest.Route{
-			ID:      "listClusterHistory",
+			ID: "listClusterHistory", Order: "number",
 			Path:    one + "/history",
 			Tag:     tag,
 			Summary: "List a cluster's snapshots, the oldest first",

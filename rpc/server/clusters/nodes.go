@@ -2,8 +2,11 @@ package clusters
 
 import (
 	"context"
+	"iter"
+	"slices"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/listing"
 	"github.com/coopr/coopr/rpc/server/redact"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -11,31 +14,33 @@ import (
 func nodeRoutes(s *rest.Server) {
 	const tag = "nodes"
 
-	rest.List(s, rest.Route{ID: "listNodes", Path: "/v1/nodes", Tag: tag, Summary: "List nodes"},
+	rest.Pages(s, rest.Route{ID: "listNodes", Path: "/v1/nodes", Tag: tag, Order: "id", Paged: true, Summary: "List nodes"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			Cluster string `query:"cluster" doc:"Only those of this cluster, by id or name"`
-			Offset  int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
-			Limit   int    `query:"limit" minimum:"1" maximum:"10000" doc:"Maximum number of results; 1000 if absent"`
-		}) ([]model.Node, int, error) {
-			clusters := []*model.Cluster{}
+		}) (out listing.Source[*model.Node, model.Node], err error) {
+			clusters := func(from string) iter.Seq[*model.Cluster] { return c.Clusters(v, from) }
 			if in.Cluster != "" {
 				cl, err := c.Cluster(v, in.Cluster)
 				if err != nil {
-					return nil, 0, err
+					return out, err
 				}
-				clusters = append(clusters, cl)
-			} else {
-				clusters = c.Clusters(v)
+				clusters = func(string) iter.Seq[*model.Cluster] { return slices.Values([]*model.Cluster{cl}) }
 			}
-			var all []*model.Node
-			for _, cl := range clusters {
-				all = append(all, c.Nodes(v, cl)...)
-			}
-			var out []model.Node
-			for _, n := range rest.Page(all, in.Offset, in.Limit) {
-				out = append(out, redact.Node(n))
-			}
-			return out, len(all), nil
+			return listing.Source[*model.Node, model.Node]{
+				All: func(from string) iter.Seq[*model.Node] {
+					return func(yield func(*model.Node) bool) {
+						for cl := range clusters(string(model.NodeID(from).Cluster())) {
+							for _, n := range c.Nodes(v, cl) {
+								if !yield(n) {
+									return
+								}
+							}
+						}
+					}
+				},
+				Sorted: true,
+				Show:   redact.Node,
+			}, nil
 		})
 	rest.Read(s, rest.Route{ID: "getNode", Path: "/v1/nodes/{node}", Tag: tag, Summary: "Get a node"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {

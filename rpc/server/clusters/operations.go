@@ -2,48 +2,49 @@ package clusters
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"slices"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/listing"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
 func operationRoutes(s *rest.Server) {
 	const tag, path, one = "operations", "/v1/operations", "/v1/operations/{operation}"
 
-	rest.List(s, rest.Route{ID: "listOperations", Path: path, Tag: tag, Summary: "List operations, the newest first"},
+	rest.Pages(s, rest.Route{ID: "listOperations", Path: path, Tag: tag, Order: "-createTime,-id", Paged: true,
+		Summary: "List operations, the newest first"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			Cluster string `query:"cluster" doc:"Only those of this cluster, by id or name"`
 			Status  string `query:"status" doc:"Only these statuses, separated by commas"`
-			Offset  int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
-			Limit   int    `query:"limit" minimum:"1" maximum:"10000" doc:"Maximum number of results; 1000 if absent"`
-		}) ([]api.OperationDetails, int, error) {
+		}) (out listing.Source[*model.Operation, api.OperationDetails], err error) {
 			wanted, err := statuses("query.status", in.Status, rest.OperationStatuses)
 			if err != nil {
-				return nil, 0, err
+				return out, err
 			}
 			cluster := ""
 			if in.Cluster != "" {
 				cl, err := c.Cluster(v, in.Cluster)
 				if err != nil {
-					return nil, 0, err
+					return out, err
 				}
 				cluster = cl.ID
 			}
-			var all []*model.Operation
 			listed := s.ClusterFilter(c)
-			for _, op := range v.Operations(c.Who.Tenant, cluster) {
-				if (len(wanted) == 0 || slices.Contains(wanted, string(op.Status))) && listed(v, op.Cluster) {
-					all = append(all, op)
-				}
-			}
-			out := []api.OperationDetails{}
-			for _, op := range rest.Page(all, in.Offset, in.Limit) {
-				out = append(out, details(v, c.Who.Tenant, op))
-			}
-			return out, len(all), nil
+			return listing.Source[*model.Operation, api.OperationDetails]{
+				All: func(string) iter.Seq[*model.Operation] {
+					return only(slices.Values(v.Operations(c.Who.Tenant, cluster)), func(op *model.Operation) bool {
+						return (len(wanted) == 0 || slices.Contains(wanted, string(op.Status))) && listed(v, op.Cluster)
+					})
+				},
+				Sorted: true,
+				Show:   func(op *model.Operation) api.OperationDetails { return details(v, c.Who.Tenant, op) },
+				Brief:  func(op *model.Operation) api.OperationDetails { return api.OperationDetails{Operation: *op} },
+				Costly: []string{"progress"},
+			}, nil
 		})
 	rest.Read(s, rest.Route{ID: "getOperation", Path: one, Tag: tag, Summary: "Get an operation and its progress"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByOperation) (api.OperationDetails, error) {
@@ -53,23 +54,28 @@ func operationRoutes(s *rest.Server) {
 			}
 			return details(v, c.Who.Tenant, op), nil
 		})
-	rest.List(s, rest.Route{ID: "listOperationTasks", Path: one + "/tasks", Tag: tag, Summary: "List the tasks of an operation"},
+	rest.Pages(s, rest.Route{ID: "listOperationTasks", Path: one + "/tasks", Tag: tag, Order: "id", Paged: true,
+		Summary: "List the tasks of an operation"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			rest.ByOperation
 			Status string `query:"status" enum:"blocked,ready,leased,running,succeeded,failed,cancelled,uncertain" doc:"Only tasks of this status"`
-			Offset int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
-			Limit  int    `query:"limit" minimum:"1" maximum:"10000" doc:"Maximum number of results; 1000 if absent"`
-		}) ([]model.Task, int, error) {
+		}) (out listing.Source[uint32, model.Task], err error) {
 			op, err := c.Operation(v, in.ID)
 			if err != nil {
-				return nil, 0, err
+				return out, err
 			}
-			limit := in.Limit
-			if limit == 0 {
-				limit = rest.DefaultPage
-			}
-			tasks, total := v.Tasks(c.Who.Tenant, op.ID, in.Status, in.Offset, limit)
-			return tasks, total, nil
+			tasks, task := v.TasksFrom(c.Who.Tenant, op.ID, in.Status)
+			return listing.Source[uint32, model.Task]{
+				All: func(from string) iter.Seq[uint32] {
+					_, index, err := model.TaskID(from).Split()
+					if err != nil {
+						index = 0 // from the beginning
+					}
+					return tasks(index)
+				},
+				Sorted: true,
+				Show:   task,
+			}, nil
 		})
 	for _, order := range []struct{ word, summary string }{
 		{"pause", "Pause an operation: no further tasks start"},

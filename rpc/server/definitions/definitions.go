@@ -76,7 +76,7 @@ const tag = "definitions"
 // readRoutes registers the routes that read one kind of definition.
 func readRoutes[T any](s *rest.Server, kind model.Kind, path, id, word string) {
 	one := path + "/{name}"
-	rest.Read(s, rest.Route{ID: "list" + id + "s", Path: path, Tag: tag, Summary: "List the latest version of every " + word},
+	rest.List(s, rest.Route{ID: "list" + id + "s", Order: "name", Path: path, Tag: tag, Summary: "List the latest version of every " + word},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]*T, error) {
 			listed, err := list(c, v, kind)
 			if err != nil {
@@ -88,9 +88,9 @@ func readRoutes[T any](s *rest.Server, kind model.Kind, path, id, word string) {
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) (*T, error) {
 			return getDefinition[T](v, c.Who.Tenant, kind, word, in.Name, 0)
 		})
-	rest.Read(
+	rest.List(
 		s,
-		rest.Route{ID: "list" + id + "Versions", Path: one + "/versions", Tag: tag, Summary: "List all versions of a " + word},
+		rest.Route{ID: "list" + id + "Versions", Order: "version", Path: one + "/versions", Tag: tag, Summary: "List all versions of a " + word},
 		func(_ context.Context, c *rest.Call, v rest.View, in *rest.ByName) ([]*T, error) {
 			all := v.Versions(c.Who.Tenant, kind, in.Name)
 			if len(all) == 0 {

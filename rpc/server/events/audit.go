@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/signing"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/listing"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
@@ -65,7 +66,7 @@ func auditRoutes(s *rest.Server) {
 			}
 			limit := in.Limit
 			if limit == 0 {
-				limit = rest.DefaultPage
+				limit = listing.DefaultPage
 			}
 			out := api.AuditPage{Records: []audit.Record{}}
 			f := in.filter(c, v)
@@ -80,9 +81,9 @@ func auditRoutes(s *rest.Server) {
 			return out, err
 		},
 	)
-	rest.Ask(
+	rest.AskList(
 		s,
-		rest.Route{ID: "listAuditSinks", Method: http.MethodGet, Path: path + "/sinks", Tag: tag, Summary: "List the sinks of the audit log",
+		rest.Route{ID: "listAuditSinks", Order: "name", Path: path + "/sinks", Tag: tag, Summary: "List the sinks of the audit log",
 			Description: "The leader sends every record to each sink, in order, at least once (audit.sinks of the agents' configuration)."},
 		func(ctx context.Context, _ *rest.Call, _ *rest.None) ([]model.AuditSink, error) {
 			list, err := s.Mesh.AuditSinks(ctx)

@@ -26,7 +26,8 @@ const (
 func joinTokenRoutes(s *rest.Server) {
 	const tag, path = "mesh", "/v1/join-tokens"
 
-	rest.Read(s, rest.Route{ID: "listJoinTokens", Path: path, Tag: tag, Summary: "List the tokens with which agents join the mesh"},
+	rest.List(s, rest.Route{ID: "listJoinTokens", Order: "id", Path: path, Tag: tag,
+		Summary: "List the tokens with which agents join the mesh"},
 		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) ([]roster.JoinToken, error) {
 			now := s.Millis()
 			return slices.DeleteFunc(append([]roster.JoinToken{}, v.JoinTokens()...), func(t roster.JoinToken) bool {

@@ -57,10 +57,10 @@ func meshRoutes(s *rest.Server) {
 			return s.Mesh.Status(ctx), nil
 		},
 	)
-	rest.Ask(
+	rest.AskList(
 		s,
 		rest.Route{
-			ID:      "listMembers",
+			ID: "listMembers", Order: "id",
 			Method:  http.MethodGet,
 			Path:    "/v1/members",
 			Tag:     tag,
@@ -133,9 +133,9 @@ func meshRoutes(s *rest.Server) {
 			return s.WriteMetrics(w)
 		},
 	)
-	rest.Read(
+	rest.List(
 		s,
-		rest.Route{ID: "listAgents", Path: "/v1/agents", Tag: tag, Summary: "List the agents on record"},
+		rest.Route{ID: "listAgents", Order: "id", Path: "/v1/agents", Tag: tag, Summary: "List the agents on record"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]model.Agent, error) {
 			return append([]model.Agent{}, v.Agents()...), c.MayList()
 		},
@@ -159,10 +159,10 @@ func meshRoutes(s *rest.Server) {
 			return model.Agent{}, rest.NotFound("there is no agent %q on record", in.ID)
 		},
 	)
-	rest.Read(
+	rest.List(
 		s,
 		rest.Route{
-			ID:      "listPlugins",
+			ID: "listPlugins", Order: "-class,name",
 			Path:    "/v1/plugins",
 			Tag:     tag,
 			Summary: "List the plugin types that the agents offer",

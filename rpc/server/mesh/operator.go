@@ -16,10 +16,10 @@ func operatorRoutes(s *rest.Server) {
 	rotationRoutes(s)
 	inspectRoutes(s)
 
-	rest.Ask(
+	rest.AskList(
 		s,
 		rest.Route{
-			ID:      "listRaftPeers",
+			ID: "listRaftPeers", Order: "id",
 			Method:  http.MethodGet,
 			Path:    "/v1/operator/raft/peers",
 			Tag:     tag,

@@ -18,7 +18,7 @@ func rotationRoutes(s *rest.Server) {
 			number, _ := v.ActiveMeshKey()
 			return api.Keyring{Key: number, Exported: v.KeyringExported()}, nil
 		})
-	rest.Read(s, rest.Route{ID: "listRotations", Path: path, Tag: tag, Summary: "List the latest rotation of each kind of key"},
+	rest.List(s, rest.Route{ID: "listRotations", Order: "kind", Path: path, Tag: tag, Summary: "List the latest rotation of each kind of key"},
 		func(_ context.Context, _ *rest.Call, v rest.View, _ *rest.None) ([]roster.Rotation, error) {
 			return append([]roster.Rotation{}, v.Rotations()...), nil
 		})

@@ -53,7 +53,7 @@ func attemptsOf(c *rest.Call, v rest.View, cl *model.Cluster) attempts {
 		if op.Tenant != c.Who.Tenant || op.Cluster != cl.ID {
 			continue
 		}
-		tasks, _ := v.Tasks(op.Tenant, op.ID, "", 0, 0)
+		tasks := v.Tasks(op.Tenant, op.ID)
 		for _, t := range tasks {
 			if t.Action == model.Stop && t.Status == model.TaskSucceeded {
 				stopped[[2]string{t.Node, t.Service}] = true

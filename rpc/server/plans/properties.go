@@ -57,7 +57,7 @@ func taskProperty(c *rest.Call, v rest.View, cl *model.Cluster, n *model.Node, s
 	if state := taskState(cl, n, service, attemptsOf(c, v, cl)); state != "" {
 		out.State = "TASK_" + state
 	}
-	tasks, _ := v.Tasks(c.Who.Tenant, cl.Operation, "", 0, 0)
+	tasks := v.Tasks(c.Who.Tenant, cl.Operation)
 	for _, t := range tasks {
 		if t.Node == n.ID && t.Service == service && t.LeasedAt > out.Time {
 			out.Agent, out.Time = t.Agent, t.LeasedAt

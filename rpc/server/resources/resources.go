@@ -69,10 +69,10 @@ func Register(s *rest.Server) {
 		}
 		return model.ResourceVersion{}, rest.NotFound("there is no version %d of resource %s in tenant %s", in.Version, in.key(), c.Who.Tenant)
 	}
-	rest.Ask(
+	rest.AskList(
 		s,
 		rest.Route{
-			ID:      "listResources",
+			ID: "listResources", Order: "kind,plugin,type,name,version",
 			Method:  http.MethodGet,
 			Path:    path + "/resources",
 			Tag:     tag,
@@ -82,10 +82,10 @@ func Register(s *rest.Server) {
 			return list(c, in.Status, func(model.ResourceVersion) bool { return true })
 		},
 	)
-	rest.Ask(
+	rest.AskList(
 		s,
 		rest.Route{
-			ID:      "listResourcesOfType",
+			ID: "listResourcesOfType", Order: "kind,plugin,type,name,version",
 			Method:  http.MethodGet,
 			Path:    ofType,
 			Tag:     tag,
@@ -102,10 +102,10 @@ func Register(s *rest.Server) {
 			})
 		},
 	)
-	rest.Ask(
+	rest.AskList(
 		s,
 		rest.Route{
-			ID:      "listResourceVersions",
+			ID: "listResourceVersions", Order: "kind,plugin,type,name,version",
 			Method:  http.MethodGet,
 			Path:    one,
 			Tag:     tag,

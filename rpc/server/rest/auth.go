@@ -90,6 +90,9 @@ type Call struct {
 	after uint64
 	wait  waitTime
 	note  *note
+	// path and parameters are those of the request.
+	path       string
+	parameters url.Values
 	// check returns an error once the token is not valid any more, and question is what a policy must still permit. Both are
 	// nil if the call does not wait.
 	check    func(context.Context) error

@@ -219,10 +219,10 @@ func (c *Call) filter(on access.Type) *access.Filter {
 // Listed returns those of a tenant's resources that the caller may list. It fails if there are none and
 // the caller may list no resource of this type.
 func Listed[T any](c *Call, on access.Type, all []T, name func(T) string) ([]T, error) {
-	f := c.filter(on)
+	listed := NameFilter(c, on)
 	out := make([]T, 0, len(all))
 	for _, item := range all {
-		if x := c.named(on, name(item)); f.Allows(&x) {
+		if listed(name(item)) {
 			out = append(out, item)
 		}
 	}

@@ -131,7 +131,7 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	who.From, who.Agent = addressOf(r), s.entry(r)
-	c := &Call{Who: who, Bearer: bearer, note: n}
+	c := &Call{Who: who, Bearer: bearer, note: n, path: r.URL.Path, parameters: query}
 	if faults := c.parse(op, query); len(faults) > 0 {
 		refuse(Invalid(faults))
 		return

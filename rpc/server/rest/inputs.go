@@ -17,23 +17,3 @@ type ByCluster struct {
 type ByOperation struct {
 	ID string `path:"operation" doc:"The operation's id"`
 }
-
-// The lengths of a part of a list.
-const (
-	// DefaultPage is the length where the request has no limit.
-	DefaultPage = 1000
-	// MaxPage bounds every limit.
-	MaxPage = 10000
-)
-
-// Page returns a part of a list; a limit of 0 means the default.
-func Page[T any](all []T, offset, limit int) []T {
-	if limit == 0 {
-		limit = DefaultPage
-	}
-	limit = min(limit, MaxPage)
-	if offset >= len(all) {
-		return nil
-	}
-	return all[offset:min(len(all), offset+limit)]
-}

@@ -13,8 +13,8 @@ import (
 func humaConfig() huma.Config {
 	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	aliases(registry)
-	json := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readBody}
-	yaml := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readBody}
+	json := huma.Format{Marshal: writeBody, Unmarshal: readBody}
+	yaml := huma.Format{Marshal: writeBody, Unmarshal: readBody}
 	return huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -25,6 +25,8 @@ func humaConfig() huma.Config {
 					"Send a token as `Authorization: Bearer TOKEN`. A write with a `" + api.HeaderRequest + "` " +
 					"is carried out once, however often it is sent within the day after that (the agents' setting `retention.requests`). " +
 					"Answers to reads have the index of the state in `" + api.HeaderIndex + "`; with `index=N` a read waits until the state is newer. " +
+					"Lists take `limit`, `cursor`, `sort`, `filter`, `count` and `fields`: an answer that is not the last page has `" + api.HeaderNext +
+					"`, the `cursor` of the next one. " +
 					"While no leader can be reached, a request waits for 600 ms, or as long as `" + api.HeaderHold + ": 5s` says, at most a minute. " +
 					"Errors are problem documents (RFC 9457) whose `type` is stable.",
 			},

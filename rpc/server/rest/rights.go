@@ -19,7 +19,7 @@ type Right struct {
 // "mesh" belongs to no tenant. A route without a row cannot be registered.
 const rightsTable = `
 - -                    | getSelf canI renewSession logout changePassword listOwnTokens createOwnToken deleteOwnToken
-- -                    | listGrants createGrant deleteGrant
+- -                    | listGrants createGrant deleteGrant search
 list Agent             | listAgents listMembers
 read Agent             | getAgent
 read Mesh              | getMetrics getStatus
@@ -107,7 +107,7 @@ create PluginResource  | uploadResource
 update PluginResource  | getResourceContent
 delete PluginResource  | deleteResource deleteResourceVersion
 operate PluginResource | syncResources activateResource recallResource stageResource
-list Profile           | listProfiles listProvisioners search
+list Profile           | listProfiles listProvisioners
 read Profile           | getProfile getProfileStatus getProvisioner getPreferences
 update Profile         | putProfile enableProfile disableProfile putPreferences
 delete Profile         | deleteProfile deletePreferences

@@ -68,6 +68,10 @@ type Route struct {
 	Optional bool
 	// Bare reads take neither index nor consistency.
 	Bare bool
+	// Order is set for lists: the fields of their own order, as listing.ShapeOf has them.
+	Order string
+	// Paged lists had limits and offsets before all lists had limits.
+	Paged bool
 }
 
 const ruleKey = "coopr.rule"
@@ -78,7 +82,8 @@ type Reply[T any] struct {
 	Index    string `header:"Coopr-Index" doc:"The index of the state that the answer is from"`
 	Age      string `header:"Coopr-Age" doc:"Of a stale read: how long ago the answering agent last heard from the leader; absent: not since it started"`
 	Repeated string `header:"Coopr-Repeated" doc:"true if a write with the same request id was carried out before"`
-	Total    string `header:"Coopr-Total" doc:"The length of the whole list, where the answer is a part of it"`
+	Total    string `header:"Coopr-Total" doc:"How many rows the whole list has that the filter selects; absent if they were not counted"`
+	Next     string `header:"Coopr-Next" doc:"The cursor of the next page; absent on the last one"`
 	Body     T
 }
 
@@ -95,25 +100,6 @@ func Read[I, T any](s *Server, r Route, h func(context.Context, *Call, View, *I)
 			return nil, err
 		}
 		return &Reply[T]{Body: body, Index: strconv.FormatUint(v.Index(), 10), Age: ageOf(c, v)}, nil
-	})
-}
-
-// List is like read, for a part of a list. h also returns the length of the whole list.
-func List[I, T any](s *Server, r Route, h func(context.Context, *Call, View, *I) ([]T, int, error)) {
-	r.Method = http.MethodGet
-	register(s, r, func(ctx context.Context, c *Call, in *I) (*Reply[[]T], error) {
-		v, err := s.View(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		body, total, err := h(ctx, c, v, in)
-		if err != nil {
-			return nil, err
-		}
-		if body == nil {
-			body = []T{}
-		}
-		return &Reply[[]T]{Body: body, Index: strconv.FormatUint(v.Index(), 10), Age: ageOf(c, v), Total: strconv.Itoa(total)}, nil
 	})
 }
 
@@ -324,6 +310,9 @@ func (s *Server) operation(r Route) huma.Operation {
 				Description: "default: the leader's state; consistent: confirmed by the voters first; stale: the copy of the contacted agent",
 			},
 		)
+	}
+	if r.Order != "" {
+		op.Parameters = append(op.Parameters, listParameters(r)...)
 	}
 	op.RequestBody = &huma.RequestBody{}
 	return op

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"iter"
 	"time"
 
 	"github.com/coopr/coopr/engine/audit"
@@ -75,23 +76,32 @@ type DefinitionView interface {
 
 // ClusterView is a View of clusters, nodes, operations and tasks.
 type ClusterView interface {
+	// Clusters returns a tenant's clusters by id, or those of all tenants if tenant is "", and ClustersFrom those of a tenant
+	// from an id on.
 	Clusters(tenant string) []*model.Cluster
+	ClustersFrom(tenant, id string) iter.Seq[*model.Cluster]
 	// Cluster finds a cluster by id, or by name if only one living cluster has the name.
 	Cluster(tenant, idOrName string) (*model.Cluster, bool)
 	Nodes(tenant, cluster string) []*model.Node
+	// NodesOf returns the nodes of all clusters of a tenant, in no order.
+	NodesOf(tenant string) iter.Seq[*model.Node]
 	Node(tenant, id string) (*model.Node, bool)
 	// Operations returns the operations of a cluster, or of all if cluster is "", the
 	// newest first.
 	Operations(tenant, cluster string) []*model.Operation
+	// OperationsOf returns the operations of all clusters of a tenant, in no order.
+	OperationsOf(tenant string) iter.Seq[*model.Operation]
 	// ActiveOperations returns the operations of all tenants that have not ended.
 	ActiveOperations() []*model.Operation
 	Operation(tenant, id string) (*model.Operation, bool)
 	Progress(tenant, operation string) model.Progress
 	// History returns a cluster's snapshots, the oldest first.
 	History(tenant, cluster string) []*model.Snapshot
-	// Tasks returns at most limit tasks of an operation from offset on (0: all), only
-	// those of a status unless that is "", and the number of tasks without offset and limit.
-	Tasks(tenant, operation string, status string, offset, limit int) ([]model.Task, int)
+	// Tasks returns the tasks of an operation, in order.
+	Tasks(tenant, operation string) []model.Task
+	// TasksFrom returns the indexes of an operation's tasks from one on, only those of a status unless that is "", and the task
+	// with an index.
+	TasksFrom(tenant, operation, status string) (from func(uint32) iter.Seq[uint32], task func(uint32) model.Task)
 	Task(tenant, id string) (model.Task, bool)
 	// Links returns a cluster's links with expanded macros. It omits links whose macros
 	// cannot be expanded yet.

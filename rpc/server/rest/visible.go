@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"iter"
+	"slices"
 	"strings"
 
 	"github.com/coopr/coopr/engine/access"
@@ -95,16 +97,22 @@ func (c *Call) Tenants() string {
 	return c.Who.Tenant
 }
 
-// Clusters returns the clusters that the caller may list.
-func (c *Call) Clusters(v View) []*model.Cluster {
+// Clusters returns the clusters that the caller may list, by id, from an id on unless that is "".
+func (c *Call) Clusters(v View, from string) iter.Seq[*model.Cluster] {
 	f := c.filter(access.TypeCluster)
-	var out []*model.Cluster
-	for _, cl := range v.Clusters(c.Tenants()) {
-		if x := ofCluster(v, cl); f.Allows(&x) {
-			out = append(out, cl)
+	all := func() iter.Seq[*model.Cluster] {
+		if tenant := c.Tenants(); tenant != "" {
+			return v.ClustersFrom(tenant, from)
+		}
+		return slices.Values(v.Clusters(""))
+	}
+	return func(yield func(*model.Cluster) bool) {
+		for cl := range all() {
+			if x := ofCluster(v, cl); f.Allows(&x) && !yield(cl) {
+				return
+			}
 		}
 	}
-	return out
 }
 
 // Nodes returns the nodes of a cluster that the caller may list.
@@ -114,14 +122,32 @@ func (c *Call) Nodes(v View, cl *model.Cluster) []*model.Node {
 
 // Listable returns those of the nodes that the caller may list.
 func (c *Call) Listable(v View, nodes []*model.Node) []*model.Node {
-	f := c.filter(access.TypeNode)
+	listed := NodeFilter(c, v)
 	var out []*model.Node
 	for _, n := range nodes {
-		if x := ofNode(v, n); f.Allows(&x) {
+		if listed(n) {
 			out = append(out, n)
 		}
 	}
 	return out
+}
+
+// NodeFilter returns a function that reports whether the caller may list a node.
+func NodeFilter(c *Call, v View) func(*model.Node) bool {
+	f := c.filter(access.TypeNode)
+	return func(n *model.Node) bool {
+		x := ofNode(v, n)
+		return f.Allows(&x)
+	}
+}
+
+// NameFilter returns a function that reports whether the caller may list a resource that has no attributes but its name.
+func NameFilter(c *Call, on access.Type) func(name string) bool {
+	f := c.filter(on)
+	return func(name string) bool {
+		x := c.named(on, name)
+		return f.Allows(&x)
+	}
 }
 
 // RunFilter returns a function that reports whether the caller may list a run.

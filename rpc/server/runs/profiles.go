@@ -75,9 +75,10 @@ func bad(err error) error {
 func profileRoutes(s *rest.Server) {
 	const tag, path, one = "profiles", "/v1/profiles", "/v1/profiles/{profile}"
 
-	rest.Read(
+	rest.List(
 		s,
-		rest.Route{ID: "listProfiles", Path: path, Tag: tag, Summary: "List the profiles of the tenant and those of the system"},
+		rest.Route{ID: "listProfiles", Order: "scope,name", Path: path, Tag: tag,
+			Summary: "List the profiles of the tenant and those of the system"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			System bool `query:"includeSystem" default:"true" doc:"Include the profiles of the system"`
 		}) ([]profile.Profile, error) {
@@ -244,10 +245,10 @@ func withoutNulls(data []byte) []byte {
 
 func provisionerRoutes(s *rest.Server) {
 	const tag, path = "profiles", "/v1/provisioners"
-	rest.Read(
+	rest.List(
 		s,
 		rest.Route{
-			ID:      "listProvisioners",
+			ID: "listProvisioners", Order: "name",
 			Path:    path,
 			Tag:     tag,
 			Summary: "List the provisioners, which create the clusters of runs, with their properties",
@@ -265,31 +266,22 @@ func provisionerRoutes(s *rest.Server) {
 			}
 			return profile.Spec{}, rest.NotFound("there is no provisioner %q", in.Name)
 		})
-	rest.Read(
-		s,
-		rest.Route{
-			ID:      "search",
-			Path:    "/v1/search",
-			Tag:     tag,
-			Summary: "Find programs and schedules whose runs would use a profile: query=profile:SYSTEM:small",
-		},
-		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
-			Query string `query:"query" required:"true" doc:"profile:NAME, with its scope"`
-		}) ([]api.Found, error) {
-			name, ok := strings.CutPrefix(in.Query, "profile:")
-			if !ok {
-				return nil, bad(model.Faults{{Path: "query.query", Message: "must be profile:NAME, such as profile:SYSTEM:small"}})
-			}
-			ref, err := refOf(name)
-			if err != nil {
-				return nil, err
-			}
-			if err := c.MayList(); err != nil {
-				return nil, err
-			}
-			return usersOf(c, v, ref), nil
-		},
-	)
+}
+
+// Using returns the programs and schedules that the caller may list and whose runs would use a profile. The query is profile:NAME.
+func Using(c *rest.Call, v rest.View, query string) ([]api.Found, error) {
+	name, ok := strings.CutPrefix(query, "profile:")
+	if !ok {
+		return nil, bad(model.Faults{{Path: "query.query", Message: "must be profile:NAME, such as profile:SYSTEM:small"}})
+	}
+	ref, err := refOf(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.MayNamed(access.List, access.TypeProfile, ""); err != nil {
+		return nil, err
+	}
+	return usersOf(c, v, ref), nil
 }
 
 // usersOf returns the programs and schedules whose runs would use a profile.
@@ -411,10 +403,10 @@ func preferences[I any](s *rest.Server, tag string, at preferencesAt, program fu
 
 func secretRoutes(s *rest.Server) {
 	const tag, path, one = "profiles", "/v1/secrets", "/v1/secrets/{name}"
-	rest.Read(
+	rest.List(
 		s,
 		rest.Route{
-			ID:      "listSecrets",
+			ID: "listSecrets", Order: "name",
 			Path:    path,
 			Tag:     tag,
 			Summary: "List the names of the secrets that properties may refer to, as ${secure(NAME)}",

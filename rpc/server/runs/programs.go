@@ -20,7 +20,7 @@ type ByProgram struct {
 func programRoutes(s *rest.Server) {
 	const tag, path, one = "programs", "/v1/programs", "/v1/programs/{program}"
 
-	rest.Read(s, rest.Route{ID: "listPrograms", Path: path, Tag: tag, Summary: "List the latest version of every program"},
+	rest.List(s, rest.Route{ID: "listPrograms", Order: "name", Path: path, Tag: tag, Summary: "List the latest version of every program"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]profile.Program, error) {
 			return rest.Listed(c, access.TypeProgram, v.Programs(c.Who.Tenant), func(p profile.Program) string { return p.Name })
 		})
@@ -112,7 +112,7 @@ func scheduleDetails(s *rest.Server, x profile.Schedule) api.ScheduleDetails {
 func scheduleRoutes(s *rest.Server) {
 	const tag, path, one = "schedules", "/v1/schedules", "/v1/schedules/{schedule}"
 
-	rest.Read(s, rest.Route{ID: "listSchedules", Path: path, Tag: tag, Summary: "List schedules"},
+	rest.List(s, rest.Route{ID: "listSchedules", Order: "name", Path: path, Tag: tag, Summary: "List schedules"},
 		func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) ([]api.ScheduleDetails, error) {
 			list, err := rest.Listed(c, access.TypeSchedule, v.Schedules(c.Who.Tenant), func(x profile.Schedule) string { return x.Name })
 			out := []api.ScheduleDetails{}

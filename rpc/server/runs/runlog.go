@@ -108,7 +108,7 @@ func (f *runLog) all(ctx context.Context, v rest.View) error {
 
 // begin starts to follow new attempts.
 func (f *runLog) begin(ctx context.Context, v rest.View, r *profile.Run) {
-	tasks, _ := v.Tasks(f.c.Who.Tenant, r.Operation, "", 0, 0)
+	tasks := v.Tasks(f.c.Who.Tenant, r.Operation)
 	for _, t := range tasks {
 		for _, a := range t.Attempts {
 			k := attemptKey{t.ID, a.Number}

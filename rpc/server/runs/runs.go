@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/listing"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
@@ -36,12 +38,14 @@ func wrote(s *rest.Server, w api.Written) (api.RunDetails, api.Written, error) {
 func runRoutes(s *rest.Server) {
 	const tag, path, one = "runs", "/v1/runs", "/v1/runs/{run}"
 
-	rest.List(
+	rest.Pages(
 		s,
 		rest.Route{
 			ID:      "listRuns",
 			Path:    path,
 			Tag:     tag,
+			Order:   "-created,-id",
+			Paged:   true,
 			Summary: "List runs, the newest first; their programs come without scripts and files",
 		},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
@@ -50,39 +54,33 @@ func runRoutes(s *rest.Server) {
 			Schedule string `query:"schedule" doc:"Only runs that this schedule started"`
 			Status   string `query:"status" doc:"Only runs with one of these statuses of the program or the cluster, separated by commas"`
 			Orphaned bool   `query:"orphaned" doc:"Only runs whose clusters may still exist although nothing manages them"`
-			Offset   int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
-			Limit    int    `query:"limit" minimum:"0" doc:"Maximum number of results; 1000 if absent"`
-		}) ([]api.RunDetails, int, error) {
+		}) (out listing.Source[*profile.Run, api.RunDetails], err error) {
 			wanted := strings.FieldsFunc(strings.ToUpper(in.Status), func(r rune) bool { return r == ',' })
-			var out []api.RunDetails
-			total, limit := 0, min(in.Limit, rest.MaxPage)
-			if limit == 0 {
-				limit = rest.DefaultPage
-			}
 			ref := ""
 			if in.Profile != "" {
 				r, err := refOf(in.Profile)
 				if err != nil {
-					return nil, 0, err
+					return out, err
 				}
 				ref = r.String()
 			}
 			listed := c.RunFilter()
-			for _, r := range v.Runs(c.Who.Tenant) {
-				switch {
-				case !listed(r),
-					in.Program != "" && r.Program.Name != in.Program, ref != "" && r.Profile != ref,
-					in.Schedule != "" && r.Schedule != in.Schedule, in.Orphaned && !r.Lost(),
-					len(wanted) > 0 && !slices.Contains(wanted, string(r.Status)) && !slices.Contains(wanted, string(r.Cluster.Status)):
-					continue
-				}
-				if total++; total > in.Offset && len(out) < limit {
+			return listing.Source[*profile.Run, api.RunDetails]{
+				All: func(string) iter.Seq[*profile.Run] {
+					return slices.Values(slices.DeleteFunc(v.Runs(c.Who.Tenant), func(r *profile.Run) bool {
+						return !listed(r) ||
+							in.Program != "" && r.Program.Name != in.Program || ref != "" && r.Profile != ref ||
+							in.Schedule != "" && r.Schedule != in.Schedule || in.Orphaned && !r.Lost() ||
+							len(wanted) > 0 && !slices.Contains(wanted, string(r.Status)) && !slices.Contains(wanted, string(r.Cluster.Status))
+					}))
+				},
+				Sorted: true,
+				Show: func(r *profile.Run) api.RunDetails {
 					d := details(s, r)
 					d.Program = d.Program.WithoutFiles(false)
-					out = append(out, d)
-				}
-			}
-			return out, total, nil
+					return d
+				},
+			}, nil
 		},
 	)
 	rest.Read(

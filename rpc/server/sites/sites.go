@@ -26,9 +26,9 @@ func Register(s *rest.Server) {
 	get := func(id, path, summary string) rest.Route {
 		return rest.Route{ID: id, Method: http.MethodGet, Path: path, Tag: tag, Summary: summary}
 	}
-	rest.Ask(
+	rest.AskList(
 		s,
-		get("listSites", "/v1/sites", "List the sites of change objects"),
+		rest.Route{ID: "listSites", Path: "/v1/sites", Tag: tag, Order: "name", Summary: "List the sites of change objects"},
 		func(ctx context.Context, c *rest.Call, _ *rest.None) ([]site.Overview, error) {
 			all, err := s.Sites.List(ctx, c.Who.Tenant)
 			if err != nil {
@@ -53,9 +53,10 @@ func Register(s *rest.Server) {
 	}) (*site.Document, error) {
 		return s.Sites.Document(c.Who.Tenant, in.Site, in.Generation)
 	})
-	rest.Ask(
+	rest.AskList(
 		s,
-		get("getSiteHistory", one+"/history", "The generations of a site that are kept, the newest first"),
+		rest.Route{ID: "getSiteHistory", Path: one + "/history", Tag: tag, Order: "-number",
+			Summary: "The generations of a site that are kept, the newest first"},
 		func(_ context.Context, c *rest.Call, in *BySite) ([]site.PastGeneration, error) {
 			return s.Sites.History(c.Who.Tenant, in.Site)
 		},

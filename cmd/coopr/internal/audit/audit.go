@@ -98,7 +98,7 @@ func listCmd(app cli.App) *cobra.Command {
 	var q client.AuditQuery
 	next := ""
 	cmd := cli.List(app, cli.Listing[audit.Record]{
-		Use: "list", Short: "List changes with time and actor, newest first",
+		Whole: true, Use: "list", Short: "List changes with time and actor, newest first",
 		Example: "  coopr audit list --cluster shop\n  coopr audit list --type operation.order --since 7d\n" +
 			"  coopr audit list --operation 00000001-001 --type 'task.*' --oldest-first -o json",
 		Empty: "There are no records.", Narrow: narrowing,
@@ -232,7 +232,7 @@ func sinksCmd(app cli.App) *cobra.Command {
 
 func keysCmd(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[signing.PublicKey]{
-		Use: "keys", Short: "List the public keys with which the mesh signs heads of the log and snapshots",
+		Whole: true, Use: "keys", Short: "List the public keys with which the mesh signs heads of the log and snapshots",
 		Example: "  coopr audit keys\n  coopr audit keys -o json > mesh-keys.json",
 		Empty:   "The mesh has no signing key yet.",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]signing.PublicKey, client.Meta, error) {

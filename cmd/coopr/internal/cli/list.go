@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -24,12 +25,15 @@ type Listing[T any] struct {
 	Narrow []string
 	// Still lists do not change by themselves and have no --watch.
 	Still bool
+	// Whole lists have no --filter, --sort and --limit: the API does not have them as lists.
+	Whole bool
 }
 
 // List returns the command that a listing describes.
 func List[T any](app App, l Listing[T]) *cobra.Command {
 	out := app.Printer()
 	var watch bool
+	var part client.List
 	cmd := &cobra.Command{Use: l.Use, Short: l.Short, Example: l.Example, Args: l.Args}
 	if cmd.Args == nil {
 		cmd.Args = Args()
@@ -38,7 +42,15 @@ func List[T any](app App, l Listing[T]) *cobra.Command {
 	if !l.Still {
 		cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the list again each time it changes, until Ctrl-C")
 	}
+	if !l.Whole {
+		partFlags(cmd, &part)
+		l.Narrow = append(slices.Clone(l.Narrow), "filter")
+	}
 	cmd.RunE = Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		if !l.Whole {
+			part.Count = part.Limit > 0
+			ctx = client.WithList(ctx, part)
+		}
 		items, meta, err := l.Fetch(ctx, c, args, client.Read{})
 		if err != nil {
 			return err
@@ -84,8 +96,8 @@ func (l *Listing[T]) show(out *output.Printer, items []T, meta client.Meta) {
 		return
 	}
 	out.Show(l.Rows(items))
-	if meta.Total > len(items) {
-		out.Notef("%d of %d shown; see --limit and --offset\n", len(items), meta.Total)
+	if meta.Total > len(items) && !l.Whole {
+		out.Notef("%d of %d shown; see --limit and --filter\n", len(items), meta.Total)
 	}
 }
 
@@ -101,8 +113,15 @@ func Same(x, y any) bool {
 	return err1 == nil && err2 == nil && bytes.Equal(a, b)
 }
 
-// PageFlags adds --offset and --limit to a list.
-func PageFlags(cmd *cobra.Command, p *client.Page) {
+// partFlags adds the flags that all lists have.
+func partFlags(cmd *cobra.Command, l *client.List) {
+	cmd.Flags().StringArrayVar(&l.Filter, "filter", nil,
+		"only those for which FIELD=VALUE, FIELD!=VALUE or FIELD~PART holds, with fields as in -o json, such as labels.team=red; may be repeated")
+	cmd.Flags().StringVar(&l.Sort, "sort", "", "fields to sort by, separated by commas; - before one reverses it: --sort=-createTime,name")
+	cmd.Flags().IntVar(&l.Limit, "limit", 0, "show at most this many, up to 10000")
+}
+
+// OffsetFlag adds --offset to a list.
+func OffsetFlag(cmd *cobra.Command, p *client.Page) {
 	cmd.Flags().IntVar(&p.Offset, "offset", 0, "skip this many")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "show at most this many, up to 10000 (default 1000)")
 }

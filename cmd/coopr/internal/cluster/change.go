@@ -210,7 +210,7 @@ func historyCmd(app cli.App) *cobra.Command {
 
 func diffCmd(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[api.Difference]{
-		Use: "diff NAME FROM [TO]", Short: "Compare two snapshots of a cluster, or one snapshot with the present cluster",
+		Whole: true, Use: "diff NAME FROM [TO]", Short: "Compare two snapshots of a cluster, or one snapshot with the present cluster",
 		Example: "  coopr cluster diff shop 2 5\n  coopr cluster diff shop 2",
 		Args:    cli.Args("NAME", "FROM", "[TO"), Empty: "There are no differences.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]api.Difference, client.Meta, error) {

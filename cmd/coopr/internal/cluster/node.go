@@ -30,7 +30,7 @@ func NodeCommand(app cli.App) *cobra.Command {
 	})
 	list.Flags().StringVar(&cluster, "cluster", "", "only nodes of this cluster")
 	cli.CompleteFlag(list, "cluster", cli.CompleteClusters(app))
-	cli.PageFlags(list, &page)
+	cli.OffsetFlag(list, &page)
 
 	get := &cobra.Command{Use: "get ID", Short: "Show all that is known about a node", Args: cli.Args("ID"),
 		Example: "  coopr node get 00000001-1000"}

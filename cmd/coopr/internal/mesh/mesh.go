@@ -2,11 +2,9 @@
 package mesh
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -122,9 +120,6 @@ func PluginCommand(app cli.App) *cobra.Command {
 		},
 		Rows: func(items []model.PluginType) output.Table {
 			t := output.Table{Head: []string{"CLASS", "NAME", "VERSION", "DESCRIPTION", "FIELDS"}, Wide: 1}
-			slices.SortFunc(items, func(x, y model.PluginType) int {
-				return cmp.Or(-strings.Compare(x.Class, y.Class), strings.Compare(x.Name, y.Name)) // providers first
-			})
 			for _, p := range items {
 				var fields []string
 				for _, part := range []model.PluginFields{p.Parameters.Admin, p.Parameters.User} {

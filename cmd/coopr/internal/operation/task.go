@@ -49,7 +49,7 @@ func TaskCommand(app cli.App) *cobra.Command {
 	list.ValidArgsFunction = cli.CompleteOperations(app)
 	list.Flags().StringVar(&status, "status", "",
 		"only tasks with this status: blocked, ready, leased, running, succeeded, failed, cancelled, uncertain")
-	cli.PageFlags(list, &page)
+	cli.OffsetFlag(list, &page)
 
 	get := &cobra.Command{Use: "get ID", Short: "Show a task with all its attempts", Args: cli.Args("ID"),
 		Example: "  coopr task get 00000001-001/3"}

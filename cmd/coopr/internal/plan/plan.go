@@ -46,7 +46,7 @@ func completePlans(app cli.App) cli.Completion {
 
 func listCmd(app cli.App) *cobra.Command {
 	cmd := cli.List(app, cli.Listing[tree.DebugPlan]{
-		Use: "list CLUSTER", Short: "List the plans of a cluster in order of priority",
+		Whole: true, Use: "list CLUSTER", Short: "List the plans of a cluster in order of priority",
 		Example: "  coopr plan list shop\n  coopr plan list shop -o json",
 		Args:    cli.Args("CLUSTER"), Empty: "There are no plans: the operations of the cluster are no longer kept.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]tree.DebugPlan, client.Meta, error) {

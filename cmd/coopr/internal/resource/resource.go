@@ -3,7 +3,6 @@ package resource
 
 import (
 	"archive/tar"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -14,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -97,9 +95,6 @@ func listCmd(app cli.App) *cobra.Command {
 			return all, client.Meta{}, err
 		},
 		Rows: func(items []model.ResourceVersion) output.Table {
-			slices.SortFunc(items, func(x, y model.ResourceVersion) int {
-				return cmp.Or(strings.Compare(shortResource(x.ResourceKey), shortResource(y.ResourceKey)), x.Version-y.Version)
-			})
 			t := output.Table{Head: []string{"RESOURCE", "VERSION", "STATUS", "SIZE", "AGE", "BY", "SHA256"}, Wide: 1}
 			for _, v := range items {
 				sum := v.SHA256

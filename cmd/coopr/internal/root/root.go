@@ -18,6 +18,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/plan"
 	"github.com/coopr/coopr/cmd/coopr/internal/resource"
 	"github.com/coopr/coopr/cmd/coopr/internal/run"
+	"github.com/coopr/coopr/cmd/coopr/internal/search"
 	"github.com/coopr/coopr/internal/manual"
 	"github.com/coopr/coopr/internal/release"
 )
@@ -94,7 +95,7 @@ func (a *app) command() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(versionCmd(&a.printer), manual.Command())
+	root.AddCommand(search.Command(a), versionCmd(&a.printer), manual.Command())
 	return root
 }
 

@@ -293,7 +293,7 @@ func RunsCommand(app cli.App) *cobra.Command {
 	cli.CompleteFlag(list, "program", completePrograms(app))
 	cli.CompleteFlag(list, "profile", completeProfiles(app))
 	cli.CompleteFlag(list, "schedule", completeSchedules(app))
-	cli.PageFlags(list, &page)
+	cli.OffsetFlag(list, &page)
 
 	get := &cobra.Command{Use: "get RUN", Aliases: []string{"show"}, Short: "Show a run: its program, its cluster and its nodes",
 		Args: cli.Args("RUN"), Example: "  coopr runs get 05q8v3k1m2n4p6r8", ValidArgsFunction: completeRuns(app, nil)}

@@ -1,0 +1,2 @@
+// Package search finds things by parts of their names and ids.
+package search
