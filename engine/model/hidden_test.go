@@ -14,7 +14,8 @@ func TestHiddenNeverPrints(t *testing.T) {
 	if err != nil || string(text) != `{"list":["[redacted]"]}` {
 		t.Errorf("%s, %v", text, err)
 	}
-	if got := fmt.Sprintf("%v %+v %#v %s", v, v, model.Hidden{Value: "canary"}, v); got != "map[list:[[redacted]]] map[list:[[redacted]]] [redacted] map[list:[[redacted]]]" {
+	h := model.Hidden{Value: "canary"}
+	if got := fmt.Sprintf("%v %v %+v %#v %s", v, h, h, h, h); got != "map[list:[[redacted]]] [redacted] [redacted] [redacted] [redacted]" {
 		t.Error(got)
 	}
 	if !model.HasHidden(v) || model.HasHidden(map[string]any{"list": []any{"plain"}}) {
@@ -41,7 +42,8 @@ func TestSealedRefsOfAClusterAreComplete(t *testing.T) {
 		return map[string]any{"deep": []any{map[string]any{"x": model.SealedRef{ID: "a", Version: n}.String()}}}
 	}
 	services := func() map[string]model.Service {
-		return map[string]model.Service{"s": {Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"start": {Fields: ref()}}}}}
+		actions := map[string]model.ServiceAction{"start": {Fields: ref()}}
+		return map[string]model.Service{"s": {Provisioner: model.ServiceProvisioner{Actions: actions}}}
 	}
 	cl := model.Cluster{Provider: model.Provider{Provisioner: ref()}, Config: ref(), Definitions: services(),
 		Template: model.ClusterTemplate{Defaults: model.Defaults{Config: ref(), Services: []model.DefaultService{{Config: ref()}}}},
