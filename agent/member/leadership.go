@@ -93,7 +93,7 @@ func (m *Member) duties() []leader.Duty {
 		Dispatcher: d,
 		Orchestrator: orchestrate.New(orchestrate.Config{
 			Machine: m.Machine, Propose: m.Propose, Logger: log, Rank: cfg.Rank, First: firstLeases(d), HostExec: cfg.HostExec,
-			Seal: k.SealFields,
+			Seal: k.SealFields, SealHidden: k.SealHidden,
 		}),
 		Watcher: watch.New(watch.Config{
 			Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewChecks(m.Machine, m.Box), Logger: log, TTL: cfg.SessionTTL,

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/lint"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
@@ -30,18 +32,47 @@ type Clusters struct {
 
 // Create starts a new cluster, or previews it.
 func (c *Clusters) Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (api.Started, error) {
-	_, l, err := leader(c.Supervisor)
+	m, l, err := leader(c.Supervisor)
 	if err == nil {
-		err = model.CheckSealedRefs("providerFields", req.ProviderFields).Err()
+		err = append(model.CheckSealedRefs("providerFields", req.ProviderFields), model.CheckSealedRefs("config", req.Config)...).Err()
 	}
 	if err != nil {
+		return api.Started{}, err
+	}
+	warnings := lint.LiteralsIn("config", req.Config)
+	if req.Config, err = withSealed(ctx, m, l, who, req.Config, dryRun); err != nil {
 		return api.Started{}, err
 	}
 	p, ans, err := l.Orchestrator.Create(ctx, who, req, dryRun)
 	if err != nil {
 		return api.Started{}, err
 	}
-	return started(p, ans), nil
+	return warned(started(p, ans), warnings), nil
+}
+
+// withSealed returns a configuration in which references to encrypted values stand in place of those to secrets. With preview nothing is
+// encrypted.
+func withSealed(ctx context.Context, m *member.Member, l *member.Leadership, who model.Caller, config map[string]any,
+	preview bool) (map[string]any, error) {
+	out, err := m.Machine.View().Resolve(m.Box, who, config)
+	if err != nil {
+		return nil, fmt.Errorf("config.%w", err)
+	}
+	if !preview {
+		return l.Keys.SealHidden(ctx, who.Tenant, out)
+	}
+	return model.MapFields(out, func(v any) (any, error) {
+		if _, hidden := v.(model.Hidden); hidden {
+			return model.Redacted, nil
+		}
+		return v, nil
+	})
+}
+
+// warned adds warnings to an answer.
+func warned(st api.Started, warnings model.Faults) api.Started {
+	st.Written.Warnings = append(st.Written.Warnings, warnings...)
+	return st
 }
 
 // Operate starts an operation on a cluster, or previews it.
@@ -60,6 +91,10 @@ func (c *Clusters) Operate(ctx context.Context, who model.Caller, cluster string
 			}
 			return started(p, ans), nil
 		}
+	}
+	warnings := lint.LiteralsIn("config", req.Config)
+	if req.Config, err = withSealed(ctx, m, l, who, req.Config, req.DryRun); err != nil {
+		return api.Started{}, err
 	}
 	r := operation.Request{
 		Type: req.Type, Services: req.Services, Config: req.Config, ConfigMode: req.ConfigMode,
@@ -82,7 +117,7 @@ func (c *Clusters) Operate(ctx context.Context, who model.Caller, cluster string
 	if err != nil {
 		return api.Started{}, err
 	}
-	return started(p, ans), nil
+	return warned(started(p, ans), warnings), nil
 }
 
 // operateConcurrently starts an operation that runs concurrently with other operations on

@@ -5,16 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/keys"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/sealed"
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/macro"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/model/lint"
+	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/internal/mask"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/rpc/api"
@@ -54,30 +58,34 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 		return w, nil // the definitions that the check compares may have changed since
 	}
 	v := m.Machine.View()
-	list := make([]model.Definition, len(defs))
-	var hidden []string // passwords that providers had already
+	list, hiding := make([]model.Definition, len(defs)), make([]model.Definition, len(defs))
+	var secrets model.Faults // literals where references to secrets belong
+	var hidden []string      // the values of references
 	put := &pb.PutDefinitions{CreateOnly: opts.CreateOnly, UnlessSame: !opts.CreateOnly, NumbersContinue: true}
 	for i, def := range defs {
-		if list[i], err = model.Restore(def.Kind, def.Body); err != nil {
+		given, err := model.Restore(def.Kind, def.Body)
+		if err != nil {
 			return api.Written{}, err
 		}
-		if err := d.HostExec.Ask(who, hostexec.Definition(list[i])); err != nil {
-			return api.Written{}, fmt.Errorf("%s: %w", list[i].ID(), err)
+		if err := d.HostExec.Ask(who, hostexec.Definition(given)); err != nil {
+			return api.Written{}, fmt.Errorf("%s: %w", given.ID(), err)
 		}
-		if p, ok := list[i].Value.(*model.Provider); ok {
-			// Plugins check the values themselves.
-			fields, err := m.Box.OpenFields(v.SealedView, who.Tenant, p.Provisioner)
-			if err != nil {
-				return api.Written{}, fmt.Errorf("%s: %w", list[i].ID(), err)
-			}
-			hidden = append(hidden, sealed.RevealedBy(p.Provisioner, fields)...)
-			p.Provisioner = fields
+		secrets = append(secrets, lint.Literals(given)...)
+		if hiding[i], err = withSecrets(v, m.Box, who, given); err != nil {
+			return api.Written{}, fmt.Errorf("%s: %w", given.ID(), err)
 		}
+		// Plugins check the values themselves.
+		var texts []string
+		if list[i], texts, err = revealed(v, m.Box, who.Tenant, hiding[i]); err != nil {
+			return api.Written{}, fmt.Errorf("%s: %w", given.ID(), err)
+		}
+		hidden = append(hidden, texts...)
 		put.Definitions = append(put.Definitions, &pb.Definition{
 			Kind: string(def.Kind), Name: def.Name, Body: def.Body, HostExec: def.Kind == model.KindService && hostexec.May(who),
 		})
 	}
 	faults, warnings := lint.Lint(list, orchestrate.Lookup(m.Machine.View(), who.Tenant), macro.Check)
+	warnings = append(warnings, secrets...)
 	if d.Plugins != nil {
 		found, unchecked := validate(ctx, d.Plugins, list, faults)
 		faults, warnings = append(faults, found...), append(warnings, unchecked...)
@@ -92,7 +100,7 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	c := &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: put}}
 	var w api.Written
 	if !opts.DryRun {
-		if err := seal(ctx, l.Keys, who.Tenant, put); err != nil {
+		if err := seal(ctx, l.Keys, who.Tenant, hiding, put); err != nil {
 			return api.Written{}, err
 		}
 	}
@@ -107,38 +115,82 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	return w, err
 }
 
-// seal encrypts the sensitive fields of providers.
-func seal(ctx context.Context, k *keys.Controller, tenant string, put *pb.PutDefinitions) error {
-	for _, d := range put.Definitions {
-		if d.Kind != string(model.KindProvider) {
-			continue
+// withSecrets returns a definition with the secrets that its author refers to, as model.Hidden.
+func withSecrets(v *state.View, o state.Opener, who model.Caller, d model.Definition) (model.Definition, error) {
+	if p, ok := d.Value.(*model.Provider); ok {
+		var faults model.Faults
+		for _, name := range slices.Sorted(maps.Keys(p.Provisioner)) {
+			// Rules about control hosts read these fields.
+			if !model.SoundsSecret(name) && model.SoundsLikeReceiver(name) && profile.Refers(p.Provisioner[name]) {
+				faults.Add("provisioner."+name, "refers to a secret, but may decide which machine is reached: write the value itself")
+			}
 		}
-		def, err := model.Restore(model.KindProvider, d.Body)
+		if len(faults) > 0 {
+			return d, faults.About(d.ID())
+		}
+	}
+	return d.MapParts(func(p model.Part) (map[string]any, error) { return v.Resolve(o, who, p.Fields) })
+}
+
+// revealed returns a definition with the values that are model.Hidden, or to which it has references, and the texts in them.
+func revealed(v *state.View, o state.Opener, tenant string, d model.Definition) (_ model.Definition, texts []string, err error) {
+	d, err = d.MapParts(func(p model.Part) (map[string]any, error) {
+		fields, err := o.OpenFields(v.SealedView, tenant, p.Fields)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := k.SealFields(ctx, tenant, def.Value.(*model.Provider)); err != nil {
-			return fmt.Errorf("%s: %w", def.ID(), err)
+		texts = append(texts, sealed.RevealedBy(p.Fields, fields)...)
+		return model.MapFields(fields, func(v any) (any, error) {
+			h, ok := v.(model.Hidden)
+			if !ok {
+				return v, nil
+			}
+			texts = append(texts, fmt.Sprint(h.Value))
+			return h.Value, nil
+		})
+	})
+	return d, texts, err
+}
+
+// seal encrypts the sensitive fields of definitions. It replaces the bodies of those to which this happened.
+func seal(ctx context.Context, k *keys.Controller, tenant string, defs []model.Definition, put *pb.PutDefinitions) error {
+	for i, d := range defs {
+		changed := false
+		with, err := d.MapParts(func(p model.Part) (fields map[string]any, err error) {
+			switch kind, name, _ := strings.Cut(p.Plugin, "/"); kind {
+			case "provider":
+				x := model.Provider{ProviderType: name, Provisioner: p.Fields}
+				err, fields = k.SealFields(ctx, tenant, &x), x.Provisioner
+			case "automator":
+				x := model.ServiceAction{Type: name, Fields: p.Fields}
+				err, fields = k.SealAction(ctx, tenant, &x), x.Fields
+			default:
+				fields, err = k.SealHidden(ctx, tenant, p.Fields)
+			}
+			changed = changed || model.HasSealedRef(fields)
+			return fields, err
+		})
+		if err == nil && changed {
+			put.Definitions[i].Body, err = model.Encode(with)
 		}
-		if d.Body, err = model.Encode(def); err != nil {
-			return fmt.Errorf("%s: %w", def.ID(), err)
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.ID(), err)
 		}
 	}
 	return nil
 }
 
-// Reveal returns a provider with the values of its encrypted fields. It works on agents with the state and the keys of the mesh.
-func (d *Definitions) Reveal(tenant string, p model.Provider) (model.Provider, error) {
+// Reveal returns a definition with the values of its encrypted fields. It works on agents with the state and the keys of the mesh.
+func (d *Definitions) Reveal(tenant string, def model.Definition) (model.Definition, error) {
 	m, err := voter(d.Supervisor)
 	if err != nil {
-		return p, err
+		return def, err
 	}
-	fields, err := m.Box.OpenFields(m.Machine.View().SealedView, tenant, p.Provisioner)
+	out, _, err := revealed(m.Machine.View(), m.Box, tenant, def)
 	if err != nil {
-		return p, fmt.Errorf("provider %s: %w", p.Name, err)
+		return def, fmt.Errorf("%s: %w", def.ID(), err)
 	}
-	p.Provisioner = fields
-	return p, nil
+	return out, nil
 }
 
 // Delete deletes one version of a definition; version 0 means all. Without force it refuses to

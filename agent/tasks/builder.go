@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -139,6 +140,45 @@ func (b *Builder) returned(v *state.View, n *model.Node) (_ *model.Node, saved m
 	return n, saved, secrets, nil
 }
 
+// opened returns the input of a task with the values that references in it stand for, and their texts: in the configuration, and in the
+// fields of the service's action. Macros were expanded before, so that none in a secret is. An input without references needs no keys.
+func (b *Builder) opened(v *state.View, tenant string, input []byte) (out []byte, secrets []string, err error) {
+	if len(model.SealedRefs(input)) == 0 {
+		return input, nil, nil
+	}
+	var in map[string]any
+	d := json.NewDecoder(bytes.NewReader(input))
+	d.UseNumber()
+	if err := d.Decode(&in); err != nil {
+		return nil, nil, err
+	}
+	config, _ := in["config"].(map[string]any)
+	for _, part := range []string{"cluster", "service"} {
+		fields, ok := config[part].(map[string]any)
+		if !ok {
+			continue
+		}
+		with, err := b.opener.OpenFields(v.SealedView, tenant, fields)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s of the task's input: %w", part, err)
+		}
+		config[part], secrets = with, append(secrets, sealed.RevealedBy(fields, with)...)
+	}
+	out, err = json.Marshal(in)
+	return out, secrets, err
+}
+
+// openable returns an error if the values that a cluster's configuration and services name cannot be decrypted. It tries one: all of a
+// tenant are encrypted with its data key.
+func (b *Builder) openable(v *state.View, cl *model.Cluster) error {
+	refs := cl.SealedRefs()
+	if len(refs) == 0 {
+		return nil
+	}
+	_, err := b.opener.OpenFields(v.SealedView, cl.Tenant, map[string]any{"value": refs[0].String()})
+	return err
+}
+
 // marked returns the names of results that the descriptions of a task's plugin mark as sensitive. They are looked up again when the
 // cluster has changed.
 func (b *Builder) marked(v *state.View, cl *model.Cluster, w *operation.Work) []string {
@@ -229,12 +269,16 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 		return nil, err
 	}
 	marked := b.marked(v, cl, w)
+	input, inside, err := b.opened(v, op.Tenant, w.Input)
+	if err != nil {
+		return nil, err
+	}
 	out := &pb.Task{
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Mesh: v.Mesh(), Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
 		Action: w.Action, Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
 		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(),
-		Input:     operation.WithParameters(w.Input, op.Parameters),
-		Resources: op.Resources, Secrets: slices.Concat(secrets, returned, secretFields(marked, w.Fields)), Sensitive: marked,
+		Input:     operation.WithParameters(input, op.Parameters),
+		Resources: op.Resources, Secrets: slices.Concat(secrets, returned, inside, secretFields(marked, w.Fields)), Sensitive: marked,
 		Encrypts: encrypts(v),
 	}
 	if p := w.Ready; act == model.Check {

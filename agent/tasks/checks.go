@@ -44,10 +44,14 @@ func (c Checks) Check(v *state.View, cl *model.Cluster, n *model.Node, service s
 		if err != nil {
 			return nil, err
 		}
+		input, inside, err := c.builder.opened(v, cl.Tenant, w.Input)
+		if err != nil {
+			return nil, err
+		}
 		return &pb.Task{
 			Id: id, Tenant: cl.Tenant, Mesh: v.Mesh(), Cluster: cl.ID, Operation: checkOperation, Node: n.ID, Action: model.Check.String(),
-			Service: service, Plugin: w.Plugin, Automator: w.Automator, TimeoutMs: w.Timeout.Milliseconds(), Input: w.Input, Resources: cl.Resources,
-			Secrets: slices.Concat(secrets, returned, secretFields(c.builder.marked(v, cl, w), w.Fields)),
+			Service: service, Plugin: w.Plugin, Automator: w.Automator, TimeoutMs: w.Timeout.Milliseconds(), Input: input, Resources: cl.Resources,
+			Secrets: slices.Concat(secrets, returned, inside, secretFields(c.builder.marked(v, cl, w), w.Fields)),
 		}, nil
 	}
 	id := checkOperation + "/" + string(model.NodeID(n.ID).Placement(service))
@@ -91,6 +95,9 @@ func (c Checks) Version(v *state.View, cl *model.Cluster, nodes []*model.Node) u
 		}
 	}
 	_, _, err := c.builder.source(v, cl, true)
+	if err == nil {
+		err = c.builder.openable(v, cl)
+	}
 	for _, n := range nodes {
 		if err == nil && model.HasSealedRef(n.Results) {
 			_, _, _, err = c.builder.returned(v, n)

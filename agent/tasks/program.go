@@ -90,6 +90,10 @@ func (b *Builder) step(v *state.View, op *model.Operation, cl *model.Cluster, n 
 	if err != nil {
 		return nil, err
 	}
+	input, inside, err := b.opened(v, op.Tenant, w.Input)
+	if err != nil {
+		return nil, err
+	}
 	hosts, ips := make([]string, len(p.nodes)), make([]string, len(p.nodes))
 	for i, other := range p.nodes {
 		hosts[i], ips[i] = other.Hostname, other.IPAddresses["access_v4"]
@@ -103,7 +107,7 @@ func (b *Builder) step(v *state.View, op *model.Operation, cl *model.Cluster, n 
 	return &pb.Task{
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Mesh: v.Mesh(), Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
 		Action: model.Run.String(), Service: name, Plugin: w.Plugin, Automator: w.Automator,
-		Observe: st.Note != nil && st.Note.Observe, TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(w.Input, env),
-		Resources: op.Resources, Secrets: slices.Concat(p.secrets[name], returned), Encrypts: encrypts(v),
+		Observe: st.Note != nil && st.Note.Observe, TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(input, env),
+		Resources: op.Resources, Secrets: slices.Concat(p.secrets[name], returned, inside), Encrypts: encrypts(v),
 	}, nil
 }

@@ -65,6 +65,38 @@ func replaced(offered, defined model.PluginType, fields map[string]any, also []s
 	return sealing{seal}.fields(sensitive, fields)
 }
 
+// SensitiveAction reports whether SealAction would encrypt some of an action's fields. offered and defined are the descriptions of the
+// automator type; see view.SealedView.
+func SensitiveAction(offered, defined model.PluginType, fields map[string]any) (found bool) {
+	_, _ = replacedAction(offered, defined, fields, func(any) (any, error) { found = true; return nil, nil }) // it does not fail
+	return found
+}
+
+// SealAction is SealFields for the fields of an action of a service, which an automator gets.
+func (b *Box) SealAction(ctx context.Context, tenant, automatorType string, fields map[string]any) (map[string]any, error) {
+	offered, defined := b.machine.View().TypesOf(tenant, "automator/"+automatorType)
+	return b.sealAll(ctx, tenant, fields, func(seal func(any) (any, error)) (map[string]any, error) {
+		return replacedAction(offered, defined, fields, seal)
+	})
+}
+
+func replacedAction(offered, defined model.PluginType, fields map[string]any, seal func(any) (any, error)) (map[string]any, error) {
+	return sealing{seal}.fields(slices.Concat(model.Sensitive(offered, fields), model.Sensitive(defined, fields)), fields)
+}
+
+// SealHidden returns a copy of values of a document in which those that are model.Hidden are references to encrypted values of the tenant;
+// see SealFields. Leader only.
+func (b *Box) SealHidden(ctx context.Context, tenant string, values map[string]any) (map[string]any, error) {
+	return b.sealAll(ctx, tenant, values, func(seal func(any) (any, error)) (map[string]any, error) {
+		return model.MapFields(values, func(v any) (any, error) {
+			if h, ok := v.(model.Hidden); ok {
+				return seal(h.Value)
+			}
+			return v, nil
+		})
+	})
+}
+
 // sealing replaces sensitive values.
 type sealing struct{ seal func(v any) (any, error) }
 
@@ -81,6 +113,9 @@ func (s sealing) fields(sensitive []string, fields map[string]any) (map[string]a
 }
 
 func (s sealing) value(v any, sensitive bool) (any, error) {
+	if h, ok := v.(model.Hidden); ok {
+		return s.seal(h.Value)
+	}
 	if _, ok := model.ParseSealedRef(v); ok || v == nil || v == "" {
 		return v, nil
 	}

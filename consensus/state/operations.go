@@ -48,11 +48,7 @@ func (a operations) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	if err := a.mayStart(c.Tenant, op, cl, s.ClusterVersion, nodes); err != nil {
 		return Answer{Err: err}
 	}
-	var now map[string]any
-	if have := table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, cl.ID); have != nil {
-		now = have.Provider.Provisioner
-	}
-	if err := a.sealed().thereIn(c.Tenant, cl.Provider.Provisioner, now); err != nil {
+	if err := a.sealed().thereInCluster(cl, table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, cl.ID)); err != nil {
 		return Answer{Err: err}
 	}
 	for _, d := range s.MadeFrom {

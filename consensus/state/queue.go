@@ -53,6 +53,9 @@ func (a queue) add(c *pb.Command, q *pb.QueueOperation) Answer {
 	if err := a.sealed().thereIn(c.Tenant, req.ProviderFields, have.Provider.Provisioner); err != nil {
 		return Answer{Err: err}
 	}
+	if err := a.sealed().thereIn(c.Tenant, req.Config, have.Config); err != nil && a.sealed().anywhere() {
+		return Answer{Err: err}
+	}
 	var open *model.Operation
 	if q.Supersedes != "" {
 		var err error

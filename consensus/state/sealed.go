@@ -266,8 +266,8 @@ func (a sealed) dropSealed(p *pb.DropSealed) Answer {
 // do not check it, and all of them have to apply an entry alike.
 func (a sealed) exact() bool { return table.Mesh(a.txn).FeatureLevel >= logformat.SealedLevel }
 
-// thereIn is like there, for a provider's fields. The values that have names are not looked for: what a cluster lacks already must not
-// keep it from other operations.
+// thereIn is like there, for the fields of a provider or a configuration. The values that have names are not looked for: what a cluster
+// lacks already must not keep it from other operations.
 func (a sealed) thereIn(tenant string, fields, have map[string]any) error {
 	if !model.HasSealedRef(fields) {
 		return nil
@@ -275,17 +275,41 @@ func (a sealed) thereIn(tenant string, fields, have map[string]any) error {
 	body, err1 := json.Marshal(fields)
 	old, err2 := json.Marshal(have)
 	if err := errors.Join(err1, err2); err != nil {
-		return problem.New(problem.Unsupported, "fields of a provider: %v", err)
+		return problem.New(problem.Unsupported, "fields of a document: %v", err)
 	}
 	return a.there(tenant, body, model.SealedRefs(old)...)
 }
+
+// thereInCluster is like thereIn, for all that a cluster names. have is the cluster as it is now, or nil.
+func (a sealed) thereInCluster(cl, have *model.Cluster) error {
+	if !a.anywhere() {
+		var now map[string]any
+		if have != nil {
+			now = have.Provider.Provisioner
+		}
+		return a.thereIn(cl.Tenant, cl.Provider.Provisioner, now)
+	}
+	var known []model.SealedRef
+	if have != nil {
+		known = have.SealedRefs()
+	}
+	return a.allThere(cl.Tenant, cl.SealedRefs(), known)
+}
+
+// anywhere reports whether other documents than providers may name encrypted values. Below logformat.RotationLevel there may be voters
+// that do not look for them, and all of them have to apply an entry alike.
+func (a sealed) anywhere() bool { return table.Mesh(a.txn).FeatureLevel >= logformat.RotationLevel }
 
 // there returns an error if a document names an encrypted value, besides those given, that the state does not have.
 func (a sealed) there(tenant string, body []byte, besides ...model.SealedRef) error {
 	if !a.exact() {
 		return nil
 	}
-	for _, ref := range model.SealedRefs(body) {
+	return a.allThere(tenant, model.SealedRefs(body), besides)
+}
+
+func (a sealed) allThere(tenant string, refs, besides []model.SealedRef) error {
+	for _, ref := range refs {
 		if _, ok := a.view().Sealed(tenant, ref.ID, ref.Version); !ok && !slices.Contains(besides, ref) {
 			return problem.New(problem.Stale, "a value that was kept is gone meanwhile: write it again")
 		}

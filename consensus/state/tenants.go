@@ -32,7 +32,7 @@ func (a tenants) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		if last := table.Latest(a.txn, c.Tenant, d.Kind, d.Name); p.CreateOnly && last != nil {
 			return refuse(problem.Conflict, "%s %q exists, at version %d", d.Kind, d.Name, last.Version)
 		}
-		if err := a.sealed().there(c.Tenant, d.Body); err != nil && d.Kind == string(model.KindProvider) {
+		if err := a.sealed().there(c.Tenant, d.Body); err != nil && (d.Kind == string(model.KindProvider) || a.sealed().anywhere()) {
 			return Answer{Err: err}
 		}
 	}

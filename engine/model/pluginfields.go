@@ -128,6 +128,9 @@ func redactInner(v any) any {
 		}
 		return out
 	}
+	if _, sealed := ParseSealedRef(v); sealed {
+		return Redacted
+	}
 	return v
 }
 

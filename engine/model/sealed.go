@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"slices"
@@ -45,6 +46,14 @@ func SealedRefs(body []byte) (out []SealedRef) {
 	return out
 }
 
+// HideSealedRefs returns a text with Redacted in place of the names of encrypted values.
+func HideSealedRefs(text []byte) []byte {
+	if !bytes.Contains(text, []byte(sealedPrefix)) {
+		return text
+	}
+	return sealedRef.ReplaceAllLiteral(text, []byte(Redacted))
+}
+
 // HasSealedRef reports whether a value, or one within it, looks like the name of an encrypted value. Input of users must not.
 func HasSealedRef(v any) bool {
 	switch v := v.(type) {
@@ -78,4 +87,53 @@ func CheckSealedRefs(path string, fields map[string]any) (faults Faults) {
 		}
 	}
 	return faults
+}
+
+// refsIn returns the encrypted values that values name.
+func refsIn(values ...map[string]any) (out []SealedRef) {
+	for _, fields := range values {
+		_, _ = MapFields(fields, func(v any) (any, error) {
+			if r, ok := ParseSealedRef(v); ok {
+				out = append(out, r)
+			}
+			return nil, nil
+		})
+	}
+	return out
+}
+
+// SealedRefs returns the encrypted values that the service's actions name, in any order.
+func (s *Service) SealedRefs() (out []SealedRef) {
+	for _, a := range s.Provisioner.Actions {
+		out = append(out, refsIn(a.Fields)...)
+	}
+	return out
+}
+
+// SealedRefs returns the encrypted values that the defaults of the template name, in any order.
+func (t *ClusterTemplate) SealedRefs() []SealedRef { return t.Defaults.sealedRefs() }
+
+func (d *Defaults) sealedRefs() []SealedRef {
+	out := refsIn(d.Config)
+	for i := range d.Services {
+		out = append(out, refsIn(d.Services[i].Config)...)
+	}
+	return out
+}
+
+// SealedRefs returns the encrypted values that the cluster names, in any order: in its provider, and in the configurations, services and
+// template of its targets.
+func (c *Cluster) SealedRefs() []SealedRef {
+	out := append(refsIn(c.Provider.Provisioner, c.Config), c.Template.SealedRefs()...)
+	services := func(definitions map[string]Service) {
+		for _, d := range definitions {
+			out = append(out, d.SealedRefs()...)
+		}
+	}
+	services(c.Definitions)
+	for i := range c.Earlier {
+		services(c.Earlier[i].Definitions)
+		out = append(out, refsIn(c.Earlier[i].Config)...)
+	}
+	return out
 }

@@ -1,8 +1,8 @@
 package profile
 
 import (
+	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// secure matches a reference to a secret in a value. Nothing else is expanded.
-var secure = regexp.MustCompile(`\$\{secure\(([^(){}]*)\)\}`)
+// secure matches a reference to a secret in a value.
+var secure = model.SecretReference
 
 // Secure reports whether a value refers to secrets.
 func Secure(value string) bool { return secure.MatchString(value) }
@@ -74,6 +74,36 @@ func Reveal(values map[string]string, lookup func(key, name string) (string, err
 		}
 	}
 	return out, nil
+}
+
+// Refers reports whether a value of a document, or one within it, has a reference to a secret.
+func Refers(v any) (found bool) {
+	_, _ = model.MapValues(v, func(v any) (any, error) {
+		text, ok := v.(string)
+		found = found || ok && Secure(text)
+		return v, nil
+	})
+	return found
+}
+
+// Resolve returns a copy of the fields of a document in which model.Hidden stands in place of each text with references to secrets: the
+// whole text, with the secrets in it. lookup returns a secret. If it fails, Resolve returns that error with the path before it. Fields
+// without references are returned as they are.
+func Resolve(fields map[string]any, lookup func(name string) (string, error)) (map[string]any, error) {
+	if !Refers(fields) {
+		return fields, nil
+	}
+	return model.MapFields(fields, func(v any) (any, error) {
+		text, ok := v.(string)
+		if !ok || !Secure(text) {
+			return v, nil
+		}
+		out, err := Reveal(map[string]string{"": text}, func(_, name string) (string, error) { return lookup(name) })
+		if err != nil {
+			return nil, errors.Unwrap(err)
+		}
+		return model.Hidden{Value: out[""]}, nil
+	})
 }
 
 // UserSets reports whether a run's user determines what becomes of the secrets in a property: by setting the

@@ -144,8 +144,10 @@ func (c *Controller) Seal(ctx context.Context, tenant, id string, version uint32
 // long as the mesh has members of an older build, the fields stay as they are.
 func (c *Controller) SealFields(ctx context.Context, tenant string, p *model.Provider, also ...string) error {
 	v := c.cfg.Machine.View()
-	if offered, defined := v.ProviderTypes(tenant, p.ProviderType); v.FeatureLevel() < logformat.SealedLevel ||
-		!sealed.Sensitive(offered, defined, p.Provisioner, also...) {
+	if v.FeatureLevel() < logformat.SealedLevel {
+		return refuseHidden(p.Provisioner)
+	}
+	if offered, defined := v.ProviderTypes(tenant, p.ProviderType); !sealed.Sensitive(offered, defined, p.Provisioner, also...) {
 		return nil
 	}
 	if err := c.ready(ctx); err != nil {
@@ -157,6 +159,52 @@ func (c *Controller) SealFields(ctx context.Context, tenant string, p *model.Pro
 	}
 	p.Provisioner = fields
 	return nil
+}
+
+// SealAction encrypts the sensitive fields of an action of a service; see sealed.Box. As long as the mesh has members that cannot read
+// them, sensitive fields stay as they are, and values that come from secrets are refused.
+func (c *Controller) SealAction(ctx context.Context, tenant string, a *model.ServiceAction) error {
+	v := c.cfg.Machine.View()
+	if !v.Understands(logformat.RotationLevel) {
+		return refuseHidden(a.Fields)
+	}
+	if offered, defined := v.TypesOf(tenant, "automator/"+a.Type); !sealed.SensitiveAction(offered, defined, a.Fields) {
+		return nil
+	}
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
+	fields, err := c.cfg.Box.SealAction(ctx, tenant, a.Type, a.Fields)
+	if err != nil {
+		return coded(err)
+	}
+	a.Fields = fields
+	return nil
+}
+
+// SealHidden encrypts the values of a document that come from secrets; see sealed.Box. They are refused as long as the mesh has members
+// that cannot read them.
+func (c *Controller) SealHidden(ctx context.Context, tenant string, values map[string]any) (map[string]any, error) {
+	if !model.HasHidden(values) {
+		return values, nil
+	}
+	if !c.cfg.Machine.View().Understands(logformat.RotationLevel) {
+		return nil, refuseHidden(values)
+	}
+	if err := c.ready(ctx); err != nil {
+		return nil, err
+	}
+	out, err := c.cfg.Box.SealHidden(ctx, tenant, values)
+	return out, coded(err)
+}
+
+// refuseHidden returns an error if values come from secrets.
+func refuseHidden(values map[string]any) error {
+	if !model.HasHidden(values) {
+		return nil
+	}
+	return problem.New(problem.Conflict, "secrets cannot be used here yet, as the mesh has members of an older build: upgrade them first "+
+		"(`coopr members -o wide` shows their versions)")
 }
 
 // SealResults encrypts the sensitive ones among the results or saved values of a plugin's task; see sealed.Box. plugin is the key of

@@ -38,6 +38,9 @@ type Config struct {
 	// Seal encrypts the sensitive fields of a provider of a tenant, and others by name, before they are proposed; nil leaves them
 	// as they are.
 	Seal func(ctx context.Context, tenant string, p *model.Provider, also ...string) error
+	// SealHidden encrypts the values of a configuration that come from secrets, before an operation is planned with it. Without it such a
+	// configuration is refused.
+	SealHidden func(ctx context.Context, tenant string, config map[string]any) (map[string]any, error)
 	// HostExec decides which users may request work that runs on control hosts.
 	HostExec hostexec.Rules
 }

@@ -28,6 +28,15 @@ func DeprovisionPlan(run string) string { return "deprovision:" + run }
 // problem.Conflict if a cluster that is not terminated has the name already.
 func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run string, req model.CreateCluster,
 	own model.Set) (*operation.Prepared, error) {
+	if model.HasHidden(req.Config) {
+		if o.cfg.SealHidden == nil {
+			return nil, problem.New(problem.Conflict, "the configuration refers to secrets, which cannot be encrypted here")
+		}
+		var err error
+		if req.Config, err = o.cfg.SealHidden(ctx, who.Tenant, req.Config); err != nil {
+			return nil, err
+		}
+	}
 	for try := 1; ; try++ {
 		v := o.cfg.Machine.View()
 		id := o.nextCluster(true)

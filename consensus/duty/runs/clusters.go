@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -74,6 +73,12 @@ func (c *Clusters) Create(ctx context.Context, in Request) (Made, error) {
 		return made(cl), nil
 	}
 	req, own, err := request(r, in.Properties)
+	if err == nil {
+		req.Config, err = c.Machine.View().RunConfig(c.Opener, r)
+	}
+	if err == nil {
+		err = model.CheckSealedRefs("properties."+profile.PropConfig, req.Config).Err()
+	}
 	if err != nil {
 		return Made{}, err
 	}
@@ -118,11 +123,6 @@ func request(r *profile.Run, p map[string]string) (model.CreateCluster, model.Se
 	for _, s := range strings.Split(p["services"], ",") {
 		if s = strings.TrimSpace(s); s != "" {
 			req.Services = append(req.Services, s)
-		}
-	}
-	if s := p[profile.PropConfig]; s != "" {
-		if err := json.Unmarshal([]byte(s), &req.Config); err != nil {
-			return req, nil, fmt.Errorf("property %s is not a JSON object: %w", profile.PropConfig, err)
 		}
 	}
 	fields := map[string]any{}

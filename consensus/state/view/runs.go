@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -213,17 +214,68 @@ func (v RunView) StepEnv(o Opener, r *profile.Run, s *profile.Step) (env map[str
 	return env, secrets, nil
 }
 
-// RunProperties returns the properties of a run with the secrets that they refer to. Only administrators
-// write profiles and preferences. The run's user needs the right to use the secrets in the properties that
-// the user determines (profile.Run.UserSets).
+// Resolve returns fields of a document that a user writes with the secrets that they refer to, as model.Hidden. The user has to be allowed
+// to use these; see profile.Resolve.
+func (v RunView) Resolve(o Opener, who model.Caller, fields map[string]any) (map[string]any, error) {
+	return profile.Resolve(fields, func(name string) (string, error) { return v.secret(o, who, name) })
+}
+
+// RunProperties returns the properties of a run with the secrets that they refer to, but for the configuration of its cluster, which
+// RunConfig returns. Only administrators write profiles and preferences. The run's user needs the right to use the secrets in the
+// properties that the user determines (profile.Run.UserSets).
 func (v RunView) RunProperties(o Opener, r *profile.Run) (map[string]string, error) {
-	user := TenantView(v).Acting(r.Tenant, r.Actor)
-	return profile.Reveal(profile.Values(r.Properties), func(key, name string) (string, error) {
-		if r.UserSets(key) {
-			return v.secret(o, user, name)
-		}
-		return v.secret(o, vouched(r.Tenant), name)
-	})
+	values := profile.Values(r.Properties)
+	config := values[profile.PropConfig]
+	delete(values, profile.PropConfig)
+	out, err := profile.Reveal(values, func(key, name string) (string, error) { return v.runSecret(o, r, key, name) })
+	if err == nil && config != "" {
+		out[profile.PropConfig] = config
+	}
+	return out, err
+}
+
+// runSecret returns a secret that a property of a run refers to.
+func (v RunView) runSecret(o Opener, r *profile.Run, property, name string) (string, error) {
+	by := vouched(r.Tenant)
+	if r.UserSets(property) {
+		by = TenantView(v).Acting(r.Tenant, r.Actor)
+	}
+	return v.secret(o, by, name)
+}
+
+// RunConfig returns the configuration of a run's cluster, nil if it has none. Values that come from secrets are model.Hidden. In a text
+// that is a JSON object only with the secrets in it, these are all values.
+func (v RunView) RunConfig(o Opener, r *profile.Run) (out map[string]any, err error) {
+	text := profile.Values(r.Properties)[profile.PropConfig]
+	if text == "" {
+		return nil, nil
+	}
+	lookup := func(name string) (string, error) { return v.runSecret(o, r, profile.PropConfig, name) }
+	err = json.Unmarshal([]byte(text), &out)
+	switch {
+	case err == nil:
+		out, err = profile.Resolve(out, lookup)
+	case profile.Secure(text):
+		out, err = revealedConfig(text, lookup)
+	default:
+		err = fmt.Errorf("it is not a JSON object: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("property %s: %w", profile.PropConfig, err)
+	}
+	return out, nil
+}
+
+// revealedConfig returns a configuration whose text is a JSON object only with the secrets in it.
+func revealedConfig(text string, lookup func(name string) (string, error)) (out map[string]any, err error) {
+	with, err := profile.Reveal(map[string]string{"": text}, func(_, name string) (string, error) { return lookup(name) })
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	if json.Unmarshal([]byte(with[""]), &out) != nil {
+		return nil, errors.New("with the secrets in it, it is not a JSON object") // the error of JSON may quote a secret
+	}
+	return model.MapFields(out, func(v any) (any, error) { return model.Hidden{Value: v}, nil })
 }
 
 // ProvisionedProperties returns the properties of a run whose cluster is to be deprovisioned. That is done

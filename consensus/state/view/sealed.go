@@ -259,13 +259,11 @@ func (v SealedView) NamedSealed() map[SealedKey]bool {
 		return true
 	})
 	table.Each(v.txn, table.Definitions, "id", func(r *table.DefinitionRow) bool {
-		if r.Kind == model.KindProvider {
-			add(r.Tenant, model.SealedRefs(r.Body)...)
-		}
+		add(r.Tenant, model.SealedRefs(r.Body)...)
 		return true
 	})
-	table.Each(v.txn, table.Clusters, "id", func(c *model.Cluster) bool { fields(c.Tenant, c.Provider.Provisioner); return true })
-	table.Each(v.txn, table.History, "id", func(s *model.Snapshot) bool { fields(s.Tenant, s.State.Provider.Provisioner); return true })
+	table.Each(v.txn, table.Clusters, "id", func(c *model.Cluster) bool { add(c.Tenant, c.SealedRefs()...); return true })
+	table.Each(v.txn, table.History, "id", func(s *model.Snapshot) bool { add(s.Tenant, s.State.SealedRefs()...); return true })
 	tenants := map[string]string{} // of nodes
 	table.Each(v.txn, table.Nodes, "id", func(n *model.Node) bool {
 		tenants[n.ID] = n.Tenant
@@ -276,10 +274,12 @@ func (v SealedView) NamedSealed() map[SealedKey]bool {
 		add(tenants[r.Node], model.SealedRefs(r.Value)...)
 		return true
 	})
+	table.Each(v.txn, table.Operations, "id", func(o *model.Operation) bool { fields(o.Tenant, o.Config); return true })
 	table.Each(v.txn, table.Queue, "id", func(q *table.QueueRow) bool {
 		op := table.Get[model.Operation](v.txn, table.Operations, "id", q.Operation)
 		if op != nil {
 			fields(op.Tenant, q.Request.ProviderFields)
+			fields(op.Tenant, q.Request.Config)
 		}
 		return true
 	})

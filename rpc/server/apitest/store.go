@@ -170,7 +170,7 @@ func (s *Store) duties(uint64) []leader.Duty {
 			Jitter: func() float64 { return 0 }, Seal: k.SealResults,
 		}),
 		Orchestrator: orchestrate.New(orchestrate.Config{
-			Machine: m, Propose: propose, Logger: log, Rank: plugins{}.Rank, Seal: k.SealFields,
+			Machine: m, Propose: propose, Logger: log, Rank: plugins{}.Rank, Seal: k.SealFields, SealHidden: k.SealHidden,
 		}),
 		Sites: sites.New(sites.Config{Machine: m, Propose: propose, Logger: log, Node: sites.NodeAccess(s.member.Box), Paused: sites.Resting}),
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{

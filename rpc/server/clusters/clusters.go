@@ -73,6 +73,9 @@ func clusterRoutes(s *rest.Server) {
 			if err := mayCreate(c, &req); err != nil {
 				return api.StartedBody{}, api.Written{}, err
 			}
+			if req.Config, err = redact.RestoreConfig(req.Config, nil); err != nil {
+				return api.StartedBody{}, api.Written{}, err
+			}
 			started, err := s.Clusters.Create(ctx, c.Who, req, in.DryRun)
 			return startedBody(v, c, started, in.DryRun, err)
 		},
@@ -352,6 +355,12 @@ func operate(ctx context.Context, s *rest.Server, c *rest.Call, idOrName string,
 		p := rest.NotFound("%v", faults[0])
 		p.Errors = faults
 		return api.StartedBody{}, api.Written{}, p
+	}
+	if faults := model.CheckSealedRefs("config", req.Config); len(faults) > 0 {
+		return api.StartedBody{}, api.Written{}, faults
+	}
+	if req.Config, err = redact.RestoreConfig(req.Config, cl.Config); err != nil {
+		return api.StartedBody{}, api.Written{}, err
 	}
 	started, err := s.Clusters.Operate(ctx, c.Who, cl.ID, req)
 	return startedBody(v, c, started, req.DryRun, err)

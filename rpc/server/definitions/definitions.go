@@ -190,10 +190,7 @@ func decodeOne[T any](r *redact.Redactor, d model.StoredDefinition) (*T, error) 
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := def.Value.(*model.Provider); ok {
-		clean := r.Provider(*p)
-		def.Value = &clean
-	}
+	def = r.Definition(def)
 	t, ok := def.Value.(*T)
 	if !ok {
 		return nil, fmt.Errorf("definition %s has the unexpected Go type %T", def.ID(), def.Value)
@@ -298,26 +295,16 @@ func put(ctx context.Context, s *rest.Server, c *rest.Call, defs []model.Definit
 	return stored, w, v, nil
 }
 
-// store encodes definitions for storage. With fill, redacted values of providers are replaced by the
+// store encodes definitions for storage. With fill, redacted values are replaced by the
 // stored ones.
 func store(v rest.View, tenant string, defs []model.Definition, fill bool) ([]model.StoredDefinition, error) {
 	out := make([]model.StoredDefinition, len(defs))
 	var faults model.Faults
 	for i, def := range defs {
-		if p, ok := def.Value.(*model.Provider); ok && fill {
-			for _, f := range model.CheckSealedRefs("provisioner", p.Provisioner) {
-				f.Subject, f.Line = def.ID(), def.Line
-				faults = append(faults, f)
-			}
-		}
-		if p, ok := def.Value.(*model.Provider); ok && fill && redact.Redacted(p.Provisioner) {
-			var old *model.Provider
-			if d, ok := v.Definition(tenant, model.KindProvider, p.Name, 0); ok {
-				if o, err := model.Restore(d.Kind, d.Body); err == nil {
-					old, _ = o.Value.(*model.Provider)
-				}
-			}
-			for _, f := range redact.For(v, tenant).Restore(p, old) {
+		if fill {
+			var found model.Faults
+			def, found = filled(v, tenant, def)
+			for _, f := range found {
 				f.Subject, f.Line = def.ID(), def.Line
 				faults = append(faults, f)
 			}
@@ -329,4 +316,24 @@ func store(v rest.View, tenant string, defs []model.Definition, fill bool) ([]mo
 		out[i] = model.StoredDefinition{Kind: def.Kind, Name: def.Name, Body: body}
 	}
 	return out, faults.Err()
+}
+
+// filled returns a definition with the stored values in place of redacted ones. Names of encrypted values are faults.
+func filled(v rest.View, tenant string, def model.Definition) (model.Definition, model.Faults) {
+	var faults model.Faults
+	redacted := false
+	for path, p := range def.Parts() {
+		faults = append(faults, model.CheckSealedRefs(path, p.Fields)...)
+		redacted = redacted || redact.Redacted(p.Fields)
+	}
+	if len(faults) > 0 || !redacted {
+		return def, faults
+	}
+	var old *model.Definition
+	if d, ok := v.Definition(tenant, def.Kind, def.Name, 0); ok {
+		if o, err := model.Restore(d.Kind, d.Body); err == nil {
+			old = &o
+		}
+	}
+	return redact.For(v, tenant).Restore(def, old)
 }

@@ -35,7 +35,7 @@ func importRoutes(s *rest.Server) {
 	})
 	rest.Read(s, rest.Route{
 		ID: "exportDefinitions", Path: "/v1/export", Tag: "definitions",
-		Summary: "All definitions of the tenant", Description: "Secrets of providers are given to admins only.",
+		Summary: "All definitions of the tenant", Description: "Secrets of definitions are given to admins only.",
 	}, func(_ context.Context, c *rest.Call, v rest.View, _ *rest.None) (*api.Definitions, error) {
 		return export(s, c, v)
 	})
@@ -86,8 +86,15 @@ func importDefinitions(ctx context.Context, s *rest.Server, c *rest.Call, in *im
 	return done, w, nil
 }
 
-// export returns those of a tenant's definitions that the caller may list. It has the secrets of providers that
-// the caller may write.
+// mayReveal reports whether an export for the caller has the secrets of a definition: it is of an administrator who may write the
+// definition. Others may have been allowed to write it, but not to use the secrets that it refers to.
+func mayReveal(c *rest.Call, d model.Definition) bool {
+	admin := c.Who.Role == model.RoleAdmin || c.Who.Role == model.RoleSuperadmin
+	return admin && len(d.Parts()) > 0 && c.MayNamed(access.Update, typeOf[d.Kind], d.Name) == nil
+}
+
+// export returns those of a tenant's definitions that the caller may list. It has the secrets of those that
+// the caller may write as an administrator.
 func export(s *rest.Server, c *rest.Call, v rest.View) (*api.Definitions, error) {
 	out := &api.Definitions{}
 	r := redact.For(v, c.Who.Tenant)
@@ -103,15 +110,14 @@ func export(s *rest.Server, c *rest.Call, v rest.View) (*api.Definitions, error)
 				all = errors.Join(all, err)
 				continue
 			}
+			if !mayReveal(c, def) {
+				def = r.Definition(def)
+			} else if def, err = s.Definitions.Reveal(c.Who.Tenant, def); err != nil {
+				return nil, err
+			}
 			switch x := def.Value.(type) {
 			case *model.Provider:
-				p := *x
-				if c.MayNamed(access.Update, access.TypeProvider, p.Name) != nil {
-					p = r.Provider(p)
-				} else if p, err = s.Definitions.Reveal(c.Who.Tenant, p); err != nil {
-					return nil, err
-				}
-				out.Providers = append(out.Providers, &p)
+				out.Providers = append(out.Providers, x)
 			case *model.HardwareType:
 				out.HardwareTypes = append(out.HardwareTypes, x)
 			case *model.ImageType:

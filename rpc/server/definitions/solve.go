@@ -73,6 +73,9 @@ func faultsOf(ctx context.Context, s *rest.Server, c *rest.Call, v rest.View, de
 	known := rest.Known(v, c.Who.Tenant)
 	var out api.Linted
 	out.Faults, out.Warnings = lint.Lint(defs, known, macro.Check)
+	for _, d := range defs {
+		out.Warnings = append(out.Warnings, lint.Literals(d)...)
+	}
 	all := model.Over(model.NewSet(defs...), known)
 	for _, d := range defs {
 		t, ok := d.Value.(*model.ClusterTemplate)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/server/rest"
@@ -14,38 +15,88 @@ import (
 // Redactor removes secrets from answers, by the plugins' descriptions of their fields and by the
 // fields' names (model.Sensitive).
 type Redactor struct {
-	types map[string]model.PluginType // provider types by name
+	types map[string]model.PluginType // by key, "provider/NAME" or "automator/NAME"
 }
 
 // For returns a redactor of the definitions of a tenant.
 func For(v rest.View, tenant string) *Redactor {
 	r := &Redactor{types: map[string]model.PluginType{}}
-	for _, d := range v.Definitions(tenant, model.KindProviderType) {
-		if def, err := model.Restore(d.Kind, d.Body); err == nil {
-			if t, ok := def.Value.(*model.PluginType); ok {
-				r.types[t.Name] = *t
+	for kind, prefix := range map[model.Kind]string{model.KindProviderType: "provider/", model.KindAutomatorType: "automator/"} {
+		for _, d := range v.Definitions(tenant, kind) {
+			if def, err := model.Restore(d.Kind, d.Body); err == nil {
+				if t, ok := def.Value.(*model.PluginType); ok {
+					r.types[prefix+t.Name] = *t
+				}
 			}
 		}
 	}
 	// The types that agents offer are more recent than the definitions.
 	for _, t := range v.PluginTypes() {
-		if t.Class != "automator" {
-			r.types[t.Name] = t
+		prefix := "provider/"
+		if t.Class == "automator" {
+			prefix = "automator/"
 		}
+		r.types[prefix+t.Name] = t
 	}
 	return r
 }
 
+// fields returns a copy of the fields of a part without secrets. Configurations show what is not encrypted.
+func (r *Redactor) fields(p model.Part) map[string]any {
+	if p.Plugin == "" {
+		return Config(p.Fields)
+	}
+	return model.RedactFields(r.types[p.Plugin], p.Fields)
+}
+
+// Definition returns a copy without secrets.
+func (r *Redactor) Definition(d model.Definition) model.Definition {
+	d, _ = d.MapParts(func(p model.Part) (map[string]any, error) { return r.fields(p), nil }) // it does not fail
+	return d
+}
+
 // Provider returns a copy without secrets.
 func (r *Redactor) Provider(p model.Provider) model.Provider {
-	p.Provisioner = model.RedactFields(r.types[p.ProviderType], p.Provisioner)
-	return p
+	return *r.Definition(model.Define(model.KindProvider, &p)).Value.(*model.Provider)
 }
 
 // Cluster returns a copy without secrets.
 func (r *Redactor) Cluster(c *model.Cluster) model.Cluster {
 	out := *c
-	out.Provider = r.Provider(c.Provider)
+	out.Provider, out.Config = r.Provider(c.Provider), Config(c.Config)
+	out.Template = *r.Definition(model.Define(model.KindClusterTemplate, &c.Template)).Value.(*model.ClusterTemplate)
+	out.Definitions = r.services(c.Definitions)
+	out.Earlier = slices.Clone(c.Earlier)
+	for i := range out.Earlier {
+		t := &out.Earlier[i]
+		t.Config, t.Definitions = Config(t.Config), r.services(t.Definitions)
+	}
+	return out
+}
+
+// services returns copies without secrets.
+func (r *Redactor) services(all map[string]model.Service) map[string]model.Service {
+	if all == nil {
+		return nil
+	}
+	out := make(map[string]model.Service, len(all))
+	for name, s := range all {
+		out[name] = *r.Definition(model.Define(model.KindService, &s)).Value.(*model.Service)
+	}
+	return out
+}
+
+// Config returns a copy of a configuration without what is encrypted.
+func Config(config map[string]any) map[string]any {
+	if !model.HasSealedRef(config) {
+		return config
+	}
+	out, _ := model.MapFields(config, func(v any) (any, error) { // it does not fail
+		if _, sealed := model.ParseSealedRef(v); sealed {
+			return model.Redacted, nil
+		}
+		return v, nil
+	})
 	return out
 }
 
@@ -56,49 +107,98 @@ func Node(n *model.Node) model.Node {
 	return out
 }
 
-// Restore replaces redacted values of a provider by the stored ones. A provider has redacted
-// values if a client has read it, edited it and sends it back. A stored value is kept only while its
-// receivers stay the same: if the type changes, or a field that determines where the value is sent
+// Restore returns a copy of a definition with the stored values in place of redacted ones; stored is nil if there is none. A definition has
+// redacted values if a client has read it, edited it and sends it back. A stored value is kept only while its
+// receivers stay the same: if the type of the plugin changes, or a field that determines where the value is sent
 // and for whom, the value has to be given again. Otherwise anyone who may write a provider could have
 // its password sent to a server of their own.
-func (r *Redactor) Restore(p *model.Provider, stored *model.Provider) model.Faults {
+func (r *Redactor) Restore(d model.Definition, stored *model.Definition) (model.Definition, model.Faults) {
 	var faults model.Faults
-	var old, shown map[string]any
-	moved := ""
+	var old map[string]model.Part
 	if stored != nil {
-		old, shown = stored.Provisioner, r.Provider(*stored).Provisioner
-		moved = movedTo(p, stored)
+		old = stored.Parts()
 	}
-	for _, k := range slices.Sorted(maps.Keys(p.Provisioner)) {
-		at := "provisioner." + k
-		switch v := p.Provisioner[k]; {
-		case !Redacted(v):
-		case old[k] == nil:
-			faults.Add(at, fmt.Sprintf("is %s, but no value is stored: write the value itself", model.Redacted))
-		case moved != "":
-			faults.Add(at, fmt.Sprintf("is %s, but %s has changed: write the value itself, because the stored one is never sent to a new receiver",
-				model.Redacted, moved))
-		case !reflect.DeepEqual(v, shown[k]):
-			faults.Add(at, fmt.Sprintf("contains %s, but the rest of it has changed: write the values themselves", model.Redacted))
-		default:
-			p.Provisioner[k] = old[k]
+	d, _ = d.MapParts(func(p model.Part) (map[string]any, error) { // it does not fail
+		if !Redacted(p.Fields) {
+			return p.Fields, nil
 		}
-	}
-	return faults
+		was := old[p.Path]
+		k := keeping{faults: &faults, within: p.Plugin == ""}
+		if p.Plugin != "" && was.Fields != nil {
+			k.moved = movedTo(p, was)
+		}
+		return k.fields(p.Path, p.Fields, was.Fields, r.fields(was)), nil
+	})
+	return d, faults
 }
 
-// movedTo returns the first part of a provider that receives its secrets and differs from the stored
-// one; "" if there is none.
-func movedTo(p, stored *model.Provider) string {
-	if p.ProviderType != stored.ProviderType {
-		return "providertype"
+// RestoreConfig is Restore for the configuration of a cluster. A value that is not encrypted was never shown as redacted.
+func RestoreConfig(config, stored map[string]any) (map[string]any, error) {
+	if !Redacted(config) {
+		return config, nil
 	}
-	keys := slices.Concat(slices.Collect(maps.Keys(p.Provisioner)), slices.Collect(maps.Keys(stored.Provisioner)))
+	var faults model.Faults
+	k := keeping{faults: &faults, within: true}
+	out := k.fields("config", config, stored, Config(stored))
+	return out, faults.Err()
+}
+
+// keeping puts stored values in place of redacted ones.
+type keeping struct {
+	moved  string // what has changed that receives the values; "": nothing
+	within bool   // also in objects. Those of plugins are kept as a whole, as their other fields may receive the value.
+	faults *model.Faults
+}
+
+// fields returns a copy of fields. old are the stored ones, and shown what users see of these.
+func (k keeping) fields(path string, fields, old, shown map[string]any) map[string]any {
+	out := make(map[string]any, len(fields))
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		out[name] = k.value(path+"."+name, fields[name], old[name], shown[name])
+	}
+	return out
+}
+
+func (k keeping) value(at string, v, old, shown any) any {
+	if !Redacted(v) {
+		return v
+	}
+	if v, ok := v.(map[string]any); ok && k.within {
+		old, ok1 := old.(map[string]any)
+		shown, ok2 := shown.(map[string]any)
+		if ok1 && ok2 {
+			return k.fields(at, v, old, shown)
+		}
+	}
+	switch {
+	case old == nil:
+		k.faults.Add(at, fmt.Sprintf("is %s, but no value is stored: write the value itself", model.Redacted))
+	case k.moved != "":
+		k.faults.Add(at, fmt.Sprintf("is %s, but %s has changed: write the value itself, because the stored one is never sent to a new receiver",
+			model.Redacted, k.moved))
+	case !reflect.DeepEqual(v, shown):
+		k.faults.Add(at, fmt.Sprintf("contains %s, but the rest of it has changed: write the values themselves", model.Redacted))
+	default:
+		return old
+	}
+	return v
+}
+
+// movedTo returns the first field of a part that receives its secrets and differs from the stored
+// one; "" if there is none.
+func movedTo(p, stored model.Part) string {
+	if p.Plugin != stored.Plugin {
+		if strings.HasPrefix(p.Plugin, "provider/") {
+			return "providertype"
+		}
+		return strings.TrimSuffix(p.Path, "fields") + "type"
+	}
+	keys := slices.Concat(slices.Collect(maps.Keys(p.Fields)), slices.Collect(maps.Keys(stored.Fields)))
 	slices.Sort(keys)
 	for _, k := range keys {
-		now, was := p.Provisioner[k], stored.Provisioner[k]
+		now, was := p.Fields[k], stored.Fields[k]
 		if model.SoundsLikeReceiver(k) && !Redacted(now) && !reflect.DeepEqual(now, was) {
-			return "provisioner." + k
+			return p.Path + "." + k
 		}
 	}
 	return ""

@@ -2,19 +2,35 @@ package rest
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
 )
+
+// writeAnswer encodes an answer. Whatever it is about, it never has the name of an encrypted value.
+func writeAnswer(w io.Writer, v any) error { return writeBody(unnamed{w}, v) }
+
+// unnamed writes texts with Redacted in place of the names of encrypted values. A name must not be divided among two calls; the encoder of
+// JSON makes one.
+type unnamed struct{ w io.Writer }
+
+func (u unnamed) Write(p []byte) (int, error) {
+	if _, err := u.w.Write(model.HideSealedRefs(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
 
 func humaConfig() huma.Config {
 	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	aliases(registry)
-	json := huma.Format{Marshal: writeBody, Unmarshal: readBody}
-	yaml := huma.Format{Marshal: writeBody, Unmarshal: readBody}
+	json := huma.Format{Marshal: writeAnswer, Unmarshal: readBody}
+	yaml := huma.Format{Marshal: writeAnswer, Unmarshal: readBody}
 	return huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",

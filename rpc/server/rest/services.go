@@ -119,8 +119,8 @@ type Definitions interface {
 	// Delete deletes one version of a definition; version 0 means all. Without force it refuses to
 	// delete a definition that is in use.
 	Delete(ctx context.Context, who model.Caller, kind model.Kind, name string, version int, force bool) (api.Written, error)
-	// Reveal returns a provider with the values of its encrypted fields.
-	Reveal(tenant string, p model.Provider) (model.Provider, error)
+	// Reveal returns a definition with the values of its encrypted fields.
+	Reveal(tenant string, d model.Definition) (model.Definition, error)
 	// Rank asks a plugin of this agent for the comparator that it offers. It fails with
 	// model.Faults if no plugin offers it. It works on every agent.
 	Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error)

@@ -83,6 +83,9 @@ against the definitions, plugins and permissions of a mesh.`,
 			return faults
 		}
 		if offline || len(good) == 0 {
+			for _, d := range kept {
+				warnings = append(warnings, lint.Literals(d)...)
+			}
 			for _, w := range named(warnings, kept) {
 				out.Warn(w)
 			}

@@ -55,8 +55,8 @@ func SecretCommand(app cli.App) *cobra.Command {
 	var usableBy []string
 	put := &cobra.Command{Use: "put NAME", Short: "Store a secret from a file or the standard input", Args: cli.Args("NAME"),
 		ValidArgsFunction: names,
-		Long: `Store a secret. Properties of profiles and environment variables of programs refer
-to it as ${secure(NAME)}. Only the plugins and jobs that use the secret receive its
+		Long: `Store a secret. Properties of profiles, environment variables of programs, definitions
+and configurations of clusters refer to it as ${secure(NAME)}. Only the plugins and jobs that use the secret receive its
 value; it is never shown. A newline at the end is not part of the secret.
 
 Administrators may refer to the secret in what they write, and so may the users
