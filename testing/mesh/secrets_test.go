@@ -143,7 +143,6 @@ func TestRestoreNeedsTheKeyring(t *testing.T) {
 			a.Start()
 		}
 		m.Until("all to have the keys", func() bool { return len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
-		m.Must("POST", "/v1/operator/resume", nil, nil)
 		if !runWith(m, canary) {
 			t.Error("the program did not get the secret")
 		}
