@@ -221,8 +221,11 @@ func rotateGossip(t *testing.T, leave leaving) {
 // TestRotateCA replaces the CA while agents work and the leader dies, and a worker is away. Afterwards certificates of the old CA are refused,
 // and all agents still renew theirs. The worker comes back over the bridge; without a bridge it does not.
 func TestRotateCA(t *testing.T) {
-	for _, leave := range leaves {
+	for i, leave := range leaves {
 		for _, noBridge := range []bool{false, true} {
+			if testing.Short() && noBridge != (i > 0) {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s, no bridge %t", leave.how, noBridge), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { rotateCA(t, leave, noBridge) })
 			})
@@ -321,6 +324,9 @@ func rotateCA(t *testing.T, leave leaving, noBridge bool) {
 func TestRotateWithoutVoter(t *testing.T) {
 	for _, leave := range leaves {
 		for _, long := range []bool{false, true} {
+			if testing.Short() && long {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s, for long %t", leave.how, long), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { rotateWithoutVoter(t, leave, long) })
 			})
@@ -408,7 +414,7 @@ func TestBackAfterLong(t *testing.T) {
 		alive := func() bool { a, ok := m.AwaitLeader().View().Agent(away.ID); return ok && a.Alive }
 		m.Until("the worker", alive)
 		m.Cut("away", []*mesh.Agent{away})
-		time.Sleep(8 * mesh.Lifetime)
+		time.Sleep(days() * mesh.Lifetime)
 		m.Heal("away")
 		m.Until("the worker to be back", alive)
 	})
