@@ -41,13 +41,21 @@ func TestFigure1OfRealThings(t *testing.T) {
 		}
 		return d
 	}
+	// A service is ready by what it saw before, too, so it may not have read the file anew yet.
 	shows := func(what, want string) {
 		t.Helper()
-		for _, file := range []string{conf, filepath.Join(m.dir, "world", "svcA.seen"), filepath.Join(m.dir, "world", "svcB.seen")} {
-			if b, err := os.ReadFile(file); err != nil || string(b) != want {
-				t.Errorf("%s: %s says %q, not %q (%v)", what, file, b, want, err)
+		m.await(what, func() error {
+			for _, file := range []string{conf, filepath.Join(m.dir, "world", "svcA.seen"), filepath.Join(m.dir, "world", "svcB.seen")} {
+				b, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				if string(b) != want {
+					return fmt.Errorf("%s says %q, not %q", file, b, want)
+				}
 			}
-		}
+			return nil
+		})
 	}
 	m.apply(doc(80))
 	m.converged("figure1", 1)

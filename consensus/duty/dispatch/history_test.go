@@ -149,7 +149,9 @@ func (h *history) recover() {
 	c, id := h.start(model.Operation{Type: model.OpRecover, OnFailure: "leave"}, g, &d.Tree)
 	_, _ = h.propose(h.t.Context(), c)
 	if _, begun := h.machine.View().Operation("one", id); begun { // also if the log did not confirm it
+		h.play.mu.Lock()
 		h.others = append(h.others, id)
+		h.play.mu.Unlock()
 	}
 }
 
