@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/coopr/coopr/internal/neighbour"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -90,7 +91,7 @@ func openWith(s *Server, w http.ResponseWriter, r *http.Request, token string) {
 // offersClick reports whether a request may get the token of a dev agent. Its host must be a loopback address, too: otherwise a page
 // whose name leads to 127.0.0.1 could ask. And no other user of this machine may ask, whose program may be a proxy for everybody.
 func offersClick(s *Server, r *http.Request) bool {
-	return s.devToken != "" && namesLoopback(r) && !ofAgent(r.Context()) && clientOf(r).IsLoopback() && ofOwnUser(r)
+	return s.devToken != "" && namesLoopback(r) && !ofAgent(r.Context()) && clientOf(r).IsLoopback() && neighbour.IsOwn(r)
 }
 
 // namesLoopback reports whether the host that a request names is this machine for every client.
@@ -126,7 +127,6 @@ func ask(s *Server, w http.ResponseWriter, r *http.Request, method, path, token 
 	in.Method, in.URL, in.Pattern = method, &url.URL{Path: path}, ""
 	in.RequestURI = path
 	in.Header.Del("Authorization")
-	in.Header.Set("Accept", "application/json") // and not YAML
 	if token != "" {
 		in.Header.Set("Authorization", "Bearer "+token)
 	}

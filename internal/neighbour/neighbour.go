@@ -1,4 +1,5 @@
-package rest
+// Package neighbour finds out whose programs on this machine make requests.
+package neighbour
 
 import (
 	"encoding/binary"
@@ -15,10 +16,10 @@ import (
 // relayed are headers that proxies add to what they pass on.
 var relayed = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
-// ofOwnUser reports whether a connection on this machine comes from a program of the agent's user, or of root, which could read the agent's
+// IsOwn reports whether a request on this machine comes from a program of the agent's user, or of root, which could read the agent's
 // token in its files. A program of somebody else may be a proxy that lets everybody in, with requests that look as if they were made on
 // this machine. A proxy that names itself is refused, whoever runs it.
-func ofOwnUser(r *http.Request) bool {
+func IsOwn(r *http.Request) bool {
 	if slices.ContainsFunc(relayed, func(name string) bool { return r.Header.Get(name) != "" }) {
 		return false
 	}
