@@ -202,3 +202,48 @@ func TestReferencesAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestReferencesForTheSDK uses the routes of the DC/OS SDK. They showed the names of encrypted values, and took such names as options, so that
+// a service of one's own got the value of any.
+func TestReferencesForTheSDK(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVault(t, 34)
+		starts := v.starts("app")
+		v.must(200, "PUT", "/v1/secrets/key", map[string]any{"value": canary + "-key"})
+		v.must(200, "PUT", "/v1/services/app", service(map[string]any{"api_token": canary + "-literal"}))
+		var st struct{ Operation struct{ ID string } }
+		v.Must("POST", "/v1/clusters", map[string]any{"name": "one", "clusterTemplate": "trio", "numMachines": 3,
+			"config": map[string]any{"motd": "${secure(key)}"}}, &st)
+		v.AwaitEnd(st.Operation.ID)
+		id := v.cluster("one")
+		shown := func(method, path string, body any) (out map[string]any) {
+			t.Helper()
+			v.Must(method, path, body, &out)
+			text, err := json.Marshal(out)
+			if err != nil || bytes.Contains(text, []byte(canary)) || bytes.Contains(text, []byte("coopr-sealed:")) ||
+				!bytes.Contains(text, []byte(model.Redacted)) {
+				t.Errorf("%s: %s %v", path, text, err)
+			}
+			return out
+		}
+		for _, which := range []string{"target", "1"} {
+			shown("GET", "/v1/clusters/"+id+"/configurations/"+which, nil)
+		}
+		options := shown("POST", "/cosmos/service/describe", map[string]any{"appId": "one"})["resolvedOptions"].(map[string]any)
+
+		cl, _ := v.AwaitLeader().View().Cluster("default", id)
+		service := cl.Definitions["app"]
+		update := map[string]any{"appId": "one", "options": map[string]any{"stolen": service.SealedRefs()[0].String()}}
+		v.must(400, "POST", "/cosmos/service/update", update)
+		update["options"] = map[string]any{"stolen": model.Redacted}
+		v.must(400, "POST", "/cosmos/service/update", update)
+
+		starts()
+		options["size"] = 2
+		update["options"] = options
+		v.must(200, "POST", "/cosmos/service/update", update)
+		cl, _ = v.AwaitLeader().View().Cluster("default", id)
+		v.AwaitEnd(cl.Operation)
+		v.has(starts(), canary+"-key", canary+"-literal")
+	})
+}
