@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/coopr/coopr/consensus/state/view"
@@ -119,17 +120,20 @@ func (s sealing) value(v any, sensitive bool) (any, error) {
 	if _, ok := model.ParseSealedRef(v); ok || v == nil || v == "" {
 		return v, nil
 	}
-	if sensitive {
+	if sensitive && !model.HasSealedRef(v) {
 		return s.seal(v)
 	}
 	switch v := v.(type) {
 	case map[string]any:
+		if sensitive { // as a whole it would have a reference within an encrypted value, which nothing follows
+			return s.fields(slices.Collect(maps.Keys(v)), v)
+		}
 		return s.fields(model.Sensitive(model.PluginType{}, v), v)
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
 			var err error
-			if out[i], err = s.value(v[i], false); err != nil {
+			if out[i], err = s.value(v[i], sensitive); err != nil {
 				return nil, err
 			}
 		}
@@ -140,16 +144,27 @@ func (s sealing) value(v any, sensitive bool) (any, error) {
 
 // sealValue encrypts the JSON of a value, so that it is of the same type again.
 func (b *Box) sealValue(ctx context.Context, tenant string, v any) (string, *pb.SealedValue, error) {
-	if secret, ok := v.(model.Secret); ok {
-		v = secret.Reveal()
-	}
-	data, err := json.Marshal(v)
+	data, err := plain(v)
 	if err != nil {
 		return "", nil, err
 	}
 	ref := model.SealedRef{ID: NewID(), Version: 1}
 	value, err := b.Seal(ctx, tenant, ref.ID, ref.Version, data)
 	return ref.String(), value, err
+}
+
+// plain returns the JSON of a value, with what is hidden in it.
+func plain(v any) ([]byte, error) {
+	v, _ = model.MapValues(v, func(v any) (any, error) { // it does not fail
+		switch x := v.(type) {
+		case model.Hidden:
+			return x.Value, nil
+		case model.Secret:
+			return x.Reveal(), nil
+		}
+		return v, nil
+	})
+	return json.Marshal(v)
 }
 
 // OpenFields returns a copy of a provider's fields with the values that references stand for. Fields without references are

@@ -112,3 +112,32 @@ func TestFieldsWithoutSecrets(t *testing.T) {
 		t.Error(out, err)
 	}
 }
+
+// TestHiddenWithinSensitive has the value of a reference within a field that is encrypted as a whole. It was lost: the text that stands for
+// hidden values was encrypted in its place.
+func TestHiddenWithinSensitive(t *testing.T) {
+	v := openVoter(t)
+	kept, err := v.box.SealFields(t.Context(), "t", "cloud", map[string]any{"password": "canary-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]any{
+		"credential": map[string]any{"user": "u", "key": model.Hidden{Value: "canary-2"}},
+		"secrets":    []any{kept["password"], "canary-3", map[string]any{"plain": "canary-4"}},
+	}
+	want := map[string]any{
+		"credential": map[string]any{"user": "u", "key": "canary-2"},
+		"secrets":    []any{"canary-1", "canary-3", map[string]any{"plain": "canary-4"}},
+	}
+	out, err := v.box.SealAction(t.Context(), "t", "shell", fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(out)
+	if err != nil || bytes.Contains(text, []byte("canary")) {
+		t.Errorf("a value is in the clear: %s %v", text, err)
+	}
+	if back, err := v.box.OpenFields(v.View().SealedView, "t", out); err != nil || !reflect.DeepEqual(back, want) {
+		t.Errorf("%v, %v", back, err)
+	}
+}
