@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -165,6 +166,51 @@ func plain(v any) ([]byte, error) {
 		return v, nil
 	})
 	return json.Marshal(v)
+}
+
+// Keep returns a copy of values of a document in which the references of an earlier document stand in place of the same values at the
+// same places, so that a document that is written again does not change. It compares what is model.Hidden and, with literals, all that
+// stands where the earlier document has a reference. Whoever learns the result can try values, so that literals are for those who may
+// read them. A reference whose value cannot be decrypted is not kept.
+func (b *Box) Keep(v view.SealedView, tenant string, fields, stored map[string]any, literals bool) map[string]any {
+	if len(fields) == 0 || !model.HasSealedRef(stored) {
+		return fields
+	}
+	return b.kept(v, tenant, fields, stored, literals).(map[string]any)
+}
+
+func (b *Box) kept(v view.SealedView, tenant string, value, stored any, literals bool) any {
+	switch old := stored.(type) {
+	case map[string]any:
+		if now, ok := value.(map[string]any); ok {
+			out := make(map[string]any, len(now))
+			for name, item := range now {
+				out[name] = b.kept(v, tenant, item, old[name], literals)
+			}
+			return out
+		}
+	case []any:
+		if now, ok := value.([]any); ok && len(now) == len(old) {
+			out := make([]any, len(now))
+			for i, item := range now {
+				out[i] = b.kept(v, tenant, item, old[i], literals)
+			}
+			return out
+		}
+	}
+	if _, ok := model.ParseSealedRef(stored); !ok || !literals && !model.HasHidden(value) {
+		return value
+	}
+	was, err := b.opened(v, tenant, stored)
+	if err != nil {
+		return value
+	}
+	x, err1 := plain(was)
+	y, err2 := plain(value)
+	if errors.Join(err1, err2) == nil && bytes.Equal(x, y) {
+		return stored
+	}
+	return value
 }
 
 // OpenFields returns a copy of a provider's fields with the values that references stand for. Fields without references are
