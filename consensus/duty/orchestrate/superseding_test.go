@@ -186,24 +186,24 @@ func TestSupersededTaskEndsBadly(t *testing.T) {
 	}
 }
 
-// TestRecoveryBesideSuperseding restarts a service while the operation on its cluster gives way to another one: that both go on, and all
+// TestRecoveryWhileSuperseding restarts a service while the operation on its cluster gives way to another one: that both go on, and all
 // is at the last target in the end.
-func TestRecoveryBesideSuperseding(t *testing.T) {
+func TestRecoveryWhileSuperseding(t *testing.T) {
 	fewer(t)
 	recovered := 0
 	rapid.Check(t, func(t *rapid.T) {
 		l, id := shop(t, 4)
 		open, held := l.works(id)
 		n := rapid.SampledFrom(l.m.View().Nodes("t", id)).Draw(t, "node")
-		beside := ""
+		concurrent := ""
 		recovers := func() {
-			if beside != "" {
+			if concurrent != "" {
 				return
 			}
 			p, _, err := l.o.StartConcurrent(context.Background(), who, id, model.OpRecover, []operation.Unit{{Node: n.ID, Services: n.Services}})
 			switch {
 			case err == nil:
-				beside = p.Operation.ID
+				concurrent = p.Operation.ID
 				recovered++
 			case !errors.Is(err, problem.Conflict): // the operation is at work there
 				t.Fatal(err)
@@ -223,8 +223,8 @@ func TestRecoveryBesideSuperseding(t *testing.T) {
 		if was, _ := l.m.View().Operation("t", open); was.Status != model.OpSuperseded {
 			t.Fatalf("the first operation is %s: %s", was.Status, was.Message)
 		}
-		if beside != "" {
-			if op := l.run(beside, never, never); !op.Status.Ended() {
+		if concurrent != "" {
+			if op := l.run(concurrent, never, never); !op.Status.Ended() {
 				t.Fatal(op.Status, op.Message)
 			}
 		}
