@@ -93,7 +93,7 @@ func TestReferences(t *testing.T) {
 			}
 		}
 
-		// What is read can be changed and written back.
+		// A document that was read can be changed and written back.
 		id := v.cluster("one")
 		for _, path := range []string{"/v1/services/app", "/v1/clustertemplates/trio", "/v1/clusters/" + id, "/v1/clusters/" + id + "/config",
 			"/v1/clusters/" + id + "/diff?from=1&to=0", "/v1/clusters/" + id + "/history/1", "/v1/operations/" + s.Operation.ID, "/v1/audit"} {
