@@ -89,7 +89,7 @@ func TestSupersede(t *testing.T) {
 		}
 	})
 	for _, want := range []string{"waits true", "waits false", "succeeded", "rolling-back"} {
-		if !seen[want] {
+		if !seen[want] && !testing.Short() { // which draws five histories
 			t.Errorf("never seen: %s", want)
 		}
 	}
