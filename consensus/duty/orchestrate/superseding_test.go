@@ -181,7 +181,7 @@ func TestSupersededTaskEndsBadly(t *testing.T) {
 			t.Fatalf("the cluster is %s, with %d earlier targets", cl.Status, len(cl.Earlier))
 		}
 	})
-	if len(seen) < 6 {
+	if len(seen) < 6 && !testing.Short() {
 		t.Errorf("seen were only %v", seen)
 	}
 }
