@@ -123,7 +123,7 @@ func unlocker(store *keyring.Passphrase, log *slog.Logger, opened func()) http.H
 	return mux
 }
 
-// Unlock gives a passphrase to the sealed agent of a data directory. It fails with ErrNotSealed if no agent waits for one, and with
+// Unlock sends a passphrase to the sealed agent of a data directory. It fails with ErrNotSealed if no agent waits for one, and with
 // keyring.ErrPassphrase if it is wrong.
 func Unlock(ctx context.Context, dataDir string, passphrase []byte) error {
 	client := &http.Client{Transport: &http.Transport{

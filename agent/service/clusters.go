@@ -40,7 +40,7 @@ func (c *Clusters) Create(ctx context.Context, who model.Caller, req model.Creat
 		return api.Started{}, err
 	}
 	warnings := lint.LiteralsIn("config", req.Config)
-	if req.Config, err = withSealed(ctx, m, l, who, req.Config, dryRun); err != nil {
+	if req.Config, err = withSealed(ctx, m, l, who, req.Config, nil, dryRun); err != nil {
 		return api.Started{}, err
 	}
 	p, ans, err := l.Orchestrator.Create(ctx, who, req, dryRun)
@@ -50,14 +50,16 @@ func (c *Clusters) Create(ctx context.Context, who model.Caller, req model.Creat
 	return warned(started(p, ans), warnings), nil
 }
 
-// withSealed returns a configuration in which references to encrypted values stand in place of those to secrets. With preview nothing is
-// encrypted.
-func withSealed(ctx context.Context, m *member.Member, l *member.Leadership, who model.Caller, config map[string]any,
+// withSealed returns a configuration in which references to encrypted values stand in place of those to secrets: those of the stored
+// configuration where their values are the same, so that it does not change. With preview nothing is encrypted.
+func withSealed(ctx context.Context, m *member.Member, l *member.Leadership, who model.Caller, config, stored map[string]any,
 	preview bool) (map[string]any, error) {
-	out, err := m.Machine.View().Resolve(m.Box, who, config)
+	v := m.Machine.View()
+	out, err := v.Resolve(m.Box, who, config)
 	if err != nil {
 		return nil, fmt.Errorf("config.%w", err)
 	}
+	out = m.Box.Keep(v.SealedView, who.Tenant, out, stored, false)
 	if !preview {
 		return l.Keys.SealHidden(ctx, who.Tenant, out)
 	}
@@ -93,7 +95,11 @@ func (c *Clusters) Operate(ctx context.Context, who model.Caller, cluster string
 		}
 	}
 	warnings := lint.LiteralsIn("config", req.Config)
-	if req.Config, err = withSealed(ctx, m, l, who, req.Config, req.DryRun); err != nil {
+	var stored map[string]any
+	if cl, ok := m.Machine.View().Cluster(who.Tenant, cluster); ok {
+		stored = cl.Config
+	}
+	if req.Config, err = withSealed(ctx, m, l, who, req.Config, stored, req.DryRun); err != nil {
 		return api.Started{}, err
 	}
 	r := operation.Request{

@@ -61,6 +61,7 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	list, hiding := make([]model.Definition, len(defs)), make([]model.Definition, len(defs))
 	var secrets model.Faults // literals where references to secrets belong
 	var hidden []string      // the values of references
+	admin := who.Role == model.RoleAdmin || who.Role == model.RoleSuperadmin
 	put := &pb.PutDefinitions{CreateOnly: opts.CreateOnly, UnlessSame: !opts.CreateOnly, NumbersContinue: true}
 	for i, def := range defs {
 		given, err := model.Restore(def.Kind, def.Body)
@@ -74,6 +75,9 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 		if hiding[i], err = withSecrets(v, m.Box, who, given); err != nil {
 			return api.Written{}, fmt.Errorf("%s: %w", given.ID(), err)
 		}
+		// A write of another value replaces the one that it was compared with. A dry run could be repeated, so that only administrators,
+		// whose exports have the values, learn what is the same.
+		hiding[i] = kept(v, m.Box, who.Tenant, hiding[i], admin || !opts.DryRun)
 		// Plugins check the values themselves.
 		var texts []string
 		if list[i], texts, err = revealed(v, m.Box, who.Tenant, hiding[i]); err != nil {
@@ -99,10 +103,13 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	}
 	c := &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: put}}
 	var w api.Written
-	if !opts.DryRun {
-		if err := seal(ctx, l.Keys, who.Tenant, hiding, put); err != nil {
-			return api.Written{}, err
-		}
+	if opts.DryRun {
+		err = encode(hiding, put)
+	} else {
+		err = seal(ctx, l.Keys, who.Tenant, hiding, put)
+	}
+	if err != nil {
+		return api.Written{}, err
 	}
 	if opts.DryRun {
 		c.Tenant, c.Actor = who.Tenant, who.Actor
@@ -130,6 +137,36 @@ func withSecrets(v *state.View, o state.Opener, who model.Caller, d model.Defini
 		}
 	}
 	return d.MapParts(func(p model.Part) (map[string]any, error) { return v.Resolve(o, who, p.Fields) })
+}
+
+// kept returns a definition in which the references of its latest version stand in place of the same values; see sealed.Box.Keep. What is
+// written out in a configuration is not encrypted, and so stays.
+func kept(v *state.View, box *sealed.Box, tenant string, d model.Definition, literals bool) model.Definition {
+	latest, ok := v.Definition(tenant, d.Kind, d.Name, 0)
+	if !ok {
+		return d
+	}
+	old, err := model.Restore(latest.Kind, latest.Body)
+	if err != nil {
+		return d // it is replaced
+	}
+	was := old.KeyedParts()
+	d, _ = d.MapParts(func(p model.Part) (map[string]any, error) { // it does not fail
+		return box.Keep(v.SealedView, tenant, p.Fields, was[p.Key].Fields, literals && p.Plugin != ""), nil
+	})
+	return d
+}
+
+// encode replaces the bodies of definitions that have references, as seal does, for a write that is only tried.
+func encode(defs []model.Definition, put *pb.PutDefinitions) (err error) {
+	for i, d := range defs {
+		for _, p := range d.Parts() {
+			if err == nil && model.HasSealedRef(p.Fields) {
+				put.Definitions[i].Body, err = model.Encode(d)
+			}
+		}
+	}
+	return err
 }
 
 // revealed returns a definition with the values that are model.Hidden, or to which it has references, and the texts in them.

@@ -63,6 +63,9 @@ func (o *Operations) Explain(ctx context.Context, tenant, operation string, step
 	op, ok := v.Operation(tenant, operation)
 	t, hasTree := v.PlanTree(tenant, operation, now)
 	p, kept := v.Plan(operation)
+	if ok && op.Status == model.OpAccepted {
+		return nil, problem.New(problem.NotFound, "operation %s has no plan before its turn comes: %s", operation, op.Message)
+	}
 	if !ok || !hasTree || !kept {
 		return nil, problem.New(problem.NotFound, "the plan of operation %s is not kept any more", operation)
 	}

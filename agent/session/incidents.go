@@ -13,6 +13,7 @@ import (
 var reportable = map[string]bool{
 	model.IncidentRefused: true, model.IncidentTokenRefused: true, model.IncidentLoginRefused: true,
 	"audit.exported": true, "definitions.exported": true, "snapshot.saved": true, "resource.read": true,
+	"agent.inspected": true,
 }
 
 const (

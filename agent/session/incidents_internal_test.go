@@ -31,6 +31,7 @@ func TestReported(t *testing.T) {
 		want         bool
 	}{
 		{model.IncidentRefused, "t", true}, {model.IncidentTokenRefused, "", true}, {"resource.read", "t", true},
+		{"agent.inspected", "t", true},
 		{model.IncidentRefused, "other", false}, {model.IncidentLogin, "t", false}, {"tenant.deleted", "t", false},
 		{"snapshot.restored", "", false}, {"a.refused", "t", false}, {"", "", false},
 	} {

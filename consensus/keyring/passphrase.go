@@ -49,7 +49,7 @@ func (c cost) possible() bool {
 const saltSize = 16
 
 // head is the public half of a passphrase: what it takes to derive the private half, and the key to which a keyring is encrypted.
-// Whoever has it can encrypt, without the passphrase.
+// It suffices to encrypt, without the passphrase.
 type head struct {
 	cost
 	salt, public []byte

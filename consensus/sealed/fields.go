@@ -1,10 +1,12 @@
 package sealed
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/coopr/coopr/consensus/state/view"
@@ -119,17 +121,20 @@ func (s sealing) value(v any, sensitive bool) (any, error) {
 	if _, ok := model.ParseSealedRef(v); ok || v == nil || v == "" {
 		return v, nil
 	}
-	if sensitive {
+	if sensitive && !model.HasSealedRef(v) {
 		return s.seal(v)
 	}
 	switch v := v.(type) {
 	case map[string]any:
+		if sensitive { // as a whole it would have a reference within an encrypted value, which nothing follows
+			return s.fields(slices.Collect(maps.Keys(v)), v)
+		}
 		return s.fields(model.Sensitive(model.PluginType{}, v), v)
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
 			var err error
-			if out[i], err = s.value(v[i], false); err != nil {
+			if out[i], err = s.value(v[i], sensitive); err != nil {
 				return nil, err
 			}
 		}
@@ -140,16 +145,72 @@ func (s sealing) value(v any, sensitive bool) (any, error) {
 
 // sealValue encrypts the JSON of a value, so that it is of the same type again.
 func (b *Box) sealValue(ctx context.Context, tenant string, v any) (string, *pb.SealedValue, error) {
-	if secret, ok := v.(model.Secret); ok {
-		v = secret.Reveal()
-	}
-	data, err := json.Marshal(v)
+	data, err := plain(v)
 	if err != nil {
 		return "", nil, err
 	}
 	ref := model.SealedRef{ID: NewID(), Version: 1}
 	value, err := b.Seal(ctx, tenant, ref.ID, ref.Version, data)
 	return ref.String(), value, err
+}
+
+// plain returns the JSON of a value, with what is hidden in it.
+func plain(v any) ([]byte, error) {
+	v, _ = model.MapValues(v, func(v any) (any, error) { // it does not fail
+		switch x := v.(type) {
+		case model.Hidden:
+			return x.Value, nil
+		case model.Secret:
+			return x.Reveal(), nil
+		}
+		return v, nil
+	})
+	return json.Marshal(v)
+}
+
+// Keep returns a copy of values of a document in which the references of an earlier document stand in place of the same values at the
+// same places, so that a document that is written again does not change. It compares what is model.Hidden and, with literals, all that
+// stands where the earlier document has a reference. Whoever learns the result can try values, so that literals are for those who may
+// read them. A reference whose value cannot be decrypted is not kept.
+func (b *Box) Keep(v view.SealedView, tenant string, fields, stored map[string]any, literals bool) map[string]any {
+	if len(fields) == 0 || !model.HasSealedRef(stored) {
+		return fields
+	}
+	return b.kept(v, tenant, fields, stored, literals).(map[string]any)
+}
+
+func (b *Box) kept(v view.SealedView, tenant string, value, stored any, literals bool) any {
+	switch old := stored.(type) {
+	case map[string]any:
+		if now, ok := value.(map[string]any); ok {
+			out := make(map[string]any, len(now))
+			for name, item := range now {
+				out[name] = b.kept(v, tenant, item, old[name], literals)
+			}
+			return out
+		}
+	case []any:
+		if now, ok := value.([]any); ok && len(now) == len(old) {
+			out := make([]any, len(now))
+			for i, item := range now {
+				out[i] = b.kept(v, tenant, item, old[i], literals)
+			}
+			return out
+		}
+	}
+	if _, ok := model.ParseSealedRef(stored); !ok || !literals && !model.HasHidden(value) {
+		return value
+	}
+	was, err := b.opened(v, tenant, stored)
+	if err != nil {
+		return value
+	}
+	x, err1 := plain(was)
+	y, err2 := plain(value)
+	if errors.Join(err1, err2) == nil && bytes.Equal(x, y) {
+		return stored
+	}
+	return value
 }
 
 // OpenFields returns a copy of a provider's fields with the values that references stand for. Fields without references are

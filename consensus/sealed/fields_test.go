@@ -112,3 +112,77 @@ func TestFieldsWithoutSecrets(t *testing.T) {
 		t.Error(out, err)
 	}
 }
+
+// TestHiddenWithinSensitive has the value of a reference within a field that is encrypted as a whole. It was lost: the text that stands for
+// hidden values was encrypted in its place.
+func TestHiddenWithinSensitive(t *testing.T) {
+	v := openVoter(t)
+	kept, err := v.box.SealFields(t.Context(), "t", "cloud", map[string]any{"password": "canary-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]any{
+		"credential": map[string]any{"user": "u", "key": model.Hidden{Value: "canary-2"}},
+		"secrets":    []any{kept["password"], "canary-3", map[string]any{"plain": "canary-4"}},
+	}
+	want := map[string]any{
+		"credential": map[string]any{"user": "u", "key": "canary-2"},
+		"secrets":    []any{"canary-1", "canary-3", map[string]any{"plain": "canary-4"}},
+	}
+	out, err := v.box.SealAction(t.Context(), "t", "shell", fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(out)
+	if err != nil || bytes.Contains(text, []byte("canary")) {
+		t.Errorf("a value is in the clear: %s %v", text, err)
+	}
+	if back, err := v.box.OpenFields(v.View().SealedView, "t", out); err != nil || !reflect.DeepEqual(back, want) {
+		t.Errorf("%v, %v", back, err)
+	}
+}
+
+func TestKeep(t *testing.T) {
+	v := openVoter(t)
+	hidden := model.Hidden{Value: "canary"}
+	stored, err := v.box.SealFields(t.Context(), "t", "cloud", map[string]any{"password": "canary", "token": map[string]any{"n": 7.0},
+		"list": []any{"x", map[string]any{"secret": "canary"}}, "region": "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := func(fields map[string]any, i int) any { return fields["list"].([]any)[i].(map[string]any)["secret"] }
+	again := func(password, inside any) map[string]any {
+		return map[string]any{"password": password, "token": map[string]any{"n": 7.0}, "list": []any{"x", map[string]any{"secret": inside}},
+			"region": "r"}
+	}
+	keep := func(fields map[string]any, literals bool) map[string]any {
+		return v.box.Keep(v.View().SealedView, "t", fields, stored, literals)
+	}
+	if got := keep(again("canary", "canary"), true); !reflect.DeepEqual(got, stored) {
+		t.Errorf("literals: %v", got)
+	}
+	if got := keep(again(hidden, hidden), true); !reflect.DeepEqual(got, stored) {
+		t.Errorf("hidden: %v", got)
+	}
+	if got := keep(again(hidden, "canary"), false); got["password"] != stored["password"] || item(got, 1) != "canary" {
+		t.Errorf("hidden only: %v", got)
+	}
+	other := model.Hidden{Value: "other"}
+	if got := keep(again("other", other), true); got["password"] != "other" || item(got, 1) != other || got["token"] != stored["token"] {
+		t.Errorf("others: %v", got)
+	}
+	if got := keep(stored, true); !reflect.DeepEqual(got, stored) {
+		t.Errorf("references: %v", got)
+	}
+	if got := keep(nil, true); got != nil {
+		t.Errorf("nothing: %v", got)
+	}
+	// A reference that nobody can follow must not hinder a new value.
+	gone := map[string]any{"password": model.SealedRef{ID: "gone", Version: 1}.String()}
+	if got := v.box.Keep(v.View().SealedView, "t", map[string]any{"password": "canary"}, gone, true); got["password"] != "canary" {
+		t.Errorf("a value that is gone: %v", got)
+	}
+	if got := v.box.Keep(v.View().SealedView, "u", again("canary", "canary"), stored, true); got["password"] != "canary" {
+		t.Errorf("another tenant: %v", got)
+	}
+}

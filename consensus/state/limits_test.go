@@ -11,6 +11,8 @@ import (
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -150,6 +152,30 @@ func TestLimitsOfATenant(t *testing.T) {
 		l.want("", definitions("ann", "", policies("p", 5)))
 		l.want("", start("one", "00000001", "a", 1, "", ""))
 		l.want(problem.Quota, start("one", "00000002", "b", 1, "", ""), "1 operations that run or wait and has 1", "maxOperations")
+		sameCounts(t, t, l.m)
+	})
+	// An operation that supersedes another one needs no room: the other one ends for it.
+	t.Run("another target", func(t *testing.T) {
+		l := newLimited(t, model.Tenant{MaxOperations: 1})
+		b := plan.NewBuilder([]string{"00000001-1000"}, []string{"db"})
+		b.Task(model.Configure, 0, 0)
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		upgrade := start("one", "00000001", "a", 1, "", "")
+		upgrade.GetStartOperation().Operation = logtest.Operation(model.Operation{ID: "00000001-001", Tenant: "one", Cluster: "00000001",
+			Type: model.OpUpgrade})
+		upgrade.GetStartOperation().Graph = g.Encode()
+		l.want("", upgrade)
+		queued := func(id, supersedes string) *pb.Command {
+			cl, _ := l.m.View().Cluster("one", "00000001")
+			return &pb.Command{Actor: "ann", Change: &pb.Command_QueueOperation{QueueOperation: &pb.QueueOperation{
+				Operation: logtest.Operation(model.Operation{ID: id, Tenant: "one", Cluster: cl.ID, Type: model.OpUpgrade}),
+				Request:   logtest.Request(operation.Request{Type: model.OpUpgrade}), ClusterVersion: cl.Version, Supersedes: supersedes}}}
+		}
+		l.want(problem.Quota, queued("00000001-002", ""), "maxOperations")
+		l.want("", queued("00000001-002", "00000001-001"))
 		sameCounts(t, t, l.m)
 	})
 	// An entry from before there were limits has the effect that it had then.

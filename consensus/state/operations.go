@@ -67,7 +67,9 @@ func (a operations) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 		cl.ExpiresAt = model.ExpiryOf(a.now, model.Millis(s.LifetimeMs))
 	} else {
 		have := *table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, cl.ID)
-		if op.Before = before; before == 0 {
+		// If another operation came between, a rollback must not undo that one too.
+		last := table.Get[model.Operation](a.txn, table.Operations, "id", have.Operation)
+		if op.Before = before; last == nil || before == 0 || before != last.Before {
 			op.Before = a.endings().remember(&have, op, model.MomentBefore)
 		}
 		cl.Snapshots = have.Snapshots

@@ -47,8 +47,10 @@ func (a queue) add(c *pb.Command, q *pb.QueueOperation) Answer {
 	case len(a.queued(c.Tenant, op.Cluster)) >= maxQueue:
 		return refuse(problem.Conflict, "%d operations wait for cluster %s already", maxQueue, have.Name)
 	}
-	if err := a.operations().operationRoom(c.Tenant, op); err != nil {
-		return Answer{Err: err}
+	if q.Supersedes == "" { // else another one ends for it
+		if err := a.operations().operationRoom(c.Tenant, op); err != nil {
+			return Answer{Err: err}
+		}
 	}
 	if err := a.sealed().thereIn(c.Tenant, req.ProviderFields, have.Provider.Provisioner); err != nil {
 		return Answer{Err: err}
@@ -62,7 +64,7 @@ func (a queue) add(c *pb.Command, q *pb.QueueOperation) Answer {
 		if open, err = a.superseded(have, q, op.Type); err != nil {
 			return Answer{Err: err}
 		}
-		op.Before = open.Before
+		op.Before, op.Restored = open.Before, open.Restored // what open did after the archive was written is unknown
 	}
 	cl := *have
 	cl.Operations++
@@ -74,7 +76,7 @@ func (a queue) add(c *pb.Command, q *pb.QueueOperation) Answer {
 	a.operationEvent(op)
 	a.touch(op.ID)
 	if open != nil {
-		a.supersede(open, op.ID)
+		a.supersede(c, open, op.ID)
 	}
 	return Answer{Subject: op.ID}
 }
@@ -94,12 +96,14 @@ func (a queue) superseded(cl *model.Cluster, q *pb.QueueOperation, next model.Op
 
 // supersede has an operation end once none of its tasks runs any more, because the operation with the id next takes its place. The tasks
 // that run are not cancelled: they leave no service half done.
-func (a queue) supersede(open *model.Operation, next string) {
+func (a queue) supersede(c *pb.Command, open *model.Operation, next string) {
 	op := *open
 	op.Status, op.Message, op.SupersededBy, op.Version = model.OpAborting, "superseded by operation "+next, next, a.index
 	e := a.edit(op.ID)
 	a.tasks().cancelWork(&op, e)
 	a.put(table.Operations, &op)
+	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Status: "supersede", Actor: c.Actor,
+		Message: op.Message})
 	a.operationEvent(&op)
 	a.touch(op.ID)
 	a.endings().finish(&op, e)

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/coopr/coopr/engine/model"
@@ -82,17 +83,24 @@ func (p *Prepared) takeOver(old *plan.State) error {
 		return nil
 	}
 	nodes, services := slices.Clone(p.Graph.Nodes), slices.Clone(p.Graph.Services)
-	index := func(names *[]string, name string) int {
-		i := slices.Index(*names, name)
-		if i < 0 {
-			i = len(*names)
-			*names = append(*names, name)
+	index := func(names *[]string) func(string) int {
+		places := map[string]int{}
+		for i, name := range *names {
+			places[name] = i
 		}
-		return i
+		return func(name string) int {
+			i, ok := places[name]
+			if !ok {
+				i = len(*names)
+				places[name], *names = i, append(*names, name)
+			}
+			return i
+		}
 	}
+	nodeOf, serviceOf := index(&nodes), index(&services)
 	for _, v := range fits {
-		index(&nodes, old.Graph.NodeID(int(v)))
-		index(&services, old.Graph.Services[old.Graph.Service[v]])
+		nodeOf(old.Graph.NodeID(int(v)))
+		serviceOf(old.Graph.Entry(int(v)))
 	}
 	b := plan.NewBuilder(nodes, services)
 	for v, a := range p.Graph.Action {
@@ -103,7 +111,7 @@ func (p *Prepared) takeOver(old *plan.State) error {
 	}
 	at := map[uint32]uint32{}
 	for _, v := range fits {
-		at[v] = b.Task(old.Graph.Action[v], index(&nodes, old.Graph.NodeID(int(v))), index(&services, old.Graph.Services[old.Graph.Service[v]]))
+		at[v] = b.Task(old.Graph.Action[v], nodeOf(old.Graph.NodeID(int(v))), serviceOf(old.Graph.Entry(int(v))))
 		p.Done = append(p.Done, at[v])
 	}
 	for _, v := range fits {
@@ -113,7 +121,21 @@ func (p *Prepared) takeOver(old *plan.State) error {
 			}
 		}
 	}
+	chained(old.Graph, fits, func(v, w uint32) { b.Edge(at[v], at[w]) })
 	g, err := b.Build()
 	p.Graph = g
 	return err
+}
+
+// chained calls edge for each two tasks of a service on a node that follow each other. In the superseded plan their order may come from
+// barriers and from tasks of other nodes, which are not taken over.
+func chained(g *plan.Graph, tasks []uint32, edge func(v, w uint32)) {
+	last := map[[2]string]uint32{}
+	for _, v := range slices.SortedStableFunc(slices.Values(tasks), func(v, w uint32) int { return cmp.Compare(g.Rank[w], g.Rank[v]) }) {
+		at := [2]string{g.NodeID(int(v)), g.ServiceName(int(v))}
+		if before, ok := last[at]; ok {
+			edge(before, v)
+		}
+		last[at] = v
+	}
 }

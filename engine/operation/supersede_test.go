@@ -134,3 +134,47 @@ func TestMaySupersede(t *testing.T) {
 	check("one that is superseded", model.OpUpgrade,
 		model.Operation{ID: "o1", Type: model.OpUpgrade, Status: model.OpAborting, SupersededBy: "o2"}, graph(), false)
 }
+
+// TestTakenOverKeepsOrder checks that the tasks of a service which a plan takes over follow each other as before when they are repeated,
+// also if only barriers and tasks of other nodes were between them.
+func TestTakenOverKeepsOrder(t *testing.T) {
+	b := plan.NewBuilder([]string{"n0", "n1"}, []string{"a"})
+	other := b.Task(model.Configure, 1, 0)
+	start := b.Task(model.Start, 0, 0) // the order of the vertices is not that of the tasks
+	stop := b.Task(model.Stop, 0, 0)
+	wall := b.Barrier()
+	b.Edge(stop, wall)
+	b.Edge(wall, other)
+	b.Edge(other, start)
+	old, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := plan.NewState(old).Edit()
+	if err := e.Inherit([]uint32{other, start, stop}, 1); err != nil {
+		t.Fatal(err)
+	}
+	g, err := plan.NewBuilder(nil, nil).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Prepared{Graph: g}
+	if err := p.takeOver(e.Done()); err != nil {
+		t.Fatal(err)
+	}
+	e = plan.NewState(p.Graph).Edit()
+	if err := e.Inherit(p.Done, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Restart(plan.Whole(), plan.Order{}); err != nil {
+		t.Fatal(err)
+	}
+	var ready []string
+	for _, v := range e.Done().Leasable() {
+		ready = append(ready, p.Graph.Name(int(v)))
+	}
+	slices.Sort(ready)
+	if want := []string{"n0/STOP/a", "n1/CONFIGURE/a"}; !slices.Equal(ready, want) {
+		t.Errorf("%v may be repeated at once, not %v", ready, want)
+	}
+}

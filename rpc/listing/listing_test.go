@@ -1,6 +1,8 @@
 package listing_test
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -100,6 +102,33 @@ func TestFilter(t *testing.T) {
 		if got := strings.Join(ids(page.Rows), " "); got != want || page.Total != len(page.Rows) {
 			t.Errorf("%s: %s, not %s; total %d", filter, got, want, page.Total)
 		}
+	}
+}
+
+// TestFilterByReferences filters by the name of an encrypted value, which answers do not have.
+func TestFilterByReferences(t *testing.T) {
+	t.Parallel()
+	s := shape(t)
+	a, b := model.SealedRef{ID: "abc", Version: 1}.String(), model.SealedRef{ID: "def", Version: 1}.String()
+	rows := []row{
+		{ID: "1", Name: "see " + a, Results: map[string]any{"key": a}}, {ID: "2", Name: "see " + b, Results: map[string]any{"key": b}},
+	}
+	for filter, want := range map[string]string{
+		"results.key~abc":              "",
+		"results.key~sealed":           "",
+		"results.key=coopr-sealed:abc": "",
+		"results.key=[redacted]":       "1 2",
+		"name~abc":                     "",
+		"name=see [redacted]":          "1 2",
+	} {
+		page := listing.Select(ask(t, s, url.Values{"filter": {filter}}), listing.Of(rows))
+		if got := strings.Join(ids(page.Rows), " "); got != want {
+			t.Errorf("%s: %s, not %s", filter, got, want)
+		}
+	}
+	page := listing.Select(ask(t, s, url.Values{"sort": {"-name"}, "limit": {"1"}}), listing.Of(rows))
+	if next, err := base64.RawURLEncoding.DecodeString(page.Next); err != nil || bytes.Contains(next, []byte("coopr-sealed:")) {
+		t.Errorf("a cursor has the name of an encrypted value: %s %v", next, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/internal/words"
 )
 
@@ -24,7 +25,13 @@ type value struct {
 	text  string
 }
 
-func textOf(s string) value { return value{kind: text, text: s} }
+// textOf returns the value of a text as it is answered: without names of encrypted values.
+func textOf(s string) value {
+	if model.HasSealedRef(s) {
+		s = string(model.HideSealedRefs([]byte(s)))
+	}
+	return value{kind: text, text: s}
+}
 
 func numberOf(f float64) value {
 	if f == float64(int64(f)) {

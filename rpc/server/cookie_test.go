@@ -5,11 +5,14 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server"
@@ -215,61 +218,105 @@ func TestConsoleDev(t *testing.T) {
 		return h
 	}
 	dev, other := handler(true), handler(false)
+	elsewhere := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.RemoteAddr = "192.0.2.1:40000"
+		dev.ServeHTTP(w, r)
+	})
 	for _, c := range []struct {
-		what       string
-		h          http.Handler
-		host, from string
-		fetchSite  string
-		status     int
+		what      string
+		h         http.Handler
+		host      string
+		fetchSite string
+		relay     string // a header that a proxy adds
+		offered   bool
+		status    int
 	}{
-		{"loopback", dev, "127.0.0.1:55054", "127.0.0.1:40000", "same-origin", 200},
-		{"localhost", dev, "localhost:55054", "[::1]:40000", "same-origin", 200},
-		{"IPv6", dev, "[::1]:55054", "[::1]:40000", "same-origin", 200},
-		{"a foreign name that leads to loopback", dev, "evil.example:55054", "127.0.0.1:40000", "same-origin", 403},
-		{"a name with an address in it", dev, "127.0.0.1.evil.example", "127.0.0.1:40000", "same-origin", 403},
-		{"no host", dev, "", "127.0.0.1:40000", "same-origin", 403},
-		{"another machine", dev, "127.0.0.1:55054", "192.0.2.1:40000", "same-origin", 403},
-		{"another page", dev, "127.0.0.1:55054", "127.0.0.1:40000", "same-site", 403},
-		{"no dev mode", other, "127.0.0.1:55054", "127.0.0.1:40000", "same-origin", 403},
+		{"loopback", dev, "127.0.0.1:55054", "same-origin", "", true, 200},
+		{"localhost", dev, "localhost:55054", "same-origin", "", true, 200},
+		{"IPv6", dev, "[::1]:55054", "same-origin", "", true, 200},
+		{"a foreign name that leads to loopback", dev, "evil.example:55054", "same-origin", "", false, 403},
+		{"a name with an address in it", dev, "127.0.0.1.evil.example", "same-origin", "", false, 403},
+		{"another machine", elsewhere, "127.0.0.1:55054", "same-origin", "", false, 403},
+		{"a proxy on this machine", dev, "127.0.0.1:55054", "same-origin", "X-Forwarded-For", false, 403},
+		{"another proxy", dev, "127.0.0.1:55054", "same-origin", "Via", false, 403},
+		{"another page", dev, "127.0.0.1:55054", "same-site", "", true, 403},
+		{"no dev mode", other, "127.0.0.1:55054", "same-origin", "", false, 403},
 	} {
-		r := httptest.NewRequestWithContext(context.Background(), "POST", "/console/dev", nil)
-		r.Host, r.RemoteAddr = c.host, c.from
-		r.Header.Set("Sec-Fetch-Site", c.fetchSite)
-		r.Header.Set(api.HeaderCSRF, "1")
-		w := httptest.NewRecorder()
-		c.h.ServeHTTP(w, r)
-		if w.Code != c.status || (w.Header().Get("Set-Cookie") != "") != (c.status == 200) || strings.Contains(w.Body.String(), apitest.Root) {
-			t.Errorf("%s: %d %v\n%s", c.what, w.Code, w.Header(), w.Body)
+		s := httptest.NewServer(c.h)
+		ask := func(method, path string) (*http.Response, string) {
+			r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = c.host
+			r.Header.Set(api.HeaderCSRF, "1")
+			if method == http.MethodPost {
+				r.Header.Set("Sec-Fetch-Site", c.fetchSite)
+			}
+			if c.relay != "" {
+				r.Header.Set(c.relay, "192.0.2.1")
+			}
+			answer, err := s.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			body, err := io.ReadAll(answer.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer, string(body)
 		}
-		r = httptest.NewRequestWithContext(context.Background(), "GET", "/console/session", nil)
-		r.Host, r.RemoteAddr = c.host, c.from
-		w = httptest.NewRecorder()
-		c.h.ServeHTTP(w, r)
-		var s api.ConsoleSession
-		if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
+		a, body := ask(http.MethodPost, "/console/dev")
+		if a.StatusCode != c.status || (a.Header.Get("Set-Cookie") != "") != (c.status == 200) || strings.Contains(body, apitest.Root) {
+			t.Errorf("%s: %d %v\n%s", c.what, a.StatusCode, a.Header, body)
+		}
+		_, body = ask(http.MethodGet, "/console/session")
+		var session api.ConsoleSession
+		if err := json.Unmarshal([]byte(body), &session); err != nil {
 			t.Fatal(err)
 		}
-		if s.Dev != (c.status == 200 || c.fetchSite != "same-origin") {
-			t.Errorf("%s: %+v", c.what, s)
+		if session.Dev != c.offered {
+			t.Errorf("%s: %+v", c.what, session)
 		}
+		s.Close()
 	}
 }
 
-// Behind TLS the cookie has the prefix with which it belongs to this host alone.
+// Behind TLS, also that of a proxy, the cookie has the prefix with which it belongs to this host alone, and no other cookie counts.
 func TestConsoleTLS(t *testing.T) {
 	h, err := server.New(server.Config{Services: newAgent(t).Services(), Name: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := httptest.NewRequestWithContext(context.Background(), "POST", "/console/token", nil)
-	r.TLS = &tls.ConnectionState{}
-	r.Header.Set("Authorization", "Bearer "+apitest.User)
-	r.Header.Set(api.HeaderCSRF, "1")
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	if set := w.Header().Get("Set-Cookie"); w.Code != 200 || !strings.HasPrefix(set, "__Host-coopr-session=") ||
-		!strings.HasSuffix(set, "; Path=/; HttpOnly; Secure; SameSite=Strict") {
-		t.Errorf("%d %q", w.Code, set)
+	for _, by := range []struct {
+		what, host string
+		tls        *tls.ConnectionState
+	}{{"the agent", "127.0.0.1:55054", &tls.ConnectionState{}}, {"the agent", "coopr.example", &tls.ConnectionState{}}, {"a proxy", "coopr.example", nil}} {
+		ask := func(method, path, cookie string) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(context.Background(), method, path, nil)
+			r.Host, r.TLS = by.host, by.tls
+			if r.Header.Set(api.HeaderCSRF, "1"); cookie == "" {
+				r.Header.Set("Authorization", "Bearer "+apitest.User)
+			} else {
+				r.Header.Set("Cookie", cookie)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w
+		}
+		w := ask("POST", "/console/token", "")
+		set := w.Header().Get("Set-Cookie")
+		if w.Code != 200 || !strings.HasPrefix(set, "__Host-coopr-session=") || !strings.HasSuffix(set, "; Path=/; HttpOnly; Secure; SameSite=Strict") {
+			t.Errorf("TLS of %s: %d %q", by.what, w.Code, set)
+		}
+		mine, _, _ := strings.Cut(set, ";")
+		if w := ask("GET", "/v1/self", mine); w.Code != 200 {
+			t.Errorf("TLS of %s: %d %s", by.what, w.Code, w.Body)
+		}
+		if w := ask("GET", "/v1/self", strings.TrimPrefix(mine, "__Host-")); w.Code != 401 {
+			t.Errorf("TLS of %s: a cookie that another host of the domain can set: %d %s", by.what, w.Code, w.Body)
+		}
 	}
 }
 
@@ -289,8 +336,41 @@ func TestConsoleBounds(t *testing.T) {
 			t.Errorf("%s is not bounded", path)
 		}
 	}
+	for _, path := range []string{"/console/dev", "/console/token", "/console/logout"} {
+		if !throttled("POST", path, "") {
+			t.Errorf("%s is not bounded", path)
+		}
+	}
 	if !throttled("POST", "/console/login", `{"tenant":"acme","user":"ann","password":"wrong"}`) {
 		t.Error("guesses are not bounded")
+	}
+}
+
+// deadlines is a connection that keeps the deadlines of what is read.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []bool // whether there was one
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.set = append(d.set, !at.IsZero())
+	return nil
+}
+
+// A password that arrives slowly takes no longer by the console than by the API.
+func TestConsoleSlowLogin(t *testing.T) {
+	h, err := server.New(server.Config{Services: newAgent(t).Services(), Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/v1/login", "/console/login"} {
+		r := httptest.NewRequestWithContext(context.Background(), "POST", path, strings.NewReader(`{"tenant":"acme","user":"ann","password":"wrong"}`))
+		r.Header.Set(api.HeaderCSRF, "1")
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		h.ServeHTTP(w, r)
+		if w.Code != 401 || !slices.Contains(w.set, true) || w.set[len(w.set)-1] {
+			t.Errorf("%s: status %d, deadlines %v", path, w.Code, w.set)
+		}
 	}
 }
 

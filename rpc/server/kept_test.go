@@ -2,11 +2,13 @@ package server_test
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/server/apitest"
+	"github.com/coopr/coopr/rpc/server/redact"
 )
 
 // A password that was stored for one server was kept when the server was exchanged, and so was sent
@@ -46,4 +48,44 @@ func TestStoredSecretsStayWithTheirReceiver(t *testing.T) {
 	}
 	// Given again, they go with the new endpoint.
 	w.must(200, apitest.Admin, "PUT", "/v1/providers/own", strings.Replace(stored, "https://a", "https://b", 1))
+}
+
+// The password of one service went to another that took its place in the list of a template's services.
+func TestStoredSecretsStayWithTheirService(t *testing.T) {
+	template := func(services ...model.DefaultService) model.Definition {
+		return model.Define(model.KindClusterTemplate, &model.ClusterTemplate{Defaults: model.Defaults{Services: services}})
+	}
+	service := func(name, key string) model.DefaultService {
+		return model.DefaultService{Name: name, Config: map[string]any{"key": key}}
+	}
+	a, b := service("a", model.SealedRef{ID: "aaa", Version: 1}.String()), service("b", model.SealedRef{ID: "bbb", Version: 1}.String())
+	stored := template(a, b)
+	got, faults := (&redact.Redactor{}).Restore(template(service("b", model.Redacted), service("a", model.Redacted)), &stored, model.RoleAdmin)
+	if want := template(b, a); len(faults) > 0 || !reflect.DeepEqual(got.Value, want.Value) {
+		t.Errorf("in another order: %+v, %v", got.Value, faults)
+	}
+	_, faults = (&redact.Redactor{}).Restore(template(service("c", model.Redacted)), &stored, model.RoleAdmin)
+	if len(faults) != 1 || faults[0].Path != "defaults.services[0].config.key" {
+		t.Errorf("another service: %v", faults)
+	}
+}
+
+// Whoever may write a service, and not use the secret in it, had the secret given to a script of their own.
+func TestStoredSecretsStayWithTheirScript(t *testing.T) {
+	service := func(token, script string) model.Definition {
+		return model.Define(model.KindService, &model.Service{Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{
+			"start": {Type: "shell", Fields: map[string]any{"api_token": token, "script": script}}}}})
+	}
+	stored := service(model.SealedRef{ID: "aaa", Version: 1}.String(), "run")
+	for _, c := range []struct {
+		role   model.Role
+		script string
+		ok     bool
+	}{{model.RoleUser, "run", true}, {model.RoleUser, "print", false}, {model.RoleAdmin, "print", true}} {
+		got, faults := (&redact.Redactor{}).Restore(service(model.Redacted, c.script), &stored, c.role)
+		kept := !redact.Redacted(got.Value.(*model.Service).Provisioner.Actions["start"].Fields)
+		if kept != c.ok || len(faults) == 0 != c.ok {
+			t.Errorf("%s, %s: %v, %v", c.role, c.script, kept, faults)
+		}
+	}
 }

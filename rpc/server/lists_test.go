@@ -251,7 +251,7 @@ func TestSearch(t *testing.T) {
 		{apitest.User, "q=ngin", "service:nginx"},
 		{apitest.User, "q=smal&limit=1", "hardwaretype:small"},
 		{apitest.User, "q=nothing", ""},
-		// What one may not see is not found.
+		// A search does not find things that the caller may not see.
 		{apitest.User, "q=secretshop", ""},
 		{apitest.User, "q=00000003", ""},
 		{apitest.Other, "q=shop&type=cluster,node,operation", ""},

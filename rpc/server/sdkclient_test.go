@@ -368,7 +368,7 @@ func newRollout(t *testing.T, create string) *rollout {
 	return &rollout{world: w, id: st.Cluster.ID, op: st.Operation.ID}
 }
 
-// order gives an order as the client does, and returns the answer's status and text.
+// order sends an order as the client does, and returns the answer's status and text.
 func (r *rollout) order(path string, body ...string) string {
 	r.t.Helper()
 	a := r.client("POST", "/service/hello/v1/"+path, strings.Join(body, ""))

@@ -21,7 +21,7 @@ func (a *agent) sealed() {
 	a.mesh.await("agent "+a.name+" to be sealed", func() error { return keystore.Waits(a.data) })
 }
 
-// unlock gives a passphrase to a sealed agent.
+// unlock sends a passphrase to a sealed agent.
 func (a *agent) unlock(phrase string) said {
 	a.mesh.t.Helper()
 	return a.mesh.daemon("unlock", "--data-dir", a.data, "--passphrase-file", a.mesh.put("phrase", phrase+"\n"))

@@ -93,7 +93,7 @@ func TestReferences(t *testing.T) {
 			}
 		}
 
-		// What is read can be changed and written back.
+		// A document that was read can be changed and written back.
 		id := v.cluster("one")
 		for _, path := range []string{"/v1/services/app", "/v1/clustertemplates/trio", "/v1/clusters/" + id, "/v1/clusters/" + id + "/config",
 			"/v1/clusters/" + id + "/diff?from=1&to=0", "/v1/clusters/" + id + "/history/1", "/v1/operations/" + s.Operation.ID, "/v1/audit"} {
@@ -200,5 +200,117 @@ func TestReferencesAreRefused(t *testing.T) {
 		if found := hunt(v.Mesh, canary); len(found) > 0 {
 			t.Errorf("a secret is in %v", found)
 		}
+	})
+}
+
+// TestSameSecrets writes documents with secrets again. Those that are the same make no new version, and others do.
+func TestSameSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVault(t, 33)
+		v.must(200, "PUT", "/v1/secrets/key", map[string]any{"value": canary + "-1"})
+		fields := map[string]any{"api_token": canary, "note": "use ${secure(key)}", "credential": map[string]any{"key": "${secure(key)}"}}
+		app, cloud := service(fields), provider("", "${secure(key)}")
+		both := map[string]any{"services": []any{app}, "providers": []any{cloud}}
+		was := v.read("/v1/providers/cloud")["version"].(float64)
+		expect := func(what string, dryRun bool, versions float64) {
+			t.Helper()
+			path := "/v1/import"
+			if dryRun {
+				path += "?dryRun=true"
+			}
+			var out struct{ Written []struct{ Version float64 } }
+			v.Must("POST", path, both, &out)
+			for _, w := range out.Written {
+				if w.Version != versions && w.Version != was+versions {
+					t.Errorf("%s: %v", what, out.Written)
+				}
+			}
+		}
+		first := 1.0
+		if v.Ask("GET", "/v1/services/app", nil, nil) == http.StatusOK {
+			first = v.read("/v1/services/app")["version"].(float64) + 1
+		}
+		was -= first - 1
+		expect("new", false, first)
+		expect("the same", false, first)
+		expect("the same, tried", true, first)
+		v.must(200, "PUT", "/v1/services/app", v.read("/v1/services/app"))
+		expect("after it was read and written", false, first)
+
+		v.must(200, "PUT", "/v1/secrets/key", map[string]any{"value": canary + "-2"})
+		expect("another secret, tried", true, first+1)
+		expect("another secret", false, first+1)
+		expect("the same again", false, first+1)
+		fields["api_token"], cloud["provisioner"].(map[string]any)["password"] = canary+"-other", canary
+		expect("other literals", false, first+2)
+		expect("the same literals", false, first+2)
+
+		// The configuration of a cluster stays the same, too.
+		config := map[string]any{"motd": "hello ${secure(key)}"}
+		var st struct{ Operation struct{ ID string } }
+		v.Must("POST", "/v1/clusters", map[string]any{"name": "one", "clusterTemplate": "trio", "numMachines": 3, "config": config}, &st)
+		v.AwaitEnd(st.Operation.ID)
+		id := v.cluster("one")
+		ref := func() string {
+			cl, _ := v.AwaitLeader().View().Cluster("default", id)
+			return cl.Config["motd"].(string)
+		}
+		before := ref()
+		v.Ask("PUT", "/v1/clusters/"+id+"/config", map[string]any{"config": config}, &st)
+		v.AwaitEnd(st.Operation.ID)
+		if got := ref(); got != before {
+			t.Errorf("the configuration has another reference: %s, %s", got, before)
+		}
+		// What is written out in a configuration is not encrypted, also if it is the same.
+		v.Must("PUT", "/v1/clusters/"+id+"/config", map[string]any{"config": map[string]any{"motd": "hello " + canary + "-2"}}, &st)
+		v.AwaitEnd(st.Operation.ID)
+		if got := ref(); got != "hello "+canary+"-2" {
+			t.Errorf("the configuration has %s", got)
+		}
+	})
+}
+
+// TestReferencesForTheSDK uses the routes of the DC/OS SDK. They showed the names of encrypted values, and took such names as options, so that
+// a service of one's own got the value of any.
+func TestReferencesForTheSDK(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVault(t, 34)
+		starts := v.starts("app")
+		v.must(200, "PUT", "/v1/secrets/key", map[string]any{"value": canary + "-key"})
+		v.must(200, "PUT", "/v1/services/app", service(map[string]any{"api_token": canary + "-literal"}))
+		var st struct{ Operation struct{ ID string } }
+		v.Must("POST", "/v1/clusters", map[string]any{"name": "one", "clusterTemplate": "trio", "numMachines": 3,
+			"config": map[string]any{"motd": "${secure(key)}"}}, &st)
+		v.AwaitEnd(st.Operation.ID)
+		id := v.cluster("one")
+		shown := func(method, path string, body any) (out map[string]any) {
+			t.Helper()
+			v.Must(method, path, body, &out)
+			text, err := json.Marshal(out)
+			if err != nil || bytes.Contains(text, []byte(canary)) || bytes.Contains(text, []byte("coopr-sealed:")) ||
+				!bytes.Contains(text, []byte(model.Redacted)) {
+				t.Errorf("%s: %s %v", path, text, err)
+			}
+			return out
+		}
+		for _, which := range []string{"target", "1"} {
+			shown("GET", "/v1/clusters/"+id+"/configurations/"+which, nil)
+		}
+		options := shown("POST", "/cosmos/service/describe", map[string]any{"appId": "one"})["resolvedOptions"].(map[string]any)
+
+		cl, _ := v.AwaitLeader().View().Cluster("default", id)
+		service := cl.Definitions["app"]
+		update := map[string]any{"appId": "one", "options": map[string]any{"stolen": service.SealedRefs()[0].String()}}
+		v.must(400, "POST", "/cosmos/service/update", update)
+		update["options"] = map[string]any{"stolen": model.Redacted}
+		v.must(400, "POST", "/cosmos/service/update", update)
+
+		starts()
+		options["size"] = 2
+		update["options"] = options
+		v.must(200, "POST", "/cosmos/service/update", update)
+		cl, _ = v.AwaitLeader().View().Cluster("default", id)
+		v.AwaitEnd(cl.Operation)
+		v.has(starts(), canary+"-key", canary+"-literal")
 	})
 }

@@ -83,7 +83,7 @@ func (o *once) Task(v *state.View, op *model.Operation, s *plan.State, u uint32)
 	return o.works.Task(v, op, s, u)
 }
 
-// order gives a random order about a random part of an operation.
+// order proposes a random order about a random part of an operation.
 func (h *history) order(id string) {
 	commands := []pb.PlanOrder{pb.PlanOrder_PLAN_ORDER_INTERRUPT, pb.PlanOrder_PLAN_ORDER_INTERRUPT, pb.PlanOrder_PLAN_ORDER_CONTINUE,
 		pb.PlanOrder_PLAN_ORDER_CONTINUE, pb.PlanOrder_PLAN_ORDER_RESTART, pb.PlanOrder_PLAN_ORDER_RESTART,
@@ -105,7 +105,7 @@ func (h *history) order(id string) {
 	h.tell(o)
 }
 
-// tell gives an order, and reports whether it was carried out.
+// tell proposes an order, and reports whether it was carried out.
 func (h *history) tell(o *pb.OrderPlan) bool {
 	op, _ := h.machine.View().Operation("one", o.Operation)
 	answers, err := h.propose(h.t.Context(), &pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: o}})

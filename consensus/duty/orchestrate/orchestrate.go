@@ -439,7 +439,8 @@ func (o *Orchestrator) prepareOn(ctx context.Context, who model.Caller, v *state
 	at := operation.Input{Cluster: cl, Nodes: nodes, Gone: gone(v, cl), Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)
 	}}
-	if last, ok := v.Operation(cl.Tenant, cl.Operation); ok && req.Supersede && (!last.Status.Ended() || last.SupersededBy == id) {
+	last, ok := v.Operation(cl.Tenant, cl.Operation)
+	if ok && req.Supersede && (!last.Status.Ended() || last.SupersededBy != "" && last.SupersededBy == id) {
 		at.Superseded, _ = v.Plan(last.ID)
 		at.Complete, _ = at.Snapshot(last.Before)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
@@ -67,6 +68,18 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 	}
 	if action == access.Operate || p.Operation.Type == model.OpShrink {
 		return forbidNodes(set, r, who, p)
+	}
+	return nil
+}
+
+// permitEnding returns problem.Forbidden if the caller may not end an operation of a cluster, as an abort does.
+func (o *Orchestrator) permitEnding(who model.Caller, v *state.View, cl *model.Cluster, open *model.Operation) error {
+	r := access.Request{
+		Principal: access.OfCaller(who), Action: access.Operate, Context: access.Context{Now: time.Now().UnixMilli(), Method: "token"},
+		Resource: access.OfCluster(cl, func() int { return len(v.Nodes(cl.Tenant, cl.ID)) }),
+	}
+	if d := o.sets.Of(v, cl.Tenant).Decide(&r); !d.Allowed {
+		return d.Refusal(who, "operate cluster "+cl.Name+", and so end its operation "+open.ID)
 	}
 	return nil
 }

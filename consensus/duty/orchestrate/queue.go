@@ -59,6 +59,9 @@ func queued(who model.Caller, cl *model.Cluster, req operation.Request, supersed
 		ID: nextID(cl), Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpAccepted, Actor: who.Actor, Request: who.Request,
 		Services: req.Services, OnFailure: req.OnFailure, Message: "it waits for its turn",
 	}
+	if supersedes != "" {
+		op.Message = "it begins when the running tasks of operation " + supersedes + ", whose place it takes, have ended"
+	}
 	q := &pb.QueueOperation{ClusterVersion: cl.Version, Supersedes: supersedes}
 	var e1, e2 error
 	q.Operation, e1 = logformat.EncodeOperation(&op)

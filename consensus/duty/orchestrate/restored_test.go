@@ -71,6 +71,10 @@ func again(t *rapid.T, archive []byte, index uint64, did map[model.TaskID]bool) 
 				if err := l.o.follow(context.Background(), op.ID); err != nil {
 					t.Fatal(err)
 				}
+			case model.OpAccepted:
+				if _, err := l.o.reconcile(context.Background(), op.Cluster); err != nil {
+					t.Fatal(err)
+				}
 			default:
 				if rounds == 0 && op.Status == model.OpRunning {
 					t.Fatalf("the archive of entry %d: operation %s goes on by itself", index, op.ID)

@@ -82,6 +82,9 @@ func (o *Orchestrator) superseding(ctx context.Context, who model.Caller, v *sta
 	if err := operation.MaySupersede(req.Type, open, g); err != nil {
 		return nil, nil, err
 	}
+	if err := o.permitEnding(who, v, cl, open); err != nil {
+		return nil, nil, err
+	}
 	at := *cl
 	at.Status = model.ClusterInconsistent // as the open operation leaves it
 	p, err := o.prepareOn(ctx, who, v, &at, v.PresentNodes(cl), req, "")

@@ -56,6 +56,7 @@ func TestSupersede(t *testing.T) {
 				t.Fatalf("a rollback of it leads to snapshot %d, and that of the first one to %d", is.Before, was.Before)
 			}
 			l.fits(id, next)
+			l.sameMarks(id)
 			open = next
 		}
 		fails := never

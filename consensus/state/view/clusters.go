@@ -221,7 +221,7 @@ func touched(cl *model.Cluster, op *model.Operation, s *plan.State, have *model.
 	n := have
 	for _, v := range s.Graph.On(have.ID) {
 		t := s.Task(v)
-		if s.Graph.Service[v] == plan.None || t.Attempt == 0 && t.Status != model.TaskSucceeded {
+		if s.Graph.Service[v] == plan.None || t.Attempt == 0 && t.Status != model.TaskSucceeded || s.Inherited(v) {
 			continue
 		}
 		if n == have {

@@ -267,7 +267,7 @@ func put(ctx context.Context, s *rest.Server, c *rest.Call, defs []model.Definit
 	}
 	// The values that a repeated request leaves to the stored definition were filled in the first
 	// time, and the answer does not show them.
-	if stored, err = store(v, c.Who.Tenant, defs, done == nil); err != nil {
+	if stored, err = store(v, c.Who, defs, done == nil); err != nil {
 		return nil, w, nil, err
 	}
 	if done == nil {
@@ -297,13 +297,13 @@ func put(ctx context.Context, s *rest.Server, c *rest.Call, defs []model.Definit
 
 // store encodes definitions for storage. With fill, redacted values are replaced by the
 // stored ones.
-func store(v rest.View, tenant string, defs []model.Definition, fill bool) ([]model.StoredDefinition, error) {
+func store(v rest.View, who model.Caller, defs []model.Definition, fill bool) ([]model.StoredDefinition, error) {
 	out := make([]model.StoredDefinition, len(defs))
 	var faults model.Faults
 	for i, def := range defs {
 		if fill {
 			var found model.Faults
-			def, found = filled(v, tenant, def)
+			def, found = filled(v, who, def)
 			for _, f := range found {
 				f.Subject, f.Line = def.ID(), def.Line
 				faults = append(faults, f)
@@ -319,7 +319,7 @@ func store(v rest.View, tenant string, defs []model.Definition, fill bool) ([]mo
 }
 
 // filled returns a definition with the stored values in place of redacted ones. Names of encrypted values are faults.
-func filled(v rest.View, tenant string, def model.Definition) (model.Definition, model.Faults) {
+func filled(v rest.View, who model.Caller, def model.Definition) (model.Definition, model.Faults) {
 	var faults model.Faults
 	redacted := false
 	for path, p := range def.Parts() {
@@ -330,10 +330,10 @@ func filled(v rest.View, tenant string, def model.Definition) (model.Definition,
 		return def, faults
 	}
 	var old *model.Definition
-	if d, ok := v.Definition(tenant, def.Kind, def.Name, 0); ok {
+	if d, ok := v.Definition(who.Tenant, def.Kind, def.Name, 0); ok {
 		if o, err := model.Restore(d.Kind, d.Body); err == nil {
 			old = &o
 		}
 	}
-	return redact.For(v, tenant).Restore(def, old)
+	return redact.For(v, who.Tenant).Restore(def, old, who.Role)
 }

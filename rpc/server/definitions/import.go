@@ -89,8 +89,7 @@ func importDefinitions(ctx context.Context, s *rest.Server, c *rest.Call, in *im
 // mayReveal reports whether an export for the caller has the secrets of a definition: it is of an administrator who may write the
 // definition. Others may have been allowed to write it, but not to use the secrets that it refers to.
 func mayReveal(c *rest.Call, d model.Definition) bool {
-	admin := c.Who.Role == model.RoleAdmin || c.Who.Role == model.RoleSuperadmin
-	return admin && len(d.Parts()) > 0 && c.MayNamed(access.Update, typeOf[d.Kind], d.Name) == nil
+	return redact.Reveals(c.Who.Role) && len(d.Parts()) > 0 && c.MayNamed(access.Update, typeOf[d.Kind], d.Name) == nil
 }
 
 // export returns those of a tenant's definitions that the caller may list. It has the secrets of those that

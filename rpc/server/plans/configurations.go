@@ -10,6 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/redact"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
@@ -39,8 +40,8 @@ func configurationsOf(c *rest.Call, v rest.View, cl *model.Cluster) []target {
 }
 
 // shown returns a configuration without secrets.
-func (x target) shown() api.Configuration {
-	cl := x.cluster
+func (x target) shown(r *redact.Redactor) api.Configuration {
+	cl := r.Cluster(x.cluster)
 	out := api.Configuration{
 		Cluster: cl.Name, Target: cl.Target, Template: api.TemplateVersion{Name: cl.Template.Name, Version: cl.Template.Version},
 		Services: cl.Services, Definitions: cl.Definitions, Config: model.RedactFields(model.PluginType{}, cl.Config),
@@ -73,7 +74,7 @@ func configurationRoutes(s *rest.Server) {
 	inspect(s, "getTargetConfiguration", "configurations/target", "Get a cluster's present target", configuration, cluster,
 		func(c *rest.Call, v rest.View, cl *model.Cluster, _ *rest.ByCluster) (any, error) {
 			all := configurationsOf(c, v, cl)
-			return all[len(all)-1].shown(), nil
+			return all[len(all)-1].shown(redact.For(v, c.Who.Tenant)), nil
 		})
 	type byConfiguration struct {
 		rest.ByCluster
@@ -89,11 +90,11 @@ func configurationRoutes(s *rest.Server) {
 			all := configurationsOf(c, v, cl)
 			for _, snapshot := range v.History(c.Who.Tenant, cl.ID) {
 				if err == nil && snapshot.Number == number {
-					return target{cluster: snapshot.State, nodes: c.Listable(v, snapshot.Nodes)}.shown(), nil
+					return target{cluster: snapshot.State, nodes: c.Listable(v, snapshot.Nodes)}.shown(redact.For(v, c.Who.Tenant)), nil
 				}
 			}
 			if i := slices.IndexFunc(all, func(x target) bool { return x.id == in.Configuration }); i >= 0 {
-				return all[i].shown(), nil
+				return all[i].shown(redact.For(v, c.Who.Tenant)), nil
 			}
 			return nil, notFound("Configuration", in.Configuration)
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/redact"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
@@ -69,6 +70,7 @@ func cosmos(
 		if err != nil {
 			return err
 		}
+		text = model.HideSealedRefs(text)
 		w.Header().Set("Content-Type", media(kind))
 		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 		w.WriteHeader(status)
@@ -262,6 +264,14 @@ func update(ctx context.Context, s *rest.Server, c *rest.Call, req api.CosmosReq
 	options, err := withoutName(cl, req.Options)
 	if err != nil {
 		return nil, err
+	}
+	if done == nil {
+		if faults := model.CheckSealedRefs("config", options); len(faults) > 0 {
+			return nil, faults
+		}
+		if options, err = redact.RestoreConfig(options, cl.Config); err != nil {
+			return nil, err
+		}
 	}
 	template, version := cl.Template, 0
 	if req.PackageVersion != "" {

@@ -75,7 +75,7 @@ func sdk[I any](
 			if status == http.StatusNoContent {
 				return nil
 			}
-			_, err = w.Write(append(text, '\n'))
+			_, err = w.Write(append(model.HideSealedRefs(text), '\n'))
 			return err
 		},
 	)

@@ -111,21 +111,24 @@ func Node(n *model.Node) model.Node {
 // redacted values if a client has read it, edited it and sends it back. A stored value is kept only while its
 // receivers stay the same: if the type of the plugin changes, or a field that determines where the value is sent
 // and for whom, the value has to be given again. Otherwise anyone who may write a provider could have
-// its password sent to a server of their own.
-func (r *Redactor) Restore(d model.Definition, stored *model.Definition) (model.Definition, model.Faults) {
+// its password sent to a server of their own. Every field of an action of a service may decide what becomes of
+// a value, scripts among them: a caller who is no administrator, and so cannot export the value, must change none of them.
+func (r *Redactor) Restore(d model.Definition, stored *model.Definition, role model.Role) (model.Definition, model.Faults) {
 	var faults model.Faults
 	var old map[string]model.Part
 	if stored != nil {
-		old = stored.Parts()
+		old = stored.KeyedParts()
 	}
 	d, _ = d.MapParts(func(p model.Part) (map[string]any, error) { // it does not fail
 		if !Redacted(p.Fields) {
 			return p.Fields, nil
 		}
-		was := old[p.Path]
+		was := old[p.Key]
 		k := keeping{faults: &faults, within: p.Plugin == ""}
 		if p.Plugin != "" && was.Fields != nil {
-			k.moved = movedTo(p, was)
+			k.moved = movedTo(p, was, func(field string) bool {
+				return model.SoundsLikeReceiver(field) || strings.HasPrefix(p.Plugin, "automator/") && !Reveals(role)
+			})
 		}
 		return k.fields(p.Path, p.Fields, was.Fields, r.fields(was)), nil
 	})
@@ -184,9 +187,12 @@ func (k keeping) value(at string, v, old, shown any) any {
 	return v
 }
 
+// Reveals reports whether a role has the secrets of definitions in exports.
+func Reveals(role model.Role) bool { return role == model.RoleAdmin || role == model.RoleSuperadmin }
+
 // movedTo returns the first field of a part that receives its secrets and differs from the stored
 // one; "" if there is none.
-func movedTo(p, stored model.Part) string {
+func movedTo(p, stored model.Part, receives func(field string) bool) string {
 	if p.Plugin != stored.Plugin {
 		if strings.HasPrefix(p.Plugin, "provider/") {
 			return "providertype"
@@ -197,7 +203,7 @@ func movedTo(p, stored model.Part) string {
 	slices.Sort(keys)
 	for _, k := range keys {
 		now, was := p.Fields[k], stored.Fields[k]
-		if model.SoundsLikeReceiver(k) && !Redacted(now) && !reflect.DeepEqual(now, was) {
+		if receives(k) && !Redacted(now) && !reflect.DeepEqual(now, was) {
 			return p.Path + "." + k
 		}
 	}

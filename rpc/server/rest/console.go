@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/coopr/coopr/internal/neighbour"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -37,29 +38,34 @@ func Console(s *Server, files http.Handler) {
 		answer(w, http.StatusOK, api.ConsoleSession{Dev: offersClick(s, r), Open: tokenOf(r) != ""})
 	}))
 	s.mux.HandleFunc("POST "+pagePath+"login", func(w http.ResponseWriter, r *http.Request) {
-		a := ask(s, r, http.MethodPost, loginPath, "")
-		var issued api.IssuedToken
-		if a.status != http.StatusCreated || json.Unmarshal(a.body.Bytes(), &issued) != nil {
+		a := ask(s, w, r, http.MethodPost, loginPath, "")
+		if a.status != http.StatusCreated {
 			a.pass(w)
+			return
+		}
+		var issued api.IssuedToken
+		if err := json.Unmarshal(a.body.Bytes(), &issued); err != nil { // the answer has a token, and is not passed on
+			noteOf(r.Context()).err = err
+			writeProblem(w, ProblemOf(err))
 			return
 		}
 		setCookie(w, r, issued.Secret)
 		answer(w, a.status, issued.Token)
 	})
 	s.mux.HandleFunc("POST "+pagePath+"token", func(w http.ResponseWriter, r *http.Request) { openWith(s, w, r, tokenOf(r)) })
-	s.mux.HandleFunc("POST "+pagePath+"dev", func(w http.ResponseWriter, r *http.Request) {
+	s.mux.HandleFunc("POST "+pagePath+"dev", s.bounded(func(w http.ResponseWriter, r *http.Request) {
 		if !offersClick(s, r) {
-			err := Forbidden("a session without a token is for dev mode on loopback only: log in")
+			err := Forbidden("a session without a token is for dev mode on loopback only, and for the agent's own user: log in")
 			noteOf(r.Context()).err = err
 			writeProblem(w, ProblemOf(err))
 			return
 		}
 		openWith(s, w, r, s.devToken)
-	})
+	}))
 	s.mux.HandleFunc("POST "+pagePath+"logout", s.bounded(func(w http.ResponseWriter, r *http.Request) {
 		setCookie(w, r, "")
 		if token := tokenOf(r); token != "" {
-			a := ask(s, r, http.MethodPost, "/v1/logout", token)
+			a := ask(s, w, r, http.MethodPost, "/v1/logout", token)
 			// A token that is no session stays valid, as its owner has it elsewhere.
 			switch a.status {
 			case http.StatusOK, http.StatusUnauthorized, http.StatusForbidden:
@@ -75,7 +81,7 @@ func Console(s *Server, files http.Handler) {
 
 // openWith puts a token into the cookie if the mesh knows it.
 func openWith(s *Server, w http.ResponseWriter, r *http.Request, token string) {
-	a := ask(s, r, http.MethodGet, SelfPath, token)
+	a := ask(s, w, r, http.MethodGet, SelfPath, token)
 	if a.status == http.StatusOK {
 		setCookie(w, r, token)
 	}
@@ -83,15 +89,19 @@ func openWith(s *Server, w http.ResponseWriter, r *http.Request, token string) {
 }
 
 // offersClick reports whether a request may get the token of a dev agent. Its host must be a loopback address, too: otherwise a page
-// whose name leads to 127.0.0.1 could ask.
+// whose name leads to 127.0.0.1 could ask. And no other user of this machine may ask, whose program may be a proxy for everybody.
 func offersClick(s *Server, r *http.Request) bool {
+	return s.devToken != "" && namesLoopback(r) && !ofAgent(r.Context()) && clientOf(r).IsLoopback() && neighbour.IsOwn(r)
+}
+
+// namesLoopback reports whether the host that a request names is this machine for every client.
+func namesLoopback(r *http.Request) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
 	named, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	local := host == "localhost" || err == nil && named.IsLoopback()
-	return s.devToken != "" && local && !ofAgent(r.Context()) && clientOf(r).IsLoopback()
+	return host == "localhost" || err == nil && named.IsLoopback()
 }
 
 // answer writes JSON that nobody keeps.
@@ -105,13 +115,14 @@ func answer(w http.ResponseWriter, status int, body any) {
 
 // asked is the answer of a route of the API that the console's routes have asked.
 type asked struct {
+	to     http.ResponseWriter // of the console's route
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
 // ask has a route of the API answer a request in the place of the console's, with a token or without one.
-func ask(s *Server, r *http.Request, method, path, token string) *asked {
+func ask(s *Server, w http.ResponseWriter, r *http.Request, method, path, token string) *asked {
 	in := r.Clone(r.Context())
 	in.Method, in.URL, in.Pattern = method, &url.URL{Path: path}, ""
 	in.RequestURI = path
@@ -122,13 +133,19 @@ func ask(s *Server, r *http.Request, method, path, token string) *asked {
 	if path != loginPath {
 		in.Body, in.ContentLength = http.NoBody, 0
 	}
-	a := &asked{header: http.Header{}}
+	a := &asked{to: w, header: http.Header{}}
 	s.routed().ServeHTTP(a, in)
 	a.WriteHeader(http.StatusOK) // for an answer without a body
 	return a
 }
 
 func (a *asked) Header() http.Header { return a.header }
+
+// Unwrap returns the writer of the console's route, on which http.ResponseController sets the deadline of the body.
+func (a *asked) Unwrap() http.ResponseWriter { return a.to }
+
+// Flush does nothing: the answer is kept.
+func (a *asked) Flush() {}
 
 func (a *asked) WriteHeader(status int) {
 	if a.status == 0 && status >= http.StatusOK {

@@ -8,13 +8,14 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// cookieOf returns the name of the cookie with the token of the console. Behind TLS it has a prefix with which browsers accept it
-// from this host only, and not from others of its domain.
+// cookieOf returns the name of the cookie with the token of the console. It has a prefix with which browsers accept it over TLS only, and
+// from this host only, so that another host of its domain cannot slip in a token of its own. Behind a proxy, it is the proxy that has
+// the TLS. Without any, browsers take loopback addresses for secure, but not with this prefix.
 func cookieOf(r *http.Request) string {
-	if r.TLS != nil {
-		return "__Host-coopr-session"
+	if r.TLS == nil && namesLoopback(r) {
+		return "coopr-session"
 	}
-	return "coopr-session"
+	return "__Host-coopr-session"
 }
 
 // setCookie puts a token into the console's cookie; "" removes it. Browsers take a loopback address without TLS for secure.

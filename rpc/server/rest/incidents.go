@@ -18,7 +18,9 @@ var witnessed = map[string]string{
 	"exportDefinitions":  "definitions.exported",
 	"saveSnapshot":       "snapshot.saved",
 	"restoreSnapshot":    "snapshot.restored",
-	"getResourceContent": "resource.read", // which may be secret
+	"getResourceContent": "resource.read",   // which may be secret
+	"getAgentLog":        "agent.inspected", // with names and addresses of all tenants
+	"examineAgent":       "agent.inspected",
 }
 
 // LoggedIn notes who has logged in by a request.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -25,8 +26,9 @@ import (
 )
 
 const (
-	// mostArchive and mostFile bound what one agent adds to a bundle: all of it, compressed, and each file, in bytes.
-	mostArchive, mostFile = 64 << 20, 16 << 20
+	// mostArchive, mostPlain and mostFile bound what one agent adds to a bundle: all of it as it comes and unpacked, and each file, in
+	// bytes. mostFiles is the number of its files. An agent may belong to somebody else by now.
+	mostArchive, mostPlain, mostFile, mostFiles = 64 << 20, 160 << 20, 16 << 20, 100
 	// agentTime bounds the answer of one agent, besides the seconds of its measurement, and meshTime that about the mesh.
 	agentTime, meshTime = 90 * time.Second, 20 * time.Second
 	// atOnce is the number of agents that are asked at the same time.
@@ -58,7 +60,7 @@ The bundle has no passwords, tokens, keys or other secrets. It has names and add
 		out.Printf("%s has the state of %s.\n", args[0], words.Count(len(m.Agents), "agent"))
 		for _, a := range m.Agents {
 			if a.Error != "" {
-				out.Notef("Warning: agent %s is missing or not whole: %s\n", a.Name, a.Error)
+				out.Notef("Warning: agent %s is missing or not whole: %s\n", path.Base(a.Folder), a.Error)
 			}
 		}
 		return nil
@@ -90,10 +92,7 @@ func writeBundle(ctx context.Context, c *client.Client, w io.Writer, m *api.Bund
 	b := &bundle{archive: tar.NewWriter(zip), time: time.UnixMilli(m.Time)}
 	folders := map[string]bool{}
 	for _, x := range members {
-		a := api.BundleAgent{ID: x.ID, Name: x.Name, Status: x.Status, Build: x.Build, Folder: "agents/" + x.Name}
-		if folders[a.Folder] || path.Base(a.Folder) != x.Name || x.Name == ".." { // names are the agents' own
-			a.Folder = "agents/" + x.ID
-		}
+		a := api.BundleAgent{ID: x.ID, Name: x.Name, Status: x.Status, Build: x.Build, Folder: folderOf(x, folders)}
 		folders[a.Folder] = true
 		m.Agents = append(m.Agents, a)
 	}
@@ -128,6 +127,27 @@ func writeBundle(ctx context.Context, c *client.Client, w io.Writer, m *api.Bund
 	return errors.Join(b.add(api.ManifestFile, append(text, '\n')), b.archive.Close(), zip.Close())
 }
 
+// folderOf returns an agent's folder, which is none of those that are taken. Names and ids are the agents' own, and gossip may have forged
+// them.
+func folderOf(x api.Member, taken map[string]bool) string {
+	for _, name := range []string{x.Name, x.ID} {
+		if f := "agents/" + name; plain(name) && !taken[f] {
+			return f
+		}
+	}
+	for i := 1; ; i++ {
+		if f := fmt.Sprintf("agents/agent-%d", i); !taken[f] {
+			return f
+		}
+	}
+}
+
+// plain reports whether a name that an agent has made can be that of a file on any machine.
+func plain(name string) bool {
+	return name != "" && len(name) <= 128 && !strings.HasPrefix(name, ".") &&
+		!strings.ContainsFunc(name, func(r rune) bool { return strings.ContainsRune(`/\:`, r) || !unicode.IsPrint(r) })
+}
+
 // fetch copies the archive of an agent, as far as it comes.
 func fetch(ctx context.Context, c *client.Client, agent string, seconds int, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+agentTime)
@@ -159,13 +179,19 @@ func (b *bundle) unpack(a *api.BundleAgent, archive io.Reader) error {
 	if err != nil {
 		return note(err)
 	}
-	for files := tar.NewReader(zip); ; {
+	left := &io.LimitedReader{R: zip, N: mostPlain}
+	files := tar.NewReader(left)
+	for n := 0; ; n++ {
 		h, err := files.Next()
-		if errors.Is(err, io.EOF) {
+		switch {
+		case left.N <= 0:
+			return note(fmt.Errorf("its archive has more than %d bytes unpacked", mostPlain))
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return note(err)
+		case n == mostFiles:
+			return note(fmt.Errorf("its archive has more than %d files", mostFiles))
 		}
 		content, err := io.ReadAll(io.LimitReader(files, mostFile))
 		if err != nil {
@@ -179,7 +205,7 @@ func (b *bundle) unpack(a *api.BundleAgent, archive io.Reader) error {
 			a.Parts = m.Parts
 			continue
 		}
-		if strings.ContainsAny(h.Name, `/\`) || h.Name == ".." {
+		if !plain(h.Name) {
 			return note(fmt.Errorf("its archive has a file %q", h.Name))
 		}
 		if err := b.add(a.Folder+"/"+h.Name, content); err != nil {

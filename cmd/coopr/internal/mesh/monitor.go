@@ -1,8 +1,11 @@
 package mesh
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -39,10 +42,32 @@ func MonitorCommand(app cli.App) *cobra.Command {
 			return err
 		}
 		defer r.Close()
-		if _, err = io.Copy(out.Stdout, r); ctx.Err() != nil {
+		if err = copyPlain(out.Stdout, r); ctx.Err() != nil {
 			return nil
 		}
 		return err
 	})
 	return cmd
+}
+
+// copyPlain copies a log without control characters, but for ends of lines and tabs. An agent that works has none in its log; one that
+// belongs to somebody else by now could write to the clipboard with them, or make the terminal answer.
+func copyPlain(w io.Writer, r io.Reader) error {
+	in, out := bufio.NewReader(r), bufio.NewWriter(w)
+	for {
+		c, _, err := in.ReadRune()
+		switch {
+		case errors.Is(err, io.EOF):
+			return out.Flush()
+		case err != nil:
+			return errors.Join(err, out.Flush())
+		case c == '\n' || c == '\t' || !unicode.IsControl(c):
+			_, _ = out.WriteRune(c) // Flush returns its error
+		}
+		if in.Buffered() == 0 { // the next line may come much later
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+	}
 }

@@ -36,52 +36,48 @@ func listRotations(app cli.App) *cobra.Command {
 	})
 }
 
-func rotateKeyring(app cli.App) *cobra.Command {
+// rotation completes a command that begins the rotation of a key, which what names in its output.
+func rotation(app cli.App, cmd *cobra.Command, what string, asked func() api.NewRotation) *cobra.Command {
 	out := app.Printer()
+	cmd.Use, cmd.Args = "rotate", cli.Args()
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+		r, _, err := c.Rotate(ctx, asked())
+		if err != nil {
+			return err
+		}
+		out.Printf("Rotation %d of %s has begun. To see how far it is: coopr operator rotations\n", r.Number, what)
+		return nil
+	})
+	return cmd
+}
+
+func rotateKeyring(app cli.App) *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
-		Use: "rotate", Short: "Replace the key of the mesh by a new one", Args: cli.Args(),
+		Short: "Replace the key of the mesh by a new one",
 		Long: "Replace the key of the mesh, which encrypts the data keys of the tenants, by a new one. Every member of the Raft group\n" +
 			"gets it, and erases the old one when nothing needs it. With --full, data keys and the signing key are replaced too, and all values\n" +
 			"are encrypted again: use it if somebody may have a copy of a voter's keyring.",
 		Example: "  coopr operator keyring rotate\n  coopr operator keyring rotate --full",
 	}
 	cmd.Flags().BoolVar(&full, "full", false, "replace data keys too, and encrypt all values again")
-	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
-		r, _, err := c.Rotate(ctx, api.NewRotation{Kind: roster.KindKeyring, Full: full})
-		if err != nil {
-			return err
-		}
-		out.Printf("Rotation %d of the key of the mesh has begun. To see how far it is: coopr operator rotations\n", r.Number)
-		return nil
-	})
-	return cmd
+	return rotation(app, cmd, "the key of the mesh", func() api.NewRotation { return api.NewRotation{Kind: roster.KindKeyring, Full: full} })
 }
 
 func rotateGossip(app cli.App) *cobra.Command {
-	out := app.Printer()
 	cmd := &cobra.Command{
-		Use: "rotate", Short: "Replace the key of gossip by a new one", Args: cli.Args(),
+		Short: "Replace the key of gossip by a new one",
 		Long: "Replace the key with which agents encrypt gossip by a new one. All agents get it, use it, and then forget the old one.\n" +
 			"Agents that are away get it from a voter when they come back. The mesh does this by itself when an agent was removed.",
 		Example: "  coopr operator gossip rotate",
 	}
-	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
-		r, _, err := c.Rotate(ctx, api.NewRotation{Kind: roster.KindGossip})
-		if err != nil {
-			return err
-		}
-		out.Printf("Rotation %d of the key of gossip has begun. To see how far it is: coopr operator rotations\n", r.Number)
-		return nil
-	})
-	return cmd
+	return rotation(app, cmd, "the key of gossip", func() api.NewRotation { return api.NewRotation{Kind: roster.KindGossip} })
 }
 
 func rotateCA(app cli.App) *cobra.Command {
-	out := app.Printer()
 	var noBridge bool
 	cmd := &cobra.Command{
-		Use: "rotate", Short: "Replace the CA of the mesh by a new one", Args: cli.Args(),
+		Short: "Replace the CA of the mesh by a new one",
 		Long: "Replace the CA, which signs the certificates of agents and of their API, by a new one. All agents trust both, get certificates\n" +
 			"from the new one, and then stop trusting the old one. Agents that were away and clients that have the old certificate of the CA\n" +
 			"follow a bridge to the new one for 90 days. With --no-bridge they are refused: use it if somebody may have the key of the CA.\n" +
@@ -89,15 +85,7 @@ func rotateCA(app cli.App) *cobra.Command {
 		Example: "  coopr operator ca rotate\n  coopr operator ca rotate --no-bridge",
 	}
 	cmd.Flags().BoolVar(&noBridge, "no-bridge", false, "refuse agents that were away and clients that know only the old CA")
-	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
-		r, _, err := c.Rotate(ctx, api.NewRotation{Kind: roster.KindCA, NoBridge: noBridge})
-		if err != nil {
-			return err
-		}
-		out.Printf("Rotation %d of the CA has begun. To see how far it is: coopr operator rotations\n", r.Number)
-		return nil
-	})
-	return cmd
+	return rotation(app, cmd, "the CA", func() api.NewRotation { return api.NewRotation{Kind: roster.KindCA, NoBridge: noBridge} })
 }
 
 func rotateRoot(app cli.App) *cobra.Command {

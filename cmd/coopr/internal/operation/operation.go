@@ -51,7 +51,8 @@ func listCmd(app cli.App) *cobra.Command {
 	})
 	cmd.Flags().StringVar(&cluster, "cluster", "", "only operations of this cluster")
 	cmd.Flags().StringSliceVar(&status, "status", nil,
-		"only operations with these statuses: accepted, running, paused, aborting, rolling-back, succeeded, failed, aborted, rolled-back")
+		"only operations with these statuses: accepted, running, paused, aborting, rolling-back, succeeded, failed, aborted, "+
+			"rolled-back, superseded")
 	cli.OffsetFlag(cmd, &page)
 	return cmd
 }

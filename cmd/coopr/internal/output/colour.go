@@ -24,7 +24,7 @@ func ColourOf(word string) Colour {
 	case "pending", "running", "paused", "aborting", "rolling-back", "leased", "suspect", "STARTING", "STARTED", "PREPARED",
 		"IN_PROGRESS", "WAITING":
 		return Yellow
-	case "terminated", "cancelled", "aborted", "rolled-back", "left", "blocked", "PENDING":
+	case "terminated", "cancelled", "aborted", "rolled-back", "superseded", "left", "blocked", "PENDING":
 		return Faint
 	}
 	return Plain
