@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/coopr/coopr/agent/member"
@@ -62,12 +63,11 @@ func (r *Router) RoundTripToLeader(ctx context.Context, until time.Time, method,
 		return 0, nil, nil, problem.New(problem.NoLeader, "this agent is becoming the leader")
 	}
 	whileReached, answered, cancelRequest := r.Locator.WhileReached(ctx, id, until)
-	req, err := http.NewRequestWithContext(wire.To(whileReached, wire.Leader(addr, id)), method, "http://"+addr+uri, body)
+	req, err := request(wire.To(whileReached, wire.Leader(addr, id)), method, addr, uri, header, body)
 	if err != nil {
 		cancelRequest()
 		return 0, nil, nil, err
 	}
-	req.Header = header
 	res, err := r.Transport.RoundTrip(req)
 	if err != nil {
 		cause := context.Cause(whileReached)
@@ -91,11 +91,10 @@ func (r *Router) RoundTripToLeader(ctx context.Context, until time.Time, method,
 func (r *Router) RoundTripToReplica(ctx context.Context, method, uri string, header map[string][]string) (
 	int, map[string][]string, io.ReadCloser, error) {
 	for _, addr := range r.Locator.Group(ctx).Replicas {
-		req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+uri, http.NoBody)
+		req, err := request(ctx, method, addr, uri, header, http.NoBody)
 		if err != nil {
 			return 0, nil, nil, err
 		}
-		req.Header = header
 		res, err := r.Transport.RoundTrip(req)
 		if err != nil {
 			continue
@@ -106,6 +105,22 @@ func (r *Router) RoundTripToReplica(ctx context.Context, method, uri string, hea
 		_ = res.Body.Close()
 	}
 	return 0, nil, nil, problem.New(problem.NoLeader, "no agent with a copy of the state answers")
+}
+
+// request returns a request to an agent. It has its own copy of the headers: a transport may still read them when it has given the
+// request up, and the caller changes them for the next try.
+func request(ctx context.Context, method, addr, uri string, header http.Header, body io.Reader) (*http.Request, error) {
+	to, err := url.ParseRequestURI(uri)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent", body)
+	if err != nil {
+		return nil, err
+	}
+	to.Scheme, to.Host = "http", addr
+	req.URL, req.Host, req.Header = to, addr, header.Clone()
+	return req, nil
 }
 
 // forwardedBody is the body of a leader's answer. Reading it fails once another agent leads.

@@ -40,11 +40,25 @@ func (l raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.
 	return l.mux.dial(ctx, t.String(), ProtocolRaft)
 }
 
+// RaftTransport is hashicorp/raft's network transport. Members tell each other their addresses, without the rest of the Target
+// by which they are dialled.
+type RaftTransport struct{ *raft.NetworkTransport }
+
+// EncodePeer returns an agent's address as messages carry it.
+func (t RaftTransport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
+	return []byte(AddrOf(string(t.NetworkTransport.EncodePeer(id, addr))))
+}
+
+// DecodePeer returns the address in a message. Agents of older versions send a whole Target.
+func (RaftTransport) DecodePeer(peer []byte) raft.ServerAddress {
+	return raft.ServerAddress(AddrOf(string(peer)))
+}
+
 // NewRaftTransport returns hashicorp/raft's network transport over the peer port. addrOf returns an
 // agent's present address, which the mesh knows: a voter with a new address is found without a change
 // of Raft's configuration. If addrOf fails, the address in the configuration is used. Close the
 // transport before the mux.
-func NewRaftTransport(m *Mux, addrOf func(id string) (string, error), logger *slog.Logger) *raft.NetworkTransport {
+func NewRaftTransport(m *Mux, addrOf func(id string) (string, error), logger *slog.Logger) RaftTransport {
 	config := &raft.NetworkTransportConfig{
 		Stream:  m.Raft(),
 		MaxPool: 3,
@@ -56,7 +70,7 @@ func NewRaftTransport(m *Mux, addrOf func(id string) (string, error), logger *sl
 	if addrOf != nil {
 		config.ServerAddressProvider = addressProvider(addrOf)
 	}
-	return raft.NewNetworkTransportWithConfig(config)
+	return RaftTransport{raft.NewNetworkTransportWithConfig(config)}
 }
 
 // quieter lowers the level of the transport's info messages to debug: the agent itself logs

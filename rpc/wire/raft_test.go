@@ -103,6 +103,13 @@ func TestRaftOverTheMux(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		_, leads := leader().LeaderWithID()
+		at, _ := addrs.Load(string(leads))
+		for i, m := range members {
+			if addr, id := m.raft.LeaderWithID(); id != leads || string(addr) != at {
+				t.Errorf("member %d takes %s at %s for the leader, which is %s at %s", i, id, addr, leads, at)
+			}
+		}
 		// A follower moves.
 		moved := 0
 		for members[moved].raft.State() == raft.Leader {
@@ -190,7 +197,7 @@ func TestRaftLayerOpensAgain(t *testing.T) {
 				t.Fatal(err, resp)
 			}
 			late = func() {
-				for _, tr := range []*raft.NetworkTransport{near, far} {
+				for _, tr := range []wire.RaftTransport{near, far} {
 					tr.CloseStreams()
 					if err := tr.Close(); err != nil {
 						t.Error(err)

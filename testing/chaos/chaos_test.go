@@ -150,7 +150,7 @@ func run(ctx context.Context, m *mesh, bin string, agents int, seed uint64, next
 	defer func() {
 		keep := os.Getenv("CHAOS_KEEP")
 		if keep == "" && r.err != nil {
-			r.err = errors.Join(r.err, m.tails())
+			r.err = errors.Join(m.tails(), r.err) // the cause comes last, as reports of a failure show its end
 		}
 		r.err = errors.Join(r.err, m.end(keep))
 	}()

@@ -60,7 +60,7 @@ computing() {
 # Programs and machines, which mostly wait for each other.
 machines() {
   stage plain make plain &&
-    stage chaos env CHAOS_TIME="$chaos_time" go test -count=1 -v -timeout 1h -run TestChaos ./testing/chaos
+    stage chaos env CHAOS_TIME="$chaos_time" go test -count=1 -v -failfast -timeout 1h -run TestChaos ./testing/chaos
 }
 
 computing &

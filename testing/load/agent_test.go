@@ -77,7 +77,8 @@ func startAgent(t testing.TB) *target {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), agentVar+"="+filepath.Join(t.TempDir(), "data"))
+	// While a collection runs, nothing else does. Otherwise what is allocated meanwhile would count as in use.
+	cmd.Env = append(os.Environ(), agentVar+"="+filepath.Join(t.TempDir(), "data"), "GODEBUG=gcstoptheworld=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 const (
 	strangers = 500
 	requests  = 400       // of the other tenant in the benchmark
-	growth    = 100 << 20 // bytes that an agent may grow by
+	growth    = 160 << 20 // bytes in use that an agent may grow by: 80 to 115 MiB were measured, and 418 MB without bounds on answers
 )
 
 // TestHostileTenantAndStrangers loads an agent with a tenant that does what it can, and with 500 connections without a valid
