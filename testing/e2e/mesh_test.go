@@ -356,6 +356,19 @@ func (m *mesh) ready() *agent {
 		if n < alive {
 			return fmt.Errorf("%d are", n)
 		}
+		// The list may still have what was true before an agent was killed and started again.
+		for _, a := range m.agents {
+			if !a.alive() {
+				continue
+			}
+			s, err := a.status()
+			if err != nil {
+				return fmt.Errorf("agent %s: %w", a.name, err)
+			}
+			if s.Session == "" {
+				return fmt.Errorf("agent %s has no session", a.name)
+			}
+		}
 		return nil
 	})
 	return leader
