@@ -41,10 +41,9 @@ var allowedLines = map[string]string{
 }
 
 var allowedTypes = map[string]string{
-	"consensus/duty/keys/Controller": "what encrypts values for documents can still leave the controller of the keys",
-	"consensus/logformat/encoder":    "one method for each kind of record",
-	"consensus/logformat/decoder":    "one method for each kind of record",
-	"rpc/client/Client":              "one method for each route of the API",
+	"consensus/logformat/encoder": "one method for each kind of record",
+	"consensus/logformat/decoder": "one method for each kind of record",
+	"rpc/client/Client":           "one method for each route of the API",
 	"engine/change/object/Object": "the state machine of one object: its fields are packed, as a site has a million of them, and its " +
 		"methods are the handlers of its events",
 	"engine/change/sim/Sim": "the state of one simulated world, which its tests read and disturb",
