@@ -2,10 +2,13 @@ package output
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // hostile sets the title of a terminal, clears it, asks it for an answer, and hides what was written before.
@@ -65,5 +68,28 @@ func TestCopyToAFile(t *testing.T) {
 	p := Printer{Stdout: &out}
 	if _, err := p.Copy(strings.NewReader(hostile)); err != nil || out.String() != hostile {
 		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+// TestEncodedTextIsPrintable checks that programs read the text as it was from output that a terminal shows as it is.
+func TestEncodedTextIsPrintable(t *testing.T) {
+	text := strings.ToValidUTF8(hostile, "?")
+	for form, read := range map[string]func([]byte, any) error{FormJSON: json.Unmarshal, FormYAML: yaml.Unmarshal} {
+		var out bytes.Buffer
+		var got map[string]string
+		err := Encode(&out, form, map[string]string{"name": text})
+		if err == nil {
+			err = read(out.Bytes(), &got)
+		}
+		if err != nil {
+			t.Error(form, err)
+		}
+		if shown := out.String(); got["name"] != text || Printable(shown) != shown {
+			t.Errorf("%s: %q is read as %q", form, shown, got["name"])
+		}
+	}
+	var line bytes.Buffer
+	if err := EncodeLine(&line, text); err != nil || Printable(line.String()) != line.String() {
+		t.Errorf("%q, %v", line.String(), err)
 	}
 }
