@@ -85,7 +85,7 @@ func (m *Member) duties() []leader.Duty {
 	k := m.keys()
 	d := dispatch.New(dispatch.Config{
 		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine, m.Box), Logger: log, Timing: lease.Timing{TTL: cfg.SessionTTL},
-		Jitter: rand.Float64, Seal: k.SealResults,
+		Jitter: rand.Float64, Seal: k.Sealer.SealResults,
 	})
 	under := &removals{}
 	l := &Leadership{
@@ -93,7 +93,7 @@ func (m *Member) duties() []leader.Duty {
 		Dispatcher: d,
 		Orchestrator: orchestrate.New(orchestrate.Config{
 			Machine: m.Machine, Propose: m.Propose, Logger: log, Rank: cfg.Rank, First: firstLeases(d), HostExec: cfg.HostExec,
-			Seal: k.SealFields, SealHidden: k.SealHidden,
+			Seal: k.Sealer.SealFields, SealHidden: k.Sealer.SealHidden,
 		}),
 		Watcher: watch.New(watch.Config{
 			Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewChecks(m.Machine, m.Box), Logger: log, TTL: cfg.SessionTTL,

@@ -61,7 +61,7 @@ func withSealed(ctx context.Context, m *member.Member, l *member.Leadership, who
 	}
 	out = m.Box.Keep(v.SealedView, who.Tenant, out, stored, false)
 	if !preview {
-		return l.Keys.SealHidden(ctx, who.Tenant, out)
+		return l.Keys.Sealer.SealHidden(ctx, who.Tenant, out)
 	}
 	return model.MapFields(out, func(v any) (any, error) {
 		if _, hidden := v.(model.Hidden); hidden {

@@ -106,7 +106,7 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 	if opts.DryRun {
 		err = encode(hiding, put)
 	} else {
-		err = seal(ctx, l.Keys, who.Tenant, hiding, put)
+		err = seal(ctx, l.Keys.Sealer, who.Tenant, hiding, put)
 	}
 	if err != nil {
 		return api.Written{}, err
@@ -190,19 +190,19 @@ func revealed(v *state.View, o state.Opener, tenant string, d model.Definition) 
 }
 
 // seal encrypts the sensitive fields of definitions. It replaces the bodies of those to which this happened.
-func seal(ctx context.Context, k *keys.Controller, tenant string, defs []model.Definition, put *pb.PutDefinitions) error {
+func seal(ctx context.Context, s *keys.Sealer, tenant string, defs []model.Definition, put *pb.PutDefinitions) error {
 	for i, d := range defs {
 		changed := false
 		with, err := d.MapParts(func(p model.Part) (fields map[string]any, err error) {
 			switch kind, name, _ := strings.Cut(p.Plugin, "/"); kind {
 			case "provider":
 				x := model.Provider{ProviderType: name, Provisioner: p.Fields}
-				err, fields = k.SealFields(ctx, tenant, &x), x.Provisioner
+				err, fields = s.SealFields(ctx, tenant, &x), x.Provisioner
 			case "automator":
 				x := model.ServiceAction{Type: name, Fields: p.Fields}
-				err, fields = k.SealAction(ctx, tenant, &x), x.Fields
+				err, fields = s.SealAction(ctx, tenant, &x), x.Fields
 			default:
-				fields, err = k.SealHidden(ctx, tenant, p.Fields)
+				fields, err = s.SealHidden(ctx, tenant, p.Fields)
 			}
 			changed = changed || model.HasSealedRef(fields)
 			return fields, err

@@ -55,7 +55,7 @@ func (r *Runs) putSecret(ctx context.Context, who model.Caller, s api.Setting, s
 		if have, ok := m.Machine.View().Secret(who.Tenant, s.Name); ok && have.ID != "" {
 			id, version = have.ID, have.Version
 		}
-		value, err := l.Keys.Seal(ctx, who.Tenant, id, version+1, []byte(secret.Value.Reveal()))
+		value, err := l.Keys.Sealer.Seal(ctx, who.Tenant, id, version+1, []byte(secret.Value.Reveal()))
 		if err != nil {
 			return api.Written{}, err
 		}

@@ -288,7 +288,7 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	return out, nil
 }
 
-// encrypts reports whether the leader encrypts the results of tasks that are secrets, as keys.Controller.SealResults does.
+// encrypts reports whether the leader encrypts the results of tasks that are secrets, as keys.Sealer.SealResults does.
 func encrypts(v *state.View) bool { return v.Understands(logformat.RotationLevel) }
 
 // readyWithinMillis is how long a started service has to become ready before its

@@ -43,6 +43,9 @@ func (a Action) String() string {
 // Key returns the action's key in a service's provisioner.actions: "install".
 func (a Action) Key() string { return strings.ToLower(a.String()) }
 
+// ServiceActions are the standard keys that a service's provisioner.actions may have.
+var ServiceActions = []string{"install", "remove", "initialize", "configure", "start", "stop", "check"}
+
 // OwnAction returns the entry of a graph's services that stands for an action of a service's own, such as "drain", which a Run carries
 // out. SplitAction is its inverse. No name has a colon.
 func OwnAction(service, key string) string { return service + ":" + key }
@@ -55,7 +58,7 @@ func SplitAction(entry string) (service, key string) {
 
 // OwnActions returns the keys of a service's actions that no operation carries out by itself, sorted. The steps of plans may name them.
 func (s *Service) OwnActions() []string {
-	standard := func(key string) bool { return slices.Contains(serviceActions, key) }
+	standard := func(key string) bool { return slices.Contains(ServiceActions, key) }
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.Provisioner.Actions)), standard)
 }
 

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/coopr/coopr/internal/words"
 )
 
 // Probe configures how a service's check action tests its health or its readiness
@@ -292,50 +290,4 @@ type RecoveryPause struct {
 	Reason string `json:"reason,omitempty"`
 	// At is in Unix milliseconds.
 	At int64 `json:"at"`
-}
-
-func checkProbes(fs *Faults, s *Service) {
-	for _, p := range []struct {
-		path  string
-		probe *Probe
-	}{{"health-check", s.HealthCheck}, {"readiness-check", s.ReadinessCheck}} {
-		if p.probe == nil {
-			continue
-		}
-		if _, ok := s.Provisioner.Actions["check"]; !ok && !p.probe.Off {
-			fs.Add(p.path, "needs the action \"check\": add it to provisioner.actions")
-		}
-		if p.probe.Failures < 0 {
-			fs.Add(p.path+".max-consecutive-failures", "must not be negative")
-		}
-		if i := p.probe.Interval; i != 0 && i < 100 {
-			fs.Add(p.path+".interval", "must be 100 milliseconds at least: write seconds as \"30s\"")
-		}
-	}
-	if s.Exclusive != "" && s.Exclusive != ExclusiveNode && s.Exclusive != ExclusiveService {
-		fs.Addf("exclusive", "must be \"node\" or \"service\", but is %q", words.Shorten(s.Exclusive))
-	}
-	if s.Goal != "" && !slices.Contains(Goals, s.Goal) {
-		fs.Addf("goal", "must be one of %s, but is %q", words.And(Goals), words.Shorten(s.Goal))
-	}
-}
-
-func checkRecovery(fs *Faults, p *RecoveryPolicy) {
-	if p == nil {
-		return
-	}
-	switch p.Replace {
-	case "", ReplaceGone, ReplaceFailing, ReplaceNever:
-	default:
-		fs.Addf("recovery.replace", "must be %q, %q or %q, but is %q", ReplaceGone, ReplaceFailing, ReplaceNever, words.Shorten(p.Replace))
-	}
-	if p.AtOnce != "" && !batchSize(p.AtOnce) {
-		fs.Addf("recovery.max-at-once", "must be a number of nodes from 1 on, or 1%% to 100%% of them, but is %q", words.Shorten(p.AtOnce))
-	}
-	if p.Attempts < 0 {
-		fs.Add("recovery.max-attempts", "must not be negative")
-	}
-	if p.MaxBackoff != 0 && p.MaxBackoff < p.Backoff {
-		fs.Add("recovery.max-backoff", "must not be less than backoff")
-	}
 }

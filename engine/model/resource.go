@@ -23,9 +23,6 @@ const (
 	ResourceRecalled ResourceStatus = "recalled"
 )
 
-// ResourceStatuses lists all statuses.
-var ResourceStatuses = []ResourceStatus{ResourceInactive, ResourceStaged, ResourceActive, ResourceRecalled}
-
 // Live reports whether plans that begin now use the version.
 func (s ResourceStatus) Live() bool { return s == ResourceActive || s == ResourceRecalled }
 

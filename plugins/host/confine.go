@@ -149,11 +149,14 @@ func (h *Host) refusal(path string, program io.ReaderAt) error {
 
 // afterDelete ends the processes of a deleted node of this machine. Its plugin ends only those that it
 // can see: Landlock hides the environment of processes that an earlier process of a plugin started.
-func (h *Host) afterDelete(t *proto.Task) {
+// A deletion that leaves processes has not succeeded yet.
+func (h *Host) afterDelete(t *proto.Task, r *proto.Result) {
 	if t.Automator || t.Action != model.Delete.String() || len(h.cfg.Local) == 0 {
 		return
 	}
-	h.endNode(nodeOf(t))
+	if err := h.endNode(nodeOf(t)); err != nil && r.Outcome == proto.Outcome_OUTCOME_SUCCEEDED {
+		r.Outcome, r.Message = proto.Outcome_OUTCOME_RETRYABLE, err.Error()
+	}
 }
 
 // nodeOf returns the provider's id of a task's node if it is a path, or "".
@@ -190,11 +193,16 @@ func (h *Host) local(dir string) bool {
 }
 
 // endNode ends the processes of a node of this machine if its folder is gone.
-func (h *Host) endNode(dir string) {
+func (h *Host) endNode(dir string) error {
 	if !h.local(dir) {
-		return
+		return nil
 	}
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		killMarked(func(environ []byte) bool { return hasVariable(environ, "COOPR_NODE_DIR", dir) })
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
+	if left := killMarked(func(environ []byte) bool { return hasVariable(environ, "COOPR_NODE_DIR", dir) }); len(left) > 0 {
+		return fmt.Errorf("processes %v of the deleted node %s were killed and do not end: "+
+			"they may wait for a device or a network file system", left, dir)
+	}
+	return nil
 }

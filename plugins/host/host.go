@@ -289,7 +289,7 @@ func (h *Host) Execute(ctx context.Context, t *proto.Task, sink Sink) *proto.Res
 		}
 		r := h.hideSettings(p, sink, func(sink Sink) *proto.Result { return proc.execute(ctx, t, sink) })
 		p.sup.release(proc)
-		h.afterDelete(t)
+		h.afterDelete(t, r)
 		if r.Outcome == proto.Outcome_OUTCOME_CANCELLED && p.Repeat(t.Action) == Observe && !t.Automator {
 			// A plugin that is cancelled while it creates a machine cannot tell whether the machine
 			// exists, so the next attempt observes first.
@@ -374,7 +374,9 @@ func (h *Host) Remove(ctx context.Context, provider string, req *proto.RemoveReq
 			return p.exec.remove(ctx, p, req)
 		}
 		_, err := proto.NewProviderClient(proc.conn).Remove(ctx, req)
-		h.endNode(req.GetResource().GetId())
+		if e := h.endNode(req.GetResource().GetId()); err == nil {
+			err = e
+		}
 		return err
 	})
 	if err != nil {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // startTime returns when a process began, in clock ticks since the machine's start; with the pid
@@ -62,7 +64,7 @@ func killTree(pid int) {
 	}
 }
 
-// killTasks kills every process that carries out one of the attempts, identified by the variables
+// killTasks ends every process that carries out one of the attempts, identified by the variables
 // COOPR_TASK and COOPR_FENCE that automators set. It is for the children of a plugin that has died.
 func killTasks(attempts map[attempt]bool) {
 	if len(attempts) > 0 {
@@ -70,16 +72,20 @@ func killTasks(attempts map[attempt]bool) {
 	}
 }
 
-// killMarked kills every process with these variables. It repeats until it finds nothing new: a shell
-// whose command is killed may start another one before the shell itself is killed.
-func killMarked(with func(environ []byte) bool) {
-	killed := map[int]bool{os.Getpid(): true}
+// killMarked kills every process with these variables and waits until they have ended, as a killed process may still hold its address and
+// its files for a while. It returns those that do not end within deathTimeout. It repeats until it finds nothing new: a shell whose command
+// is killed may start another one before the shell itself is killed.
+func killMarked(with func(environ []byte) bool) (left []int) {
+	killed := map[int]uint64{os.Getpid(): 0} // when they began
 	for more, doubts := true, 0; more; {
 		more = false
 		procs, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, f := range procs {
 			pid, err := strconv.Atoi(strings.Split(f, "/")[2])
-			if err != nil || killed[pid] {
+			if err != nil {
+				continue
+			}
+			if _, ok := killed[pid]; ok {
 				continue
 			}
 			b, err := os.ReadFile(f)
@@ -89,14 +95,35 @@ func killMarked(with func(environ []byte) bool) {
 				// The process may be between two programs, and without variables for a moment.
 				more, doubts = true, doubts+1
 			case with(b):
+				killed[pid], _ = startTime(pid)
 				_ = syscall.Kill(pid, syscall.SIGKILL)
-				killed[pid], more = true, true
+				more = true
 			}
 		}
 	}
+	delete(killed, os.Getpid())
+	deadline := time.Now().Add(deathTimeout)
+	for pid, start := range killed {
+		for {
+			now, alive := startTime(pid)
+			if !alive || now != start {
+				break
+			}
+			if time.Now().After(deadline) {
+				left = append(left, pid)
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	slices.Sort(left)
+	return left
 }
 
-// maxDoubts bounds how often killTasks repeats because of processes without variables, as some
+// deathTimeout is how long killed processes have to end. One that waits for a device, such as a network file system, may need longer.
+const deathTimeout = 10 * time.Second
+
+// maxDoubts bounds how often killMarked repeats because of processes without variables, as some
 // processes never have any.
 const maxDoubts = 100
 

@@ -118,6 +118,38 @@ func TestKilledAgent(t *testing.T) {
 	eventually(t, "the plugin's children's end", func() bool { _, alive := startTime(spawned); return !alive })
 }
 
+// TestKilledTasksHaveEnded checks that the processes of a task are gone once they were killed. Those of the test need a while to end, as
+// their memory has to be freed.
+func TestKilledTasksHaveEnded(t *testing.T) {
+	var pids []int
+	for range 2 {
+		cmd := exec.Command("sh", "-c", `x=$(head -c 200000000 /dev/zero | tr '\0' x); echo ready; read -r y`)
+		cmd.Env = append(os.Environ(), "COOPR_TASK=large", "COOPR_FENCE=8")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatal(line, err)
+		}
+		pids = append(pids, cmd.Process.Pid)
+	}
+	killTasks(map[attempt]bool{{"large", 8}: true})
+	for _, pid := range pids {
+		if _, alive := startTime(pid); alive {
+			t.Errorf("process %d was killed and has not ended", pid)
+		}
+	}
+}
+
 // TestLeftoversAreReaped checks that a process that has outlived its agent is killed by the next
 // one, while an unrelated process with the same pid is not.
 func TestLeftoversAreReaped(t *testing.T) {

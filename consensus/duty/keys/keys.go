@@ -19,11 +19,8 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/keyring"
-	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
-	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/roster"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -91,6 +88,8 @@ type Controller struct {
 	types [sha256.Size]byte
 	// Followers are the agents that follow rotations.
 	Followers Followers
+	// Sealer encrypts values for documents.
+	Sealer *Sealer
 	// restored is set when a snapshot has replaced the state.
 	restored atomic.Bool
 }
@@ -98,6 +97,7 @@ type Controller struct {
 // New returns the controller of one term.
 func New(cfg Config) *Controller {
 	c := &Controller{cfg: cfg}
+	c.Sealer = &Sealer{machine: cfg.Machine, box: cfg.Box, makeKeys: c.round}
 	c.queue = loop.New(loop.Config[struct{}]{
 		Reconcile: func(ctx context.Context, _ struct{}) (time.Time, error) {
 			err := c.round(ctx)
@@ -129,115 +129,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	})()
 	c.queue.Add(struct{}{})
 	return c.queue.Run(ctx)
-}
-
-// Seal encrypts a version of a value; see sealed.Box. It makes the keys of a mesh that has none yet.
-func (c *Controller) Seal(ctx context.Context, tenant, id string, version uint32, value []byte) (*pb.SealedValue, error) {
-	if err := c.ready(ctx); err != nil {
-		return nil, err
-	}
-	out, err := c.cfg.Box.Seal(ctx, tenant, id, version, value)
-	return out, coded(err)
-}
-
-// SealFields encrypts the sensitive fields of a provider; see sealed.Box. Fields without sensitive values need no keys. As
-// long as the mesh has members of an older build, the fields stay as they are.
-func (c *Controller) SealFields(ctx context.Context, tenant string, p *model.Provider, also ...string) error {
-	v := c.cfg.Machine.View()
-	if v.FeatureLevel() < logformat.SealedLevel {
-		return refuseHidden(p.Provisioner)
-	}
-	if offered, defined := v.ProviderTypes(tenant, p.ProviderType); !sealed.Sensitive(offered, defined, p.Provisioner, also...) {
-		return nil
-	}
-	if err := c.ready(ctx); err != nil {
-		return err
-	}
-	fields, err := c.cfg.Box.SealFields(ctx, tenant, p.ProviderType, p.Provisioner, also...)
-	if err != nil {
-		return coded(err)
-	}
-	p.Provisioner = fields
-	return nil
-}
-
-// SealAction encrypts the sensitive fields of an action of a service; see sealed.Box. As long as the mesh has members that cannot read
-// them, sensitive fields stay as they are, and values that come from secrets are refused.
-func (c *Controller) SealAction(ctx context.Context, tenant string, a *model.ServiceAction) error {
-	v := c.cfg.Machine.View()
-	if !v.Understands(logformat.RotationLevel) {
-		return refuseHidden(a.Fields)
-	}
-	if offered, defined := v.TypesOf(tenant, "automator/"+a.Type); !sealed.SensitiveAction(offered, defined, a.Fields) {
-		return nil
-	}
-	if err := c.ready(ctx); err != nil {
-		return err
-	}
-	fields, err := c.cfg.Box.SealAction(ctx, tenant, a.Type, a.Fields)
-	if err != nil {
-		return coded(err)
-	}
-	a.Fields = fields
-	return nil
-}
-
-// SealHidden encrypts the values of a document that come from secrets; see sealed.Box. They are refused as long as the mesh has members
-// that cannot read them.
-func (c *Controller) SealHidden(ctx context.Context, tenant string, values map[string]any) (map[string]any, error) {
-	if !model.HasHidden(values) {
-		return values, nil
-	}
-	if !c.cfg.Machine.View().Understands(logformat.RotationLevel) {
-		return nil, refuseHidden(values)
-	}
-	if err := c.ready(ctx); err != nil {
-		return nil, err
-	}
-	out, err := c.cfg.Box.SealHidden(ctx, tenant, values)
-	return out, coded(err)
-}
-
-// refuseHidden returns an error if values come from secrets.
-func refuseHidden(values map[string]any) error {
-	if !model.HasHidden(values) {
-		return nil
-	}
-	return problem.New(problem.Conflict, "secrets cannot be used here yet, as the mesh has members of an older build: upgrade them first "+
-		"(`coopr members -o wide` shows their versions)")
-}
-
-// SealResults encrypts the sensitive ones among the results or saved values of a plugin's task; see sealed.Box. plugin is the key of
-// its type. As long as the mesh has members that cannot read them, the values stay as they are.
-func (c *Controller) SealResults(ctx context.Context, tenant, plugin string, values map[string]any) (map[string]any, error) {
-	v := c.cfg.Machine.View()
-	marked := sealed.Marked(v.SealedView, tenant, plugin)
-	if !v.Understands(logformat.RotationLevel) || !sealed.SensitiveResults(marked, values) {
-		return values, nil
-	}
-	if err := c.ready(ctx); err != nil {
-		return nil, err
-	}
-	return c.cfg.Box.SealResults(ctx, tenant, marked, values)
-}
-
-// ready makes the keys of a mesh that has none yet.
-func (c *Controller) ready(ctx context.Context) error {
-	if _, ok := c.cfg.Machine.View().DataKey(""); ok {
-		return nil
-	}
-	if err := c.round(ctx); err != nil {
-		return problem.New(problem.NoMajority, "no value can be encrypted yet: %w", err)
-	}
-	return nil
-}
-
-// coded returns an error for the user whose value cannot be encrypted.
-func coded(err error) error {
-	if errors.Is(err, keyring.ErrNoKey) {
-		return problem.New(problem.Conflict, "%w", err)
-	}
-	return err
 }
 
 // Admit writes the keys into the keyring of an agent that is about to become a member. st is the agent's status. As long as

@@ -149,11 +149,11 @@ func TestFirstKey(t *testing.T) {
 	if err := g.c.round(t.Context()); err == nil || len(g.View().MeshKeys()) > 0 {
 		t.Fatal("a key that a minority has is in use:", err)
 	}
-	if _, err := g.c.Seal(t.Context(), "t", "v", 1, []byte("x")); !errors.Is(err, problem.NoMajority) {
+	if _, err := g.c.Sealer.Seal(t.Context(), "t", "v", 1, []byte("x")); !errors.Is(err, problem.NoMajority) {
 		t.Error("sealed:", err)
 	}
 	g.rings["c"] = c
-	if _, err := g.c.Seal(t.Context(), "t", "v", 1, []byte("x")); err != nil {
+	if _, err := g.c.Sealer.Seal(t.Context(), "t", "v", 1, []byte("x")); err != nil {
 		t.Error(err)
 	}
 	if got := g.have(); !slices.Equal(got, []string{"a", "c"}) {

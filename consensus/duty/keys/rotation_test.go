@@ -32,7 +32,7 @@ func (g *group) begin(number uint32, full bool) error {
 func (g *group) put(tenant string, ids ...string) {
 	g.t.Helper()
 	for _, id := range ids {
-		v, err := g.c.Seal(g.t.Context(), tenant, id, 1, []byte("canary "+id))
+		v, err := g.c.Sealer.Seal(g.t.Context(), tenant, id, 1, []byte("canary "+id))
 		if err != nil {
 			g.t.Fatal(err)
 		}

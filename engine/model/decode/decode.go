@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/rules"
 	"github.com/coopr/coopr/internal/words"
 )
 
@@ -74,7 +75,7 @@ func decodeNode(kind model.Kind, n *node) (model.Definition, model.Faults) {
 	normalize(value)
 	def.Name = def.Base().Name
 	shape := d.faults
-	for _, f := range def.Check() {
+	for _, f := range rules.Check(def) {
 		if !shape.Has(f.Path) {
 			f.Line = n.lineAt(f.Path)
 			d.faults = append(d.faults, f)

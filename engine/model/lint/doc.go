@@ -1,3 +1,3 @@
 // Package lint checks definitions against each other: references, compatibility, dependency
-// cycles, macros. The rules of a definition by itself are in package model.
+// cycles, macros. The rules of a definition by itself are in package rules.
 package lint

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/rules"
 	"github.com/coopr/coopr/internal/words"
 )
 
@@ -63,7 +64,7 @@ func (l Linter) Lint(defs []model.Definition) (faults, warnings model.Faults) {
 			continue
 		}
 		seen[d.ID()] = d.Source
-		j.faults = append(j.faults, d.Check().About(d.ID())...)
+		j.faults = append(j.faults, rules.Check(d).About(d.ID())...)
 		j.definition(d)
 	}
 	j.cycles()

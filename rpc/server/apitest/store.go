@@ -167,10 +167,10 @@ func (s *Store) duties(uint64) []leader.Duty {
 	l := &member.Leadership{
 		Dispatcher: dispatch.New(dispatch.Config{
 			Machine: m, Propose: propose, Tasks: tasks.NewBuilder(m, s.member.Box), Logger: log, Timing: lease.Timing{TTL: forever},
-			Jitter: func() float64 { return 0 }, Seal: k.SealResults,
+			Jitter: func() float64 { return 0 }, Seal: k.Sealer.SealResults,
 		}),
 		Orchestrator: orchestrate.New(orchestrate.Config{
-			Machine: m, Propose: propose, Logger: log, Rank: plugins{}.Rank, Seal: k.SealFields, SealHidden: k.SealHidden,
+			Machine: m, Propose: propose, Logger: log, Rank: plugins{}.Rank, Seal: k.Sealer.SealFields, SealHidden: k.Sealer.SealHidden,
 		}),
 		Sites: sites.New(sites.Config{Machine: m, Propose: propose, Logger: log, Node: sites.NodeAccess(s.member.Box), Paused: sites.Resting}),
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{

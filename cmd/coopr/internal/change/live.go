@@ -153,10 +153,10 @@ func (v *view) draw() {
 	}
 	b.WriteString("\x1b[H")
 	for _, line := range v.lines(width, height) {
-		b.WriteString(line + "\x1b[K\n")
+		b.WriteString(output.Printable(line) + "\x1b[K\n")
 	}
 	b.WriteString("\x1b[J")
-	v.out.Print(b.String())
+	v.out.Control(b.String())
 }
 
 // siteSigns are the signs before objects, with their meaning.

@@ -198,7 +198,7 @@ func event(out *output.Printer, e model.Event) error {
 	if e.Message != "" {
 		parts = append(parts, output.Clip(e.Message, 200))
 	}
-	_, err := fmt.Fprintln(out.Stdout, strings.Join(parts, " "))
+	_, err := fmt.Fprintln(out.Stdout, output.Printable(strings.Join(parts, " "))) // its error ends the command
 	return err
 }
 

@@ -4,7 +4,6 @@ package operation
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -168,5 +167,5 @@ func copyLog(ctx context.Context, out *output.Printer, c *client.Client, task st
 		return 0, err
 	}
 	defer r.Close()
-	return io.Copy(out.Stdout, r)
+	return out.Copy(r)
 }

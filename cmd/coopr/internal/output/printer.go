@@ -1,6 +1,8 @@
 package output
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -59,20 +61,54 @@ func (p *Printer) Again() {
 		p.Println("---")
 	case p.Form == FormJSON:
 	case p.Terminal:
-		p.Print("\x1b[H\x1b[2J")
+		p.Control("\x1b[H\x1b[2J")
 	default:
 		p.Println()
 	}
 }
 
-// Print writes to Stdout.
-func (p *Printer) Print(a ...any) { fmt.Fprint(p.Stdout, a...) }
+// Print writes to Stdout. Like all methods that write text, it writes what is Printable.
+func (p *Printer) Print(a ...any) { p.Fprint(p.Stdout, a...) }
 
 // Println writes a line to Stdout.
-func (p *Printer) Println(a ...any) { fmt.Fprintln(p.Stdout, a...) }
+func (p *Printer) Println(a ...any) { p.Fprint(p.Stdout, fmt.Sprintln(a...)) }
 
 // Printf writes to Stdout.
-func (p *Printer) Printf(format string, a ...any) { fmt.Fprintf(p.Stdout, format, a...) }
+func (p *Printer) Printf(format string, a ...any) { p.Fprintf(p.Stdout, format, a...) }
+
+// Fprint writes to one of the printer's writers.
+func (p *Printer) Fprint(w io.Writer, a ...any) {
+	_, _ = io.WriteString(w, Printable(fmt.Sprint(a...)))
+}
+
+// Fprintf writes to one of the printer's writers.
+func (p *Printer) Fprintf(w io.Writer, format string, a ...any) {
+	p.Fprint(w, fmt.Sprintf(format, a...))
+}
+
+// Control writes to Stdout as it is, such as the escape sequences that move the cursor. Text of others in it must be Printable.
+func (p *Printer) Control(sequences string) { _, _ = io.WriteString(p.Stdout, sequences) }
+
+// Copy writes the output of programs to Stdout until its end, and returns how many bytes of it were read. A terminal gets what is
+// Printable; a file or a program gets all.
+func (p *Printer) Copy(r io.Reader) (n int64, err error) {
+	if !p.Terminal {
+		return io.Copy(p.Stdout, r)
+	}
+	for in := bufio.NewReader(r); ; {
+		line, err := in.ReadString('\n')
+		n += int64(len(line))
+		if _, e := io.WriteString(p.Stdout, Printable(line)); e != nil {
+			return n, e
+		}
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
 
 // Field writes "Name:  value" to Stdout, or nothing if the value is empty.
 func (p *Printer) Field(name, value string) {
@@ -82,10 +118,10 @@ func (p *Printer) Field(name, value string) {
 }
 
 // Noteln writes a line to Stderr.
-func (p *Printer) Noteln(a ...any) { fmt.Fprintln(p.Stderr, a...) }
+func (p *Printer) Noteln(a ...any) { p.Fprint(p.Stderr, fmt.Sprintln(a...)) }
 
 // Notef writes to Stderr.
-func (p *Printer) Notef(format string, a ...any) { fmt.Fprintf(p.Stderr, format, a...) }
+func (p *Printer) Notef(format string, a ...any) { p.Fprintf(p.Stderr, format, a...) }
 
 // Warn writes a warning to Stderr.
 func (p *Printer) Warn(what any) { p.label(Yellow, "warning:", what) }

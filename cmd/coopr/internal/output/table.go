@@ -28,7 +28,7 @@ func (p *Printer) Show(t Table) {
 	all := append([][]string{t.Head}, t.Rows...)
 	for _, row := range all {
 		for i := range n {
-			if row[i] == "" {
+			if row[i] = cell(row[i]); row[i] == "" {
 				row[i] = "-"
 			}
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))

@@ -2,6 +2,7 @@ package output
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -50,6 +51,26 @@ func Clip(s string, width int) string {
 	}
 	r := []rune(s)
 	return string(r[:width-1]) + "…"
+}
+
+// control matches control characters but ends of lines and tabs. Colours and weights of text are matched as a whole.
+var control = regexp.MustCompile(`\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f-\x{9f}]`)
+
+// Printable returns a text without control characters, except for ends of lines, tabs and colours. Names and messages come from agents,
+// tasks and plugins: with other characters they could replace what a terminal shows, write to its clipboard or make it answer.
+func Printable(text string) string {
+	return control.ReplaceAllStringFunc(strings.ToValidUTF8(text, "\uFFFD"), func(found string) string {
+		if strings.HasPrefix(found, "\x1b[") {
+			return found
+		}
+		return ""
+	})
+}
+
+// cell returns a text for a cell of a table: on one line, and without colours.
+func cell(text string) string {
+	text = control.ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "")
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(text)
 }
 
 // YesNo returns "yes" or "no".

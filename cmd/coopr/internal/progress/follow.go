@@ -88,7 +88,7 @@ func Follow(ctx context.Context, app cli.App, c *client.Client, id string) error
 			if line, ok := failure(t); ok && !said[line] {
 				said[line] = true
 				v.clear()
-				fmt.Fprintln(w, out.PaintTo(w, output.Red, "✗")+" "+line)
+				out.Fprint(w, out.PaintTo(w, output.Red, "✗")+" "+line+"\n")
 			}
 		}
 		v.draw(last)
@@ -227,14 +227,14 @@ func succeeded(out *output.Printer, w io.Writer, op api.OperationDetails, cluste
 	took := output.Span(time.Duration(op.EndedAt-op.CreatedAt) * time.Millisecond)
 	switch {
 	case op.Type == model.OpDelete:
-		fmt.Fprintf(w, "%s Cluster %s was deleted (%s).\n", done, name, took)
+		out.Fprintf(w, "%s Cluster %s was deleted (%s).\n", done, name, took)
 	case cluster == nil:
-		fmt.Fprintf(w, "%s Operation %s succeeded (%s).\n", done, op.ID, took)
+		out.Fprintf(w, "%s Operation %s succeeded (%s).\n", done, op.ID, took)
 	default:
 		if op.Message != "" {
-			fmt.Fprintf(w, "%s%s.\n", strings.ToUpper(op.Message[:1]), op.Message[1:])
+			out.Fprintf(w, "%s%s.\n", strings.ToUpper(op.Message[:1]), op.Message[1:])
 		}
-		fmt.Fprintf(w, "%s Cluster %s is %s: %s (%s).\n", done, name, cluster.Status, words.Count(len(cluster.Nodes), "node"), took)
+		out.Fprintf(w, "%s Cluster %s is %s: %s (%s).\n", done, name, cluster.Status, words.Count(len(cluster.Nodes), "node"), took)
 		if !out.Structured() {
 			ShowLinks(out, cluster.Links)
 			out.Printf("Details: coopr cluster get %s\n", name)

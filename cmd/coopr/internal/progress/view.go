@@ -78,7 +78,7 @@ func (l *lines) draw(s snapshot) {
 		if op.Status == model.OpPaused {
 			text += "; to continue: coopr operation resume " + op.ID + "; to undo it: coopr operation rollback " + op.ID
 		}
-		fmt.Fprintln(l.w, text)
+		fmt.Fprintln(l.w, output.Printable(text))
 	}
 	l.status = op.Status
 	if !s.all {
@@ -111,7 +111,7 @@ const barWidth = 24
 
 func (b *bars) clear() {
 	if b.drawn > 0 {
-		b.out.Printf("\x1b[%dA\x1b[J", b.drawn)
+		b.out.Control(fmt.Sprintf("\x1b[%dA\x1b[J", b.drawn))
 		b.drawn = 0
 	}
 }

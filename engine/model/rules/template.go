@@ -1,4 +1,4 @@
-package model
+package rules
 
 import (
 	"fmt"
@@ -8,13 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/internal/sets"
 	"github.com/coopr/coopr/internal/words"
 )
 
 // checkTemplate adds the faults that a cluster or partial template has by itself: numbers out
 // of bounds, and constraints that contradict each other.
-func checkTemplate(fs *Faults, t *ClusterTemplate) {
+func checkTemplate(fs *model.Faults, t *model.ClusterTemplate) {
 	checkRecovery(fs, t.Recovery)
 	lists := map[string]int{
 		"defaults.services": len(t.Defaults.Services), "plans": len(t.Plans), "includes": len(t.Includes), "links": len(t.Links),
@@ -52,7 +53,7 @@ func checkTemplate(fs *Faults, t *ClusterTemplate) {
 			seen[s.Name] = i
 		}
 	}
-	if why := CheckDNSSuffix(t.Defaults.DNSSuffix); why != "" {
+	if why := model.CheckDNSSuffix(t.Defaults.DNSSuffix); why != "" {
 		fs.Add("defaults.dnsSuffix", why)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Constraints.Services)) {
@@ -91,7 +92,7 @@ func checkTemplate(fs *Faults, t *ClusterTemplate) {
 	}
 }
 
-func checkBounds(fs *Faults, path, what string, s *Size, least int) {
+func checkBounds(fs *model.Faults, path, what string, s *model.Size, least int) {
 	if s == nil {
 		return
 	}
@@ -104,13 +105,13 @@ func checkBounds(fs *Faults, path, what string, s *Size, least int) {
 	if s.Min != nil && s.Max != nil && *s.Min > *s.Max {
 		fs.Addf(path, "min %d is more than max %d: no number of %s can be right", *s.Min, *s.Max, what)
 	}
-	if s.Min != nil && int(*s.Min) > MaxClusterSize {
-		fs.Addf(path+".min", "is %d, but a cluster may have at most %d nodes", *s.Min, MaxClusterSize)
+	if s.Min != nil && int(*s.Min) > model.MaxClusterSize {
+		fs.Addf(path+".min", "is %d, but a cluster may have at most %d nodes", *s.Min, model.MaxClusterSize)
 	}
 }
 
-func checkQuantities(fs *Faults, path string, q Quantities) {
-	checkBounds(fs, path, "nodes", &Size{Min: q.Min, Max: q.Max}, 0)
+func checkQuantities(fs *model.Faults, path string, q model.Quantities) {
+	checkBounds(fs, path, "nodes", &model.Size{Min: q.Min, Max: q.Max}, 0)
 	if q.Step != nil {
 		switch {
 		case *q.Step < 1:
@@ -131,7 +132,7 @@ func checkQuantities(fs *Faults, path string, q Quantities) {
 		if text == "" {
 			return nil
 		}
-		r, ok := ParseRatio(text)
+		r, ok := parseRatio(text)
 		if !ok {
 			fs.Addf(path+".ratio."+key, "must be a share of the nodes from 0 to 1 such as 0.25, but is %s", words.Shorten(text))
 			return nil
@@ -146,8 +147,8 @@ func checkQuantities(fs *Faults, path string, q Quantities) {
 
 var ratio = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
 
-// ParseRatio reads a decimal share from 0 to 1 exactly.
-func ParseRatio(text string) (*big.Rat, bool) {
+// parseRatio reads a decimal share from 0 to 1 exactly.
+func parseRatio(text string) (*big.Rat, bool) {
 	if len(text) > 40 || !ratio.MatchString(text) {
 		return nil, false
 	}
@@ -159,7 +160,7 @@ func ParseRatio(text string) (*big.Rat, bool) {
 }
 
 // checkLayout adds faults for sets of services that both must and must not share a node.
-func checkLayout(fs *Faults, c Constraints) {
+func checkLayout(fs *model.Faults, c model.Constraints) {
 	empty := func(kind string, sets [][]string) {
 		for i, set := range sets {
 			if slices.Contains(set, "") {
@@ -216,12 +217,33 @@ func checkLayout(fs *Faults, c Constraints) {
 	}
 }
 
-func checkLease(fs *Faults, l LeaseDuration) {
+func checkLease(fs *model.Faults, l model.LeaseDuration) {
 	const path = "administration.leaseduration"
 	if l.Initial < 0 || l.Max < 0 || l.Step < 0 {
 		fs.Add(path, "durations must not be negative")
 	}
 	if l.Max > 0 && l.Initial > l.Max {
 		fs.Addf(path, "initial %s is more than max %s: a new cluster would already be too old", l.Initial, l.Max)
+	}
+}
+
+func checkRecovery(fs *model.Faults, p *model.RecoveryPolicy) {
+	if p == nil {
+		return
+	}
+	switch p.Replace {
+	case "", model.ReplaceGone, model.ReplaceFailing, model.ReplaceNever:
+	default:
+		fs.Addf("recovery.replace", "must be %q, %q or %q, but is %q", model.ReplaceGone, model.ReplaceFailing, model.ReplaceNever,
+			words.Shorten(p.Replace))
+	}
+	if p.AtOnce != "" && !batchSize(p.AtOnce) {
+		fs.Addf("recovery.max-at-once", "must be a number of nodes from 1 on, or 1%% to 100%% of them, but is %q", words.Shorten(p.AtOnce))
+	}
+	if p.Attempts < 0 {
+		fs.Add("recovery.max-attempts", "must not be negative")
+	}
+	if p.MaxBackoff != 0 && p.MaxBackoff < p.Backoff {
+		fs.Add("recovery.max-backoff", "must not be less than backoff")
 	}
 }
