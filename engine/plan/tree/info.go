@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Info is a plan in the API (docs/spec/plans.md §5). The times, in Unix milliseconds, are an
-// extension of the SDK's format.
+// Info is a plan in the API (docs/spec/plans.md §5). The times, in Unix milliseconds, and the operation are
+// extensions of the SDK's format.
 type Info struct {
 	Phases   []PhaseInfo `json:"phases"`
 	Errors   []string    `json:"errors"`
@@ -17,6 +17,8 @@ type Info struct {
 	Strategy string      `json:"strategy"`
 	Started  int64       `json:"started,omitempty"`
 	Ended    int64       `json:"ended,omitempty"`
+	// Operation is the id of the operation that carries the plan out, or "" if there is none.
+	Operation string `json:"operation,omitempty"`
 }
 
 // PhaseInfo is a phase in the API.

@@ -87,6 +87,18 @@ export class Agent {
     return a;
   }
 
+  /** waiting starts an agent that carries out no tasks: it takes many clusters quickly, and none of their nodes is made. */
+  static async waiting() {
+    const a = new Agent();
+    a.dir = mkdtempSync(join(tmpdir(), 'coopr-console-'));
+    a.env = { PATH: bin + delimiter + process.env.PATH, HOME: a.dir, TMPDIR: a.dir };
+    a.addresses = [await freeAddress(), await freeAddress(), await freeAddress()];
+    a.idle = true;
+    await a.run();
+    await a.coopr('import', join(root, 'examples/shop'));
+    return a;
+  }
+
   async run() {
     const log = openSync(join(this.dir, 'agent.log'), 'a');
     const [http, peer, gossip] = this.addresses;
@@ -95,7 +107,7 @@ export class Agent {
     this.process = spawn(
       join(bin, 'coopr-agent'),
       ['--dev', '--data-dir', data, '--http-addr', http, '--peer-addr', peer, '--gossip-addr', gossip, '--plugin-dir', bin,
-        '--providers-local-root', join(this.dir, 'nodes')],
+        '--providers-local-root', join(this.dir, 'nodes'), ...(this.idle ? ['--worker-slots', '0'] : [])],
       { cwd: this.dir, env: this.env, stdio: ['ignore', log, log] },
     );
     const found = await eventually('the agent is up', () => {
@@ -148,7 +160,7 @@ export class Agent {
 
   async close() {
     try {
-      await this.empty();
+      if (!this.idle) await this.empty();
     } finally {
       await this.kill('SIGTERM');
       rmSync(this.dir, { recursive: true, force: true });
@@ -170,7 +182,7 @@ export class Browser {
     b.faults = [];
     b.expected = [];
     b.page.on('console', (m) => {
-      if (m.type() === 'error' || m.type() === 'warning') b.faults.push(m.text());
+      if (m.type() === 'error' || m.type() === 'warning') b.faults.push(`${m.text()}\n  ${m.location().url}`);
     });
     b.page.on('pageerror', (e) => b.faults.push(String(e)));
     b.page.on('dialog', (d) => {
@@ -207,7 +219,7 @@ export class Browser {
 
   /** complaints returns what the browser complained of, without what a story expects. */
   complaints(...expected) {
-    return this.faults.splice(0).filter((f) => !expected.some((e) => f.includes(e)));
+    return this.faults.splice(0).filter((f) => !expected.some((e) => f.split('\n')[0].includes(e)));
   }
 
   async close() {

@@ -235,6 +235,7 @@ func planRoutes(s *rest.Server) {
 				return 0, nil, 0, &tree.Refusal{Code: http.StatusNotFound, Message: "Plan " + in.Plan + " not found"}
 			}
 			out := t.Info()
+			out.Operation = p.Operation
 			return out.Code(), out, v.Index(), nil
 		},
 	)

@@ -34,8 +34,10 @@ export const hooks = { ended: () => {} };
 
 type Answer<T> = { data?: T; error?: unknown; response: Response };
 
-/** read returns the body of an answer and the index of the state that it is from. */
-export async function read<T>(asked: Promise<Answer<T>>): Promise<{ body: NonNullable<T>; index: number; total: number }> {
+/** Read is the body of an answer, the index of the state that it is from and, of a list, the rows in all and the next page's cursor. */
+export type Read<T> = { body: NonNullable<T>; index: number; total: number; next: string };
+
+export async function read<T>(asked: Promise<Answer<T>>): Promise<Read<T>> {
   let a: Answer<T>;
   try {
     a = await asked;
@@ -44,8 +46,8 @@ export async function read<T>(asked: Promise<Answer<T>>): Promise<{ body: NonNul
   }
   if (a.response.status === 401) hooks.ended();
   if (!a.response.ok) throw failed(a.response.status, a.error);
-  const header = (name: string) => Number(a.response.headers.get(name) ?? 0);
-  return { body: a.data as NonNullable<T>, index: header('Coopr-Index'), total: header('Coopr-Total') };
+  const header = (name: string) => a.response.headers.get(name) ?? '';
+  return { body: a.data as NonNullable<T>, index: Number(header('Coopr-Index')), total: Number(header('Coopr-Total')), next: header('Coopr-Next') };
 }
 
 export async function get<T>(asked: Promise<Answer<T>>): Promise<NonNullable<T>> {
@@ -60,6 +62,15 @@ export async function maybe<T>(asked: Promise<Answer<T>>): Promise<NonNullable<T
     if (e instanceof Failure && (e.status === 403 || e.status === 404)) return undefined;
     throw e;
   }
+}
+
+/**
+ * permitted returns which of the actions the caller may carry out on a resource, such as cluster/00000042. Policies about a request's
+ * content are asked when it is made.
+ */
+export async function permitted(resource: string, ...actions: string[]): Promise<string[]> {
+  const answers = await Promise.all(actions.map((action) => maybe(api.GET('/v1/can-i', { params: { query: { action, resource } } }))));
+  return actions.filter((_, i) => answers[i]?.allowed);
 }
 
 function failed(status: number, body: unknown): Failure {

@@ -55,6 +55,11 @@ export function sign(status: string | undefined): 'ok' | 'bad' | 'busy' | 'wait'
   return 'off';
 }
 
+/** over are the statuses of operations that have ended, and atWork are the others. */
+export const over = ['succeeded', 'failed', 'aborted', 'rolled-back', 'superseded'];
+export const atWork = ['accepted', 'running', 'paused', 'aborting', 'rolling-back'];
+export const operationStatuses = [...atWork, ...over];
+
 /** web reports whether a link leads to a web page; others, such as javascript:, are shown as text. */
 export function web(url: string): boolean {
   return /^https?:[/][/]/i.test(url);

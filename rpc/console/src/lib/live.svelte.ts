@@ -1,5 +1,6 @@
 // The one stream of events of a page. It begins at the index of the page's first answer and is resumed at the last one, so that
 // nothing is missed and nothing is asked for by a timer.
+import { untrack } from 'svelte';
 import { type Event, Failure, lines } from './api';
 import { session } from './session.svelte';
 import { text } from './text';
@@ -61,9 +62,13 @@ export function follow(topic: Topic, load: () => Promise<number>, failed: (e: un
     connection.state = 'connecting';
     while (!end.signal.aborted) {
       let why = text.connection.ended;
+      let asking = false;
+      let refused = false;
       reload = new AbortController();
       try {
+        asking = index === undefined;
         if (index === undefined) index = await load();
+        asking = false;
         const signal = AbortSignal.any([end.signal, reload.signal]);
         await listen(topic, index, signal, () => {
           pause = shortest;
@@ -84,13 +89,16 @@ export function follow(topic: Topic, load: () => Promise<number>, failed: (e: un
             report(e);
             if (e.status !== 403 || index === undefined) return;
           }
+          // A question that the agent refuses, such as one with a wrong filter in a link, is no loss of the connection.
+          refused = asking && e instanceof Failure && e.status >= 400 && e.status < 500;
+          if (refused) report(e);
           // An answer that is an error may mean that the index is unknown, as after a restore.
           if (e instanceof Failure && e.status !== 0) index = undefined;
           why = e instanceof Failure ? e.message : text.connection.network;
         }
       }
       if (end.signal.aborted) return;
-      connection.state = 'down';
+      connection.state = refused ? 'connecting' : 'down';
       connection.why = why;
       await rest(pause, end.signal);
       pause = Math.min(2 * pause, longest);
@@ -101,6 +109,56 @@ export function follow(topic: Topic, load: () => Promise<number>, failed: (e: un
     end.abort();
     clearTimeout(timer);
     connection.state = 'off';
+  };
+}
+
+const typing = 150; // ms for which a search waits for further letters
+
+/**
+ * followList is follow for a page whose question changes while one looks, as by a search: asked returns the question. It is called while
+ * the page is made. The stream goes on through all questions.
+ */
+export function followList(topic: () => Topic, asked: () => string, load: () => Promise<number>, failed: (e: unknown) => void) {
+  $effect(() => {
+    const about = topic();
+    return untrack(() => follow(about, load, failed));
+  });
+  reloadOn(asked, load, failed);
+}
+
+/** reloadOn loads a page again when its question is another one. It is called while the page is made. */
+export function reloadOn(asked: () => string, load: () => Promise<number>, failed: (e: unknown) => void) {
+  let before = untrack(asked);
+  $effect(() => {
+    const now = asked();
+    if (now === before) return undefined;
+    const timer = setTimeout(() => {
+      before = now;
+      load().catch(failed);
+    }, typing);
+    return () => clearTimeout(timer);
+  });
+}
+
+/**
+ * latest wraps a question whose answer take shows, so that only the latest one counts: an answer to an earlier question that comes late is
+ * not shown, and its error is not reported.
+ */
+export function latest<T>(ask: () => Promise<T>, take: (answer: T) => void): () => Promise<T> {
+  let last: Promise<T>;
+  return () => {
+    const mine: Promise<T> = ask().then(
+      (answer) => {
+        if (mine === last) take(answer);
+        return answer;
+      },
+      (e) => {
+        if (mine === last) throw e;
+        return last;
+      },
+    );
+    last = mine;
+    return mine;
   };
 }
 
