@@ -115,8 +115,8 @@ oracle: ## Compare the solver with plain enumeration on tens of thousands of ran
 	@from=$${SOLVER_FROM:-$$(date +%s)}; echo "the solver's oracle: seeds from $$from on (set SOLVER_FROM=$$from to repeat them)"; \
 	SOLVER_FROM=$$from go test -vet=off -ldflags=-s -count=1 -timeout 1h -run 'Oracle|Minimal|Order' ./engine/solver
 
-# The simulations keep little in memory and make much garbage, so rare collections save them a fifth of their time.
-SIMULATE := go test -vet=off -ldflags=-s -exec 'env GOGC=400' -count=1 -timeout 24h
+# Simulations keep little in memory and make much garbage: rare collections save them a fifth of their time.
+SIMULATE := go test -vet=off -ldflags=-s -exec 'env GOGC=400 GOMEMLIMIT=1500MiB' -count=1 -timeout 24h
 
 .PHONY: chaos-sim
 chaos-sim: ## Simulate a Raft group under load for a day, 40 of its lives with faults and 40 with disks that lie, 10,000 lives of a mesh and 10,000 of plans (COOPR_LOAD, COOPR_CHAOS_SEEDS, MESH_SEEDS, COOPR_HISTORY_SEEDS).
