@@ -40,26 +40,29 @@ func describe(ev *model.Event, op *model.Operation, g *plan.Graph, v uint32, sta
 // replicated state: every voter fills its own ring from the same log, with the same content.
 type Events struct {
 	mu      sync.Mutex
-	ring    []group
-	next    uint64 // groups published so far
-	floor   uint64 // index of the last entry whose events are not all kept
-	index   uint64 // index of the last entry published
+	size    int     // of the ring when it is full
+	ring    []group // grows up to size; until then, it has all groups in order
+	next    uint64  // groups published so far
+	floor   uint64  // index of the last entry whose events are not all kept
+	index   uint64  // index of the last entry published
 	changed chan struct{}
 }
 
 func newEvents(size int) *Events {
-	return &Events{ring: make([]group, size), changed: make(chan struct{})}
+	return &Events{size: size, changed: make(chan struct{})}
 }
 
 func (e *Events) publish(index uint64, groups []group) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, g := range groups {
-		slot := &e.ring[e.next%uint64(len(e.ring))]
-		if e.next >= uint64(len(e.ring)) {
+		if len(e.ring) < e.size {
+			e.ring = append(e.ring, g)
+		} else {
+			slot := &e.ring[e.next%uint64(e.size)]
 			e.floor = slot.event.Index
+			*slot = g
 		}
-		*slot = g
 		e.next++
 	}
 	e.index = max(e.index, index)
@@ -71,7 +74,7 @@ func (e *Events) publish(index uint64, groups []group) {
 func (e *Events) reset(index uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	clear(e.ring)
+	e.ring = nil
 	e.next, e.floor, e.index = 0, index, index
 	close(e.changed)
 	e.changed = make(chan struct{})

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -24,16 +25,21 @@ import (
 // Config configures the API. Services is required.
 type Config = rest.Config
 
-// New returns the handler of the API. Serve it with NewServer, which adds limits.
+// New returns the handler of the API. Serve it with NewServer, which adds limits. The routes are registered for the first
+// request, as they cost more than the rest of an agent's start.
 func New(cfg Config) (http.Handler, error) {
 	if cfg.Services.State == nil {
 		return nil, errors.New("HTTP API: Config.Services is required")
 	}
-	s, err := withRoutes(cfg)
+	s, err := rest.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return s.Handler(), nil
+	handler := sync.OnceValue(func() http.Handler {
+		registerRoutes(s)
+		return s.Handler()
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler().ServeHTTP(w, r) }), nil
 }
 
 // withRoutes returns a server with the routes of all nouns.
@@ -42,6 +48,12 @@ func withRoutes(cfg Config) (*rest.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	registerRoutes(s)
+	return s, nil
+}
+
+// registerRoutes registers the routes of all nouns.
+func registerRoutes(s *rest.Server) {
 	for _, register := range []func(*rest.Server){
 		access.Register,
 		clusters.Register,
@@ -57,7 +69,6 @@ func withRoutes(cfg Config) (*rest.Server, error) {
 		register(s)
 	}
 	rest.Console(s, console.Files())
-	return s, nil
 }
 
 //go:generate go run ./writedocument ../../docs/openapi.json ../../docs/permissions.md

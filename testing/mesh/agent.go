@@ -107,6 +107,7 @@ func (a *Agent) Start() {
 		}
 	}
 	a.m.Tracef("%s starts", a.Name)
+	a.m.starts.Add(1)
 	if a.m.opts.Identity {
 		if err := a.identify(&cfg); err != nil {
 			a.m.T.Fatalf("%s: %v", a.Name, err)

@@ -207,6 +207,7 @@ func (m *Mesh) Havoc(rng *rand.Rand, n int, within time.Duration) {
 		finish(time.Now().Add(time.Duration(rng.Int64N(int64(within) / int64(n)))))
 		f := faults[rng.IntN(len(faults))]
 		m.Tracef("FAULT: %s", f.name)
+		m.faults.Add(1)
 		if end := f.begin(m, rng); end != nil {
 			lasts := time.Duration(rng.Int64N(int64(12 * time.Second)))
 			if rng.IntN(3) == 0 {

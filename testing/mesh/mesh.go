@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,6 +61,8 @@ type Mesh struct {
 	begin  time.Time
 
 	births *births // of a mesh with identities
+
+	faults, starts atomic.Int32 // so far
 
 	mu   sync.Mutex
 	cuts map[string]cut // by name

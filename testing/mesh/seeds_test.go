@@ -55,6 +55,7 @@ func live(t *testing.T, seed uint64) {
 		o.Timing = raftgroup.Timing{SnapshotThreshold: 8, SnapshotInterval: 300 * time.Millisecond, TrailingLogs: 4}
 	}
 	m := mesh.New(t, o)
+	defer func() { t.Log(mesh.Tally(m)) }()
 	// One create in eight is doomed, one is aborted by its user, one is paused
 	// for a while.
 	kind := rng.IntN(8)
