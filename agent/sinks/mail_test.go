@@ -336,7 +336,8 @@ func TestMailFaults(t *testing.T) {
 	}
 	nobody := func(c *config.AuditSink) { c.To = []string{"ops@example.com", "nobody@example.com"} }
 	fails("a server that does not know a recipient", s.sink("smtp", nobody))
-	fails("a server with an unknown certificate", s.sink("smtp", func(c *config.AuditSink) { c.CACert = s.ca + "/no" }))
+	fails("a server with an unknown certificate", s.sink("smtp", func(c *config.AuditSink) { c.CACert = newMailServer(t).ca }))
+	fails("a sink without the file of its CA", s.sink("smtp", func(c *config.AuditSink) { c.CACert = "/nothing" }))
 	fails("a server without TLS", s.sink("smtps"))
 	s.end = "451 4.3.0 later"
 	fails("a server that is overloaded", s.sink("smtp"))

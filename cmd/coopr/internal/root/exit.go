@@ -112,7 +112,7 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 	}
 	switch {
 	case errors.Is(err, client.ErrNotFound):
-		if hint := whatThereIs(cmd, err); hint != "" {
+		if hint := whatThereIs(cmd); hint != "" {
 			out.Noteln(hint)
 		}
 		return ExitNotFound

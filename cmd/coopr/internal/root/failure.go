@@ -67,9 +67,8 @@ func wantsJSON(cmd *cobra.Command) bool {
 // mostNames bounds the names that an error lists.
 const mostNames = 10
 
-// whatThereIs returns which names there are in place of the argument of a command that is not among them, or "". It does not repeat a
-// suggestion of the error.
-func whatThereIs(cmd *cobra.Command, err error) string {
+// whatThereIs returns which names there are in place of the argument of a command that is not among them, the nearest first, or "".
+func whatThereIs(cmd *cobra.Command) string {
 	if cmd == nil || cmd.ValidArgsFunction == nil {
 		return ""
 	}
@@ -87,11 +86,9 @@ func whatThereIs(cmd *cobra.Command, err error) string {
 		case slices.Contains(names, arg):
 			continue
 		}
-		if near := words.Nearest(arg, names); near != "" {
-			if strings.Contains(err.Error(), fmt.Sprintf("%q", near)) {
-				return ""
-			}
-			return fmt.Sprintf("Did you mean %q?", near)
+		near := words.Nearest(arg, names)
+		if at := slices.Index(names, near); at > 0 {
+			names = slices.Insert(slices.Delete(names, at, at+1), 0, near)
 		}
 		verb, more := "There are: ", ""
 		if len(names) == 1 {
