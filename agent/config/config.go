@@ -87,7 +87,7 @@ func (c Config) Secrets() (out []string) {
 		paths = append(paths, p.ClientSecretFile)
 	}
 	for _, s := range c.Audit.Sinks {
-		paths = append(paths, s.Path, s.HeaderFile, s.SignatureKeyFile)
+		paths = append(paths, s.Path, s.HeaderFile, s.SignatureKeyFile, s.PasswordFile)
 	}
 	for _, path := range paths {
 		if path != "" {

@@ -107,7 +107,7 @@ func TestSampleIsUpToDateAndSaysTheDefaults(t *testing.T) {
 	if len(all.Directories) != 1 || len(all.IdentityProviders) != 1 {
 		t.Errorf("the example directory and provider: %+v, %+v", all.Directories, all.IdentityProviders)
 	}
-	if len(all.Audit.Sinks) != 3 {
+	if len(all.Audit.Sinks) != 4 {
 		t.Errorf("the example sinks: %+v", all.Audit.Sinks)
 	}
 	all.Plugins, all.Directories, all.IdentityProviders, all.Audit.Sinks = nil, nil, nil, nil
@@ -307,6 +307,20 @@ func TestRules(t *testing.T) {
 		"audit: {sinks: [{name: s, type: file, path: /a, types: ['*']}]}":                                                                 "audit.sinks[0].types[0]",
 		"audit: {sinks: [{name: s, type: file, path: /a, tenants: ['a b']}]}":                                                             "audit.sinks[0].tenants[0]",
 		"audit: {sinks: [{name: s, type: webhook, url: 'https://a:b@h/'}]}":                                                               "it has a password",
+		"audit: {sinks: [{name: s, type: webhook, url: 'https://h/', format: slack, labels: [team=red, env=], severity: warning}]}":       "",
+		"audit: {sinks: [{name: s, type: webhook, url: 'https://h/', format: teams}]}":                                                    "records, slack",
+		"audit: {sinks: [{name: s, type: file, path: /a, format: slack}]}":                                                                "audit.sinks[0].format",
+		"audit: {sinks: [{name: s, type: file, path: /a, labels: [team]}]}":                                                               "KEY=VALUE",
+		"audit: {sinks: [{name: s, type: file, path: /a, severity: fatal}]}":                                                              "info, warning, error",
+		"audit: {sinks: [{name: s, type: mail, address: 'smtps://h', from: a@b, to: [c@d, e@f], username: u, password_file: /a}]}":        "",
+		"audit: {sinks: [{name: s, type: mail, address: 'smtp://u:secret@h', from: a@b, to: [c@d]}]}":                                     "it has a name or password",
+		"audit: {sinks: [{name: s, type: mail, address: 'https://h', from: a@b, to: [c@d]}]}":                                             "write it as smtp://HOST",
+		"audit: {sinks: [{name: s, type: mail, address: 'smtp://h:x', from: a@b, to: [c@d]}]}":                                            "write it as smtp://HOST",
+		"audit: {sinks: [{name: s, type: mail, address: 'smtp://h', from: 'Ann <a@b>', to: [c@d]}]}":                                      "audit.sinks[0].from",
+		"audit: {sinks: [{name: s, type: mail, address: 'smtp://h', from: a@b}]}":                                                         "audit.sinks[0].to",
+		"audit: {sinks: [{name: s, type: mail, address: 'smtp://h', from: a@b, to: [\"c@d\\r\\nBcc: x@y\"]}]}":                            "audit.sinks[0].to[0]",
+		"audit: {sinks: [{name: s, type: mail, address: 'smtp://h', from: a@b, to: [c@d], username: u}]}":                                 "password_file belong together",
+		"audit: {sinks: [{name: s, type: file, path: /a, to: [c@d]}]}":                                                                    "has none",
 		"audit: {sink_wait: 1001}": "between 0 and 1000",
 
 		"keyring: {kind: passphrase}":               "",

@@ -83,6 +83,22 @@ const sampleSinks = `  #sinks:
   #    types: [operation.*, cluster.*]
   #    # Tenants whose records a sink gets. Default: all, and the records of the mesh itself.
   #    tenants: [acme]
+  #    # Labels that a record's cluster must have; then the sink gets no records about anything else.
+  #    labels: [env=production]
+  #    # Least severity of the records that a sink gets: info, warning or error. Default: info, which are all.
+  #    severity: warning
+  #    # records for lines of JSON, or slack for messages as incoming webhooks of Slack and Mattermost take them.
+  #    format: records
+  #  - name: people
+  #    type: mail
+  #    # smtp://HOST[:PORT] with STARTTLS, or smtps://HOST[:PORT] with TLS. On loopback, smtp:// without ca_cert has no encryption.
+  #    address: smtps://mail.example.com
+  #    from: coopr@example.com
+  #    to: [ops@example.com]
+  #    # To log in to the server (AUTH PLAIN). The file has the password and is read for each mail.
+  #    username: coopr
+  #    password_file: /etc/coopr/mail-password
+  #    severity: error
   #  - name: local
   #    type: file
   #    # Each leader appends to the file on its own machine: together, those of all eligible agents have every record.

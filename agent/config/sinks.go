@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/mail"
 	"net/textproto"
 	"net/url"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -24,20 +26,34 @@ const (
 	SinkFile    = "file"
 	SinkSyslog  = "syslog"
 	SinkWebhook = "webhook"
+	SinkMail    = "mail"
+)
+
+// The formats of a webhook's requests.
+const (
+	FormatRecords = "records" // lines of JSON
+	FormatSlack   = "slack"
 )
 
 // AuditSink is a place outside the mesh to which the leader sends the records of the audit log.
 type AuditSink struct {
 	Name             string   `yaml:"name" doc:"Its name, by which the mesh knows how far it has come. A sink of another name begins with the oldest record."`
-	Type             string   `yaml:"type" doc:"file, syslog or webhook."`
+	Type             string   `yaml:"type" doc:"file, syslog, webhook or mail."`
 	Path             string   `yaml:"path" doc:"Of a file: its absolute path. Each leader appends to the file on its own machine, so that together the files of all eligible agents have every record."`
-	Address          string   `yaml:"address" doc:"Of a syslog server: tls://HOST[:PORT], or tcp://HOST[:PORT] without encryption. UDP loses messages and is not supported."`
+	Address          string   `yaml:"address" doc:"Of a syslog server: tls://HOST[:PORT], or tcp://HOST[:PORT] without encryption. UDP loses messages and is not supported. Of a mail server: smtp://HOST[:PORT] with STARTTLS, or smtps://HOST[:PORT] with TLS from the start. On loopback, smtp:// without ca_cert has no encryption."`
 	URL              string   `yaml:"url" doc:"Of a webhook: the URL to which lines of JSON are posted, with https. Plain http is allowed on loopback. Redirects are not followed."`
-	CACert           string   `yaml:"ca_cert" doc:"Certificates of the CA of the syslog server or webhook, in PEM. Default: those of the system."`
+	Format           string   `yaml:"format" doc:"Of a webhook: records for lines of JSON, or slack for messages as incoming webhooks of Slack and Mattermost take them. Default: records."`
+	From             string   `yaml:"from" doc:"Of mail: the sender's address."`
+	To               []string `yaml:"to" doc:"Of mail: the recipients' addresses."`
+	Username         string   `yaml:"username" doc:"Of mail: the name with which the agent logs in to the server (AUTH PLAIN). Default: it does not."`
+	PasswordFile     string   `yaml:"password_file" doc:"Of mail: file with the password of username. It is read for each mail."`
+	CACert           string   `yaml:"ca_cert" doc:"Certificates of the CA of the syslog server, webhook or mail server, in PEM. Default: those of the system."`
 	HeaderFile       string   `yaml:"header_file" doc:"File with headers of a webhook's requests, such as a line Authorization: Bearer SECRET. It is read for each request."`
 	SignatureKeyFile string   `yaml:"signature_key_file" doc:"File with a key, with which a webhook's requests are signed (HMAC-SHA256), 16 bytes or more. It is read for each request."`
 	Types            []string `yaml:"types" doc:"Types of the records that it gets, such as operation.changed or task.*. Default: all."`
 	Tenants          []string `yaml:"tenants" doc:"Tenants whose records it gets. Default: all, and the records of the mesh itself."`
+	Labels           []string `yaml:"labels" doc:"Labels that a record's cluster must have, such as team=red. It gets no records about anything else. Default: all records."`
+	Severity         string   `yaml:"severity" doc:"Least severity of the records that it gets: info, warning or error. Default: info, which are all."`
 }
 
 // mostSinks bounds the sinks of a mesh.
@@ -57,16 +73,18 @@ func (c Config) checkSinks(k *checks) {
 			k.fault(path+".name", "%s is in the list twice", s.Name)
 		}
 		seen[s.Name] = true
-		k.oneOf(path+".type", s.Type, SinkFile, SinkSyslog, SinkWebhook)
+		k.oneOf(path+".type", s.Type, SinkFile, SinkSyslog, SinkWebhook, SinkMail)
 		for _, f := range []struct {
 			name, value string
 			of          []string
 		}{
-			{"path", s.Path, []string{SinkFile}}, {"address", s.Address, []string{SinkSyslog}}, {"url", s.URL, []string{SinkWebhook}},
-			{"ca_cert", s.CACert, []string{SinkSyslog, SinkWebhook}}, {"header_file", s.HeaderFile, []string{SinkWebhook}},
-			{"signature_key_file", s.SignatureKeyFile, []string{SinkWebhook}},
+			{"path", s.Path, []string{SinkFile}}, {"address", s.Address, []string{SinkSyslog, SinkMail}}, {"url", s.URL, []string{SinkWebhook}},
+			{"ca_cert", s.CACert, []string{SinkSyslog, SinkWebhook, SinkMail}}, {"header_file", s.HeaderFile, []string{SinkWebhook}},
+			{"signature_key_file", s.SignatureKeyFile, []string{SinkWebhook}}, {"format", s.Format, []string{SinkWebhook}},
+			{"from", s.From, []string{SinkMail}}, {"to", strings.Join(s.To, ","), []string{SinkMail}},
+			{"username", s.Username, []string{SinkMail}}, {"password_file", s.PasswordFile, []string{SinkMail}},
 		} {
-			if f.value != "" && s.Type != f.of[0] && s.Type != f.of[len(f.of)-1] {
+			if f.value != "" && !slices.Contains(f.of, s.Type) {
 				k.fault(path+"."+f.name, "a sink of type %q has none", s.Type)
 			}
 		}
@@ -79,6 +97,15 @@ func (c Config) checkSinks(k *checks) {
 			if why := model.CheckName(t); why != "" {
 				k.fault(fmt.Sprintf("%s.tenants[%d]", path, j), "%s", why)
 			}
+		}
+		for j, text := range s.Labels {
+			key, value, ok := strings.Cut(text, "=")
+			if fs := model.CheckLabels("", map[string]string{key: value}); !ok || len(fs) > 0 {
+				k.fault(fmt.Sprintf("%s.labels[%d]", path, j), "%q: write it as KEY=VALUE", text)
+			}
+		}
+		if _, err := audit.ParseSeverity(s.Severity); err != nil {
+			k.fault(path+".severity", "%v", err)
 		}
 		c.checkSink(k, path, s)
 	}
@@ -108,7 +135,87 @@ func (c Config) checkSink(k *checks, path string, s AuditSink) {
 		} else if u.User != nil {
 			k.fault(path+".url", "it has a password: put a line Authorization: … into header_file")
 		}
+		if s.Format != "" {
+			k.oneOf(path+".format", s.Format, FormatRecords, FormatSlack)
+		}
+	case SinkMail:
+		checkMail(k, path, s)
 	}
+}
+
+// mostRecipients bounds the recipients of a mail. RFC 5321 demands that servers take as many.
+const mostRecipients = 100
+
+func checkMail(k *checks, path string, s AuditSink) {
+	u, err := url.Parse(s.Address)
+	if err != nil || u.Hostname() == "" || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Path+u.RawQuery+u.Fragment != "" {
+		k.fault(path+".address", "write it as smtp://HOST[:PORT] or smtps://HOST[:PORT]")
+	} else if u.User != nil {
+		k.fault(path+".address", "it has a name or password: use username and password_file")
+	} else if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
+		k.fault(path+".address", "%q: the port must be a number from 1 to 65535", s.Address)
+	}
+	if why := checkAddress(s.From); why != "" {
+		k.fault(path+".from", "%s", why)
+	}
+	if n := len(s.To); n == 0 || n > mostRecipients {
+		k.fault(path+".to", "it has %d addresses: 1 to %d are needed", n, mostRecipients)
+	}
+	for i, to := range s.To {
+		if why := checkAddress(to); why != "" {
+			k.fault(fmt.Sprintf("%s.to[%d]", path, i), "%s", why)
+		}
+	}
+	if (s.Username == "") != (s.PasswordFile == "") {
+		k.fault(path+".username", "username and password_file belong together: one of them is missing")
+	}
+}
+
+// checkAddress returns what is wrong with an address of mail, or "".
+func checkAddress(text string) string {
+	if a, err := mail.ParseAddress(text); err != nil || a.Address != text || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Sprintf("%q: write an address such as ops@example.com", text)
+	}
+	return ""
+}
+
+// MailServer is how a mail server is reached.
+type MailServer struct {
+	Host    string // for its certificate
+	Address string // host:port
+	// TLS is true for TLS from the start. StartTLS is true if the connection must change to TLS before a mail is sent.
+	TLS, StartTLS bool
+}
+
+// MailServer returns how the server of a sink of the type mail is reached.
+func (s AuditSink) MailServer() (m MailServer) {
+	u, err := url.Parse(s.Address)
+	if err != nil {
+		return m // a configuration is checked before
+	}
+	m.Host, m.TLS = u.Hostname(), u.Scheme == "smtps"
+	m.StartTLS = !m.TLS && (!isLoopback(m.Host) || s.CACert != "")
+	port := u.Port()
+	if port == "" && m.TLS {
+		port = "465"
+	} else if port == "" {
+		port = "587"
+	}
+	m.Address = net.JoinHostPort(m.Host, port)
+	return m
+}
+
+// ReadPassword reads a file with a password. A line's end after it does not count.
+func ReadPassword(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	password := strings.TrimRight(string(text), "\r\n")
+	if password == "" || strings.ContainsAny(password, "\r\n\x00") {
+		return "", fmt.Errorf("%s: it must have one line, the password", file)
+	}
+	return password, nil
 }
 
 // Shown returns the configuration without what may be secret.

@@ -107,15 +107,23 @@ func (s Sources) agent() collector {
 	running := gauge("coopr_plugin_running_processes", "Programs of plugins that run on this agent.")
 	crashes := counter("coopr_plugin_crashes_total",
 		"Plugin processes of this agent that died or did not start. A later task starts them again.")
-	return collector{[]family{build, slots, running, crashes}, func(send emit) {
+	calls := counter("coopr_provider_calls_total",
+		"Calls of providers' plugins of this agent that have ended: by provider type, operation (an action, LIST, REMOVE or VALIDATE) and outcome.",
+		"provider", "operation", "outcome")
+	calling := counter("coopr_provider_call_seconds_total", "Time that these calls took.", "provider", "operation", "outcome")
+	return collector{[]family{build, slots, running, crashes, calls, calling}, func(send emit) {
 		send(build, 1, s.Build, runtime.Version())
 		busy := s.Worker.Busy()
 		send(slots, float64(busy), "busy")
 		send(slots, float64(max(s.Slots-busy, 0)), "free")
 		if s.Plugins != nil {
-			n, failed := s.Plugins.Programs()
-			send(running, float64(n))
-			send(crashes, float64(failed))
+			st := s.Plugins.Stats()
+			send(running, float64(st.Running))
+			send(crashes, float64(st.Crashes))
+			for c, n := range st.Calls {
+				send(calls, float64(n.Count), c.Provider, c.Operation, c.Outcome)
+				send(calling, n.Time.Seconds(), c.Provider, c.Operation, c.Outcome)
+			}
 		}
 	}}
 }

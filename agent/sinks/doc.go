@@ -1,2 +1,2 @@
-// Package sinks has the sinks of the audit log: a file, a syslog server, a webhook.
+// Package sinks has the sinks of the audit log: a file, a syslog server, a webhook, mail.
 package sinks

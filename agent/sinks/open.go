@@ -1,13 +1,13 @@
 package sinks
 
 import (
-	"context"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/coopr/coopr/agent/config"
 	duty "github.com/coopr/coopr/consensus/duty/sinks"
@@ -27,34 +27,33 @@ func Open(c config.Config) (out []duty.Target) {
 		case config.SinkWebhook: // whose path may be the secret
 			u, _ := url.Parse(s.URL)
 			t.Where, t.Sink = u.Scheme+"://"+u.Host+"/…", NewWebhook(s)
+			if s.Format == config.FormatSlack {
+				t.Most, t.Every = mostPosted, postPause
+			}
+		case config.SinkMail:
+			t.Where, t.Sink, t.Most, t.Every = s.Address, NewMail(s, c.Name), mostMailed, mailPause
 		}
-		if len(s.Types)+len(s.Tenants) > 0 {
-			t.Sink = filtered{t.Sink, audit.Filter{Types: s.Types}, s.Tenants}
-		}
+		t.Wants = wants(s)
 		out = append(out, t)
 	}
 	return out
 }
 
-// filtered passes on what a sink is to get. The mesh counts the other records as delivered.
-type filtered struct {
-	to      duty.Sink
-	filter  audit.Filter
-	tenants []string // none: all
-}
-
-// Deliver delivers those of the records that the sink is to get.
-func (f filtered) Deliver(ctx context.Context, records []audit.Record) error {
-	var taken []audit.Record
-	for i := range records {
-		if r := &records[i]; f.filter.Takes(r) && (len(f.tenants) == 0 || slices.Contains(f.tenants, r.Tenant)) {
-			taken = append(taken, *r)
-		}
-	}
-	if len(taken) == 0 {
+// wants returns the filter of a sink, or nil for one that gets all records. The labels of a configuration are valid.
+func wants(s config.AuditSink) func(r *audit.Record, labels map[string]string) bool {
+	least, _ := audit.ParseSeverity(s.Severity)
+	if len(s.Types)+len(s.Tenants)+len(s.Labels) == 0 && least == audit.Info {
 		return nil
 	}
-	return f.to.Deliver(ctx, taken)
+	types := audit.Filter{Types: s.Types}
+	return func(r *audit.Record, labels map[string]string) bool {
+		for _, l := range s.Labels {
+			if key, value, _ := strings.Cut(l, "="); r.ClusterName == "" || labels[key] != value {
+				return false
+			}
+		}
+		return types.Takes(r) && (len(s.Tenants) == 0 || slices.Contains(s.Tenants, r.Tenant)) && r.Severity() >= least
+	}
 }
 
 // line returns a record as a line of JSON.

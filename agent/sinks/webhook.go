@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,13 +15,14 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/engine/audit"
 )
 
-// Webhook posts records to a URL as lines of JSON. Every answer of success means that the server has them.
+// Webhook posts records to a URL as lines of JSON, or as a message that Slack shows. Every answer of success means that the server has them.
 type Webhook struct {
 	cfg    config.AuditSink
 	client *http.Client // nil until the CAs could be read
@@ -54,9 +56,32 @@ func (w *Webhook) sign(h http.Header, body []byte) error {
 // answerTime bounds the wait for an answer.
 const answerTime = 30 * time.Second
 
+// Bounds of messages that Slack shows: it cuts what is longer, and takes about one a second.
+const (
+	mostPosted = 25
+	postPause  = time.Second
+)
+
+// slack has what Slack reads as markup. No name can mention people, or have a link that leads elsewhere.
+var slack = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// body returns the body of a request, and its type.
+func (w *Webhook) body(records []audit.Record) (text []byte, kind string, err error) {
+	if w.cfg.Format != config.FormatSlack {
+		text, err = lines(records)
+		return text, "application/x-ndjson", err
+	}
+	var message strings.Builder
+	for i := range records {
+		message.WriteString(cut(slack.Replace(sentence(&records[i])), longestSentence) + "\n")
+	}
+	text, err = json.Marshal(map[string]any{"text": message.String(), "mrkdwn": false})
+	return text, "application/json", err
+}
+
 // Deliver posts records. The file of headers is read each time, so that its secret can be replaced.
 func (w *Webhook) Deliver(ctx context.Context, records []audit.Record) error {
-	text, err := lines(records)
+	text, kind, err := w.body(records)
 	if err != nil {
 		return err
 	}
@@ -79,7 +104,7 @@ func (w *Webhook) Deliver(ctx context.Context, records []audit.Record) error {
 			return err
 		}
 	}
-	req.Header.Set("Content-Type", "application/x-ndjson")
+	req.Header.Set("Content-Type", kind)
 	req.Header.Set("User-Agent", "coopr-agent")
 	resp, err := w.client.Do(req)
 	var bare *url.Error

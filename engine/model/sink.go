@@ -3,7 +3,7 @@ package model
 // AuditSink is how far a sink of the audit log has come, as the leader knows it.
 type AuditSink struct {
 	Name   string `json:"name"`
-	Type   string `json:"type" doc:"file, syslog or webhook"`
+	Type   string `json:"type" doc:"file, syslog, webhook or mail"`
 	Target string `json:"target" doc:"Where it sends records, without secrets"`
 	Number uint64 `json:"number" doc:"Number of the last record of the chain that it has taken"`
 	Behind uint64 `json:"behind" doc:"How many numbers of the chain it has not taken"`

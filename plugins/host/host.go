@@ -44,6 +44,7 @@ type Host struct {
 	files    map[string]*file
 
 	crashes atomic.Int64 // of plugin processes, since the start
+	tally   tally
 
 	mu     sync.RWMutex
 	plugs  map[typeKey]*plug
@@ -186,12 +187,6 @@ func (h *Host) Processes() int {
 	return len(pids)
 }
 
-// Programs returns how many programs of plugins run, and how often a plugin's process has died or has not started since
-// the host's start.
-func (h *Host) Programs() (running int, crashes int64) {
-	return len(h.meter.running()), h.crashes.Load()
-}
-
 // enter registers a call, unless the host is closing.
 func (h *Host) enter() bool {
 	h.mu.RLock()
@@ -277,14 +272,18 @@ func (h *Host) Execute(ctx context.Context, t *proto.Task, sink Sink) *proto.Res
 		if err != nil {
 			return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, err.Error())
 		}
+		begun := time.Now()
 		if p.exec != nil {
-			return h.hideSettings(p, sink, func(sink Sink) *proto.Result { return p.exec.execute(ctx, p, t, sink) })
+			r := h.hideSettings(p, sink, func(sink Sink) *proto.Result { return p.exec.execute(ctx, p, t, sink) })
+			h.tally.task(p, t.Action, begun, r.Outcome)
+			return r
 		}
 		proc, err := p.sup.acquire(ctx)
 		if errors.Is(err, errRetired) {
 			continue // a newer version has replaced it
 		}
 		if err != nil {
+			h.tally.task(p, t.Action, begun, proto.Outcome_OUTCOME_NOTHING_DONE)
 			return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, err.Error())
 		}
 		r := h.hideSettings(p, sink, func(sink Sink) *proto.Result { return proc.execute(ctx, t, sink) })
@@ -295,6 +294,7 @@ func (h *Host) Execute(ctx context.Context, t *proto.Task, sink Sink) *proto.Res
 			// exists, so the next attempt observes first.
 			r.Outcome = proto.Outcome_OUTCOME_UNKNOWN
 		}
+		h.tally.task(p, t.Action, begun, r.Outcome)
 		return r
 	}
 }
@@ -307,7 +307,8 @@ func (h *Host) Validate(ctx context.Context, kind model.Kind, name, scope string
 		return nil, fmt.Errorf("ask plugin type %s to check fields: %w", name, err)
 	}
 	var faults model.Faults
-	err = h.with(ctx, typeKey{kind == model.KindAutomatorType, name}, func(p *plug, proc *process) error {
+	err = h.with(ctx, typeKey{kind == model.KindAutomatorType, name}, func(p *plug, proc *process) (err error) {
+		defer h.tally.call(p, callValidate, time.Now(), &err)
 		h.secrets.addFields(p.PluginType, raw)
 		if p.exec != nil {
 			faults, err = p.exec.validate(ctx, p, scope, fields)
@@ -334,7 +335,8 @@ func (h *Host) Validate(ctx context.Context, kind model.Kind, name, scope string
 // List calls found for everything that a provider has created and that still exists, of one cluster
 // or, if the request names none, of all.
 func (h *Host) List(ctx context.Context, provider string, req *proto.ListRequest, found func(*proto.Resource) error) error {
-	err := h.with(ctx, typeKey{false, provider}, func(p *plug, proc *process) error {
+	err := h.with(ctx, typeKey{false, provider}, func(p *plug, proc *process) (err error) {
+		defer h.tally.call(p, callList, time.Now(), &err)
 		h.secrets.addFields(p.PluginType, req.Fields)
 		if p.exec != nil {
 			return p.exec.list(ctx, p, req, found)
@@ -368,12 +370,13 @@ func (h *Host) List(ctx context.Context, provider string, req *proto.ListRequest
 
 // Remove removes one listed resource that belongs to no node.
 func (h *Host) Remove(ctx context.Context, provider string, req *proto.RemoveRequest) error {
-	err := h.with(ctx, typeKey{false, provider}, func(p *plug, proc *process) error {
+	err := h.with(ctx, typeKey{false, provider}, func(p *plug, proc *process) (err error) {
+		defer h.tally.call(p, callRemove, time.Now(), &err)
 		h.secrets.addFields(p.PluginType, req.Fields)
 		if p.exec != nil {
 			return p.exec.remove(ctx, p, req)
 		}
-		_, err := proto.NewProviderClient(proc.conn).Remove(ctx, req)
+		_, err = proto.NewProviderClient(proc.conn).Remove(ctx, req)
 		if e := h.endNode(req.GetResource().GetId()); err == nil {
 			err = e
 		}

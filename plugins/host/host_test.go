@@ -114,13 +114,13 @@ func TestCrashEndsAllInFlight(t *testing.T) {
 			t.Errorf("got %v", r)
 		}
 	}
-	if _, n := h.Programs(); n != 1 {
+	if n := h.Stats().Crashes; n != 1 {
 		t.Errorf("%d crashes", n)
 	}
 	if r := h.Execute(t.Context(), task("after", nil), nil); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
 		t.Errorf("after: %v", r)
 	}
-	if n, _ := h.Programs(); n != 1 {
+	if n := h.Stats().Running; n != 1 {
 		t.Errorf("%d programs run", n)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -423,6 +424,36 @@ func TestValidateAndList(t *testing.T) {
 	}
 	if err := h.List(t.Context(), "nothing", &proto.ListRequest{}, nil); err == nil {
 		t.Error("a type that is not there was listed")
+	}
+	// The calls are counted, but those of automators, and of what no plugin offers.
+	x.Action = "BREW"
+	h.Execute(t.Context(), x, nil)
+	h.Execute(t.Context(), task("automator", nil), nil)
+	failed := errors.New("enough")
+	if err := h.List(t.Context(), "chaos", &proto.ListRequest{}, func(*proto.Resource) error { return failed }); err == nil {
+		t.Error("the listing did not fail")
+	}
+	if _, err := h.Validate(t.Context(), model.KindProviderType, "chaos", "admin", nil); err != nil {
+		t.Error(err)
+	}
+	if err := h.Remove(t.Context(), "chaos", &proto.RemoveRequest{Resource: &proto.Resource{Id: "5"}}); err == nil {
+		t.Error("the plugin has removed a machine, which it cannot")
+	}
+	got, other := map[string]int64{}, int64(0)
+	for c, n := range h.Stats().Calls {
+		if n.Time <= 0 || c.Provider != "chaos" {
+			t.Errorf("%+v: %+v", c, n)
+		}
+		switch c.Operation {
+		case callOther:
+			other += n.Count
+		default:
+			got[c.Operation+" "+c.Outcome] = n.Count
+		}
+	}
+	if want := map[string]int64{"CREATE succeeded": 601, "LIST succeeded": 3, "LIST failed": 1, "VALIDATE succeeded": 2,
+		"REMOVE failed": 1}; other != 1 || !maps.Equal(got, want) {
+		t.Errorf("the calls are %v, and %d of unknown actions", got, other)
 	}
 }
 

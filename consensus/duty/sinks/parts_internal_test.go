@@ -3,6 +3,7 @@ package sinks
 import (
 	"testing"
 
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 )
@@ -20,11 +21,15 @@ func TestParts(t *testing.T) {
 	w.Change(&audit.Change{Type: "a"})
 	w.Tasks(batch)
 	w.Change(&audit.Change{Type: "b"})
+	m, err := state.New(state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	trail, p := w.Done(), &progress{}
 	var numbers []uint64
 	got := 0
 	for {
-		next, err := take(trail, p.at)
+		next, _, err := take(m.View(), trail, p.at, &p.target)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,6 +28,13 @@ type Target struct {
 	Name, Type string
 	Where      string // for people, without secrets
 	Sink       Sink
+	// Wants reports whether the sink gets a record, given the present labels of the record's cluster: none if the record is about no
+	// cluster, or the state no longer has it. The mesh counts the other records as delivered. nil: the sink gets all.
+	Wants func(r *audit.Record, labels map[string]string) bool
+	// Most bounds the records of one delivery. 0: 1000.
+	Most int
+	// Every is the time from a delivery to the next one, unless Most records wait. 0: none.
+	Every time.Duration
 }
 
 // Config configures a Controller. Machine, Propose and Logger are required.
@@ -165,19 +172,20 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Time, err
 	}
 	c.mu.Lock()
 	p := c.sinks[name]
-	trail := c.cfg.Machine.View().Audit() // not one from before p was read
+	v := c.cfg.Machine.View() // not one from before p was read
+	trail := v.Audit()
 	retry, from := p.retry, c.begin(p, trail)
 	c.mu.Unlock()
 	if retry.After(time.Now()) {
 		return retry, nil
 	}
-	batch, err := take(trail, from)
+	batch, wanted, err := take(v, trail, from, &p.target)
 	if err == nil && len(batch) == 0 {
 		return time.Time{}, nil
 	}
-	if err == nil {
+	if err == nil && len(wanted) > 0 {
 		limited, cancel := context.WithTimeout(ctx, patience)
-		err = p.target.Sink.Deliver(limited, batch)
+		err = p.target.Sink.Deliver(limited, wanted)
 		cancel()
 	}
 	if ctx.Err() != nil {
@@ -192,6 +200,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Time, err
 		c.cfg.Logger.Info("a sink takes records of the audit log again", "sink", name)
 	}
 	p.fault, p.failed, p.pause, p.retry = nil, time.Time{}, 0, time.Time{}
+	if n := len(wanted); n > 0 && n < p.target.most() {
+		p.retry = time.Now().Add(p.target.Every)
+	}
 	p.took(batch)
 	if p.number() > p.saved {
 		c.queue.AddAt(record, c.recorded.Add(c.cfg.Record))
@@ -247,15 +258,30 @@ func (c *Controller) fail(p *progress, err error) time.Time {
 	return p.retry
 }
 
-// take returns the records of the next delivery.
-func take(trail *audit.Trail, from audit.Cursor) (out []audit.Record, err error) {
-	bytes := 0
+// most returns the largest number of records of a delivery.
+func (t *Target) most() int { return cmp.Or(t.Most, mostRecords) }
+
+// take returns the next records of the log, and those of them that a sink gets.
+func take(v *state.View, trail *audit.Trail, from audit.Cursor, t *Target) (batch, wanted []audit.Record, err error) {
+	bytes, clusters := 0, map[string]*model.Cluster{}
 	err = trail.Each(&audit.Filter{}, false, from, func(r audit.Record) bool {
-		out = append(out, r)
-		bytes += 300 + len(r.Before) + len(r.After) + len(r.Message)
-		return len(out) < mostRecords && bytes < mostBytes
+		batch = append(batch, r)
+		cl, known := clusters[r.Cluster]
+		if !known && r.Cluster != "" {
+			cl, _ = v.Cluster(r.Tenant, r.Cluster)
+			clusters[r.Cluster] = cl
+		}
+		var labels map[string]string
+		if cl != nil && cl.ID == r.Cluster { // and not one that has the id for its name
+			r.ClusterName, labels = cl.Name, cl.Labels
+		}
+		if t.Wants == nil || t.Wants(&r, labels) {
+			wanted = append(wanted, r)
+			bytes += 300 + len(r.Before) + len(r.After) + len(r.Message)
+		}
+		return len(batch) < mostRecords && len(wanted) < t.most() && bytes < mostBytes
 	})
-	return out, err
+	return batch, wanted, err
 }
 
 // record records how far the sinks have come.

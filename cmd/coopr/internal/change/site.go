@@ -417,7 +417,7 @@ func checkCmd(app cli.App) *cobra.Command {
 func historyCmd(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[site.PastGeneration]{
 		Use: "history SITE", Short: "List the generations of a site", Example: "  coopr change history figure1", Args: cli.Args("SITE"),
-		Still: true, Empty: "There are no generations.",
+		Complete: completeSites(app), Still: true, Empty: "There are no generations.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, _ client.Read) ([]site.PastGeneration, client.Meta, error) {
 			all, err := c.SiteHistory(ctx, args[0])
 			return all, client.Meta{}, err

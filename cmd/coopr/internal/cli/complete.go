@@ -110,6 +110,18 @@ func CompleteClusters(app App) Completion {
 	})
 }
 
+// CompleteNodes completes the ids of nodes.
+func CompleteNodes(app App) Completion {
+	return Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
+		all, _, err := c.Nodes(ctx, "", client.Page{}, client.Read{})
+		var out []string
+		for _, n := range all {
+			out = append(out, n.ID+"\t"+n.Hostname)
+		}
+		return out, err
+	})
+}
+
 // CompleteOperations completes the ids of the newest operations.
 func CompleteOperations(app App) Completion {
 	return Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {

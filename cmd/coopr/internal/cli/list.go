@@ -17,6 +17,7 @@ import (
 type Listing[T any] struct {
 	Use, Short, Example string
 	Args                cobra.PositionalArgs // nil: no arguments
+	Complete            Completion           // of the arguments; nil: none
 	// Fetch gets the list, and Rows puts it into a table.
 	Fetch func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]T, client.Meta, error)
 	Rows  func([]T) output.Table
@@ -34,7 +35,7 @@ func List[T any](app App, l Listing[T]) *cobra.Command {
 	out := app.Printer()
 	var watch bool
 	var part client.List
-	cmd := &cobra.Command{Use: l.Use, Short: l.Short, Example: l.Example, Args: l.Args}
+	cmd := &cobra.Command{Use: l.Use, Short: l.Short, Example: l.Example, Args: l.Args, ValidArgsFunction: l.Complete}
 	if cmd.Args == nil {
 		cmd.Args = Args()
 	}

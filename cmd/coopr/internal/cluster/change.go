@@ -76,11 +76,13 @@ func providerFields(cmd *cobra.Command, flags []string) (map[string]any, error) 
 }
 
 // newNodeFlags adds the flags that choose the kind of new nodes.
-func (c *changing) newNodeFlags() {
+func (c *changing) newNodeFlags(app cli.App) {
 	f := c.cmd.Flags()
 	f.StringVar(&c.op.Change.HardwareType, "hardware", "", "hardware type of the new nodes (default: from the template)")
 	f.StringVar(&c.op.Change.ImageType, "image", "", "image type of the new nodes (default: from the template)")
 	f.StringVar(&c.op.Change.Comparator, "comparator", "", "how layouts are compared (default: from the template)")
+	cli.CompleteFlag(c.cmd, "hardware", cli.CompleteDefinitions(app, model.KindHardwareType))
+	cli.CompleteFlag(c.cmd, "image", cli.CompleteDefinitions(app, model.KindImageType))
 	resolveFlag(f, &c.op.Change.ResolveOnFailure)
 }
 
@@ -106,7 +108,7 @@ func growCmd(app cli.App) *cobra.Command {
 			return nil
 		})
 	c.cmd.Flags().IntVarP(&c.nodes, "nodes", "n", 0, "number of nodes to add (required)")
-	c.newNodeFlags()
+	c.newNodeFlags(app)
 	return c.cmd
 }
 
@@ -139,7 +141,7 @@ func addServicesCmd(app cli.App) *cobra.Command {
 	c := changeCmd(app, model.OpAddServices, "NAME SERVICE…", "Add services to a cluster",
 		"  coopr cluster add-services shop redis\n  coopr cluster add-services shop redis --nodes 1", []string{"NAME", "SERVICE…"}, services)
 	c.cmd.Flags().IntVarP(&c.nodes, "nodes", "n", 0, "number of new nodes for the services; 0: use the existing nodes")
-	c.newNodeFlags()
+	c.newNodeFlags(app)
 	return c.cmd
 }
 
@@ -193,7 +195,7 @@ func historyCmd(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[api.HistoryEntry]{
 		Use: "history NAME", Short: "List the snapshots of a cluster, taken before and after its operations",
 		Example: "  coopr cluster history shop",
-		Args:    cli.Args("NAME"), Empty: "There are no snapshots yet. The first one is taken when the cluster has been created.",
+		Args:    cli.Args("NAME"), Complete: cli.CompleteClusters(app), Empty: "There are no snapshots yet. The first one is taken when the cluster has been created.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]api.HistoryEntry, client.Meta, error) {
 			return c.History(ctx, args[0], read)
 		},
@@ -212,7 +214,7 @@ func diffCmd(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[api.Difference]{
 		Whole: true, Use: "diff NAME FROM [TO]", Short: "Compare two snapshots of a cluster, or one snapshot with the present cluster",
 		Example: "  coopr cluster diff shop 2 5\n  coopr cluster diff shop 2",
-		Args:    cli.Args("NAME", "FROM", "[TO"), Empty: "There are no differences.",
+		Args:    cli.Args("NAME", "FROM", "[TO"), Complete: cli.CompleteClusters(app), Empty: "There are no differences.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]api.Difference, client.Meta, error) {
 			var numbers [2]int
 			for i, arg := range args[1:] {

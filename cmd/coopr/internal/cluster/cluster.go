@@ -53,6 +53,7 @@ func listCmd(app cli.App) *cobra.Command {
 	})
 	cmd.Flags().StringSliceVar(&filter.Statuses, "status", nil,
 		"only clusters with these statuses: pending, active, incomplete, inconsistent, failed, terminated")
+	cli.CompleteValues(cmd, "status", "pending", "active", "incomplete", "inconsistent", "failed", "terminated")
 	cmd.Flags().BoolVar(&filter.Unhealthy, "unhealthy", false,
 		"only clusters that need attention: unhealthy nodes, a failed latest operation, or status incomplete, inconsistent or failed")
 	return cmd

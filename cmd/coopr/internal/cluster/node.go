@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,10 +33,13 @@ func NodeCommand(app cli.App) *cobra.Command {
 	cli.CompleteFlag(list, "cluster", cli.CompleteClusters(app))
 	cli.OffsetFlag(list, &page)
 
-	get := &cobra.Command{Use: "get ID", Short: "Show all that is known about a node", Args: cli.Args("ID"),
-		Example: "  coopr node get 00000001-1000"}
+	get := &cobra.Command{Use: "get ID|CLUSTER/NODE", Short: "Show all that is known about a node", Args: cli.Args("ID"),
+		Example: "  coopr node get 00000001-1000\n  coopr node get shop/1000", ValidArgsFunction: cli.CompleteNodes(app)}
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
 	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (model.Node, error) {
+		if cluster, name, ok := strings.Cut(args[0], "/"); ok {
+			return nodeOf(ctx, c, cluster, name)
+		}
 		n, _, err := c.Node(ctx, args[0], client.Read{})
 		return n, err
 	}, nil)
@@ -97,4 +101,20 @@ func address(n model.Node) string {
 		return fmt.Sprint(n.IPAddresses[kind])
 	}
 	return ""
+}
+
+// nodeOf returns the node of a cluster with an id, host name, short name or number.
+func nodeOf(ctx context.Context, c *client.Client, cluster, name string) (model.Node, error) {
+	cl, _, err := c.Cluster(ctx, cluster, client.Read{})
+	if err != nil {
+		return model.Node{}, err
+	}
+	for i := range cl.Nodes {
+		if n := &cl.Nodes[i]; slices.Contains([]string{n.ID, n.Hostname, n.ShortName(), strconv.Itoa(n.Number)}, name) {
+			one, _, err := c.Node(ctx, n.ID, client.Read{})
+			return one, err
+		}
+	}
+	one, _, err := c.Node(ctx, cluster+"/"+name, client.Read{}) // which says that there is none
+	return one, err
 }

@@ -144,6 +144,10 @@ The template may also be a JSON or YAML file.`,
 		"which layouts to prefer: original, cost, or the comparator of a plugin (default: from the template)")
 	f.StringVar(&exclude, "exclude", "", "file with a list of layouts to exclude")
 	f.IntVar(&budget, "budget", 0, "limit of the search for all sizes together, in steps of about a microsecond")
+	for flag, kind := range map[string]model.Kind{"provider": model.KindProvider, "hardware": model.KindHardwareType,
+		"image": model.KindImageType} {
+		cli.CompleteFlag(cmd, flag, cli.CompleteDefinitions(app, kind))
+	}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		from, to, err := sizes(nodes)

@@ -52,6 +52,9 @@ func listCmd(app cli.App) *cobra.Command {
 	cmd.Flags().StringSliceVar(&status, "status", nil,
 		"only operations with these statuses: accepted, running, paused, aborting, rolling-back, succeeded, failed, aborted, "+
 			"rolled-back, superseded")
+	cli.CompleteFlag(cmd, "cluster", cli.CompleteClusters(app))
+	cli.CompleteValues(cmd, "status", "accepted", "running", "paused", "aborting", "rolling-back", "succeeded", "failed", "aborted",
+		"rolled-back", "superseded")
 	cli.OffsetFlag(cmd, &page)
 	return cmd
 }
@@ -136,6 +139,7 @@ func logCmd(app cli.App) *cobra.Command {
 		Example: "  coopr operation log 00000001-001 --status failed", ValidArgsFunction: cli.CompleteOperations(app),
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only logs of tasks with this status, such as failed")
+	cli.CompleteValues(cmd, "status", taskStatuses...)
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		for offset := 0; ; {
 			tasks, meta, err := c.Tasks(ctx, args[0], status, client.Page{Offset: offset, Limit: progress.ManyTasks}, client.Read{})

@@ -15,6 +15,9 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/progress"
 )
 
+// taskStatuses are the statuses of tasks, as the API takes them.
+var taskStatuses = []string{"blocked", "ready", "leased", "running", "succeeded", "failed", "cancelled", "uncertain"}
+
 // TaskCommand returns the command "task".
 func TaskCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
@@ -49,6 +52,7 @@ func TaskCommand(app cli.App) *cobra.Command {
 	list.ValidArgsFunction = cli.CompleteOperations(app)
 	list.Flags().StringVar(&status, "status", "",
 		"only tasks with this status: blocked, ready, leased, running, succeeded, failed, cancelled, uncertain")
+	cli.CompleteValues(list, "status", taskStatuses...)
 	cli.OffsetFlag(list, &page)
 
 	get := &cobra.Command{Use: "get ID", Short: "Show a task with all its attempts", Args: cli.Args("ID"),

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/client"
@@ -26,8 +28,8 @@ const (
 	ExitInterrupted = 130            // as in shells
 )
 
-// exit shows what went wrong and returns the exit code.
-func (a *app) exit(err error) int {
+// exit says what went wrong with a command, and returns the exit code.
+func (a *app) exit(cmd *cobra.Command, err error) int {
 	out := &a.printer
 	var u *cli.UsageError
 	var faults model.Faults
@@ -110,6 +112,9 @@ func (a *app) exit(err error) int {
 	}
 	switch {
 	case errors.Is(err, client.ErrNotFound):
+		if hint := whatThereIs(cmd); hint != "" {
+			out.Noteln(hint)
+		}
 		return ExitNotFound
 	case errors.Is(err, client.ErrConflict), errors.Is(err, client.ErrQuota):
 		return ExitConflict

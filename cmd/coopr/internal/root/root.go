@@ -31,7 +31,8 @@ func Run(ctx context.Context, cfg Config, args []string) int {
 	root.SetIn(cfg.Stdin)
 	root.SetOut(cfg.Stdout)
 	root.SetErr(cfg.Stderr)
-	return a.exit(root.ExecuteContext(ctx))
+	cmd, err := root.ExecuteContextC(ctx)
+	return a.fail(cmd, err)
 }
 
 const help = `Manage clusters: sets of machines and the services on them.

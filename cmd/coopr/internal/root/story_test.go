@@ -80,6 +80,8 @@ func TestCompletionHasLiveNames(t *testing.T) {
 		{[]string{"__complete", "tenant", "get", "ac"}, "acme"},
 		{[]string{"__complete", "token", "create", "x", "--role", ""}, "admin"},
 		{[]string{"__complete", "cluster", "list", "-o", ""}, "json"},
+		{[]string{"__complete", "operation", "list", "--status", "fa"}, "failed"},
+		{[]string{"__complete", "template", "solve", "shop", "--hardware", ""}, "small"},
 		{[]string{"completion", "bash"}, "bash completion"},
 		{[]string{"completion", "fish"}, "fish completion"},
 		{[]string{"completion", "zsh"}, "#compdef coopr"},
