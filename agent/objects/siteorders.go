@@ -195,13 +195,17 @@ func (sr *siteRunner) free(released []object.ID, now int64) {
 }
 
 func compiled(p *site.Part) (*part, error) {
-	s, err := compile.Part(p)
+	doc := p.Document
+	if p.Sealed != nil {
+		doc = p.Sealed
+	}
+	s, err := compile.Part(&site.Part{Generation: p.Generation, Document: doc, IDs: p.IDs})
 	if err != nil {
 		return nil, err
 	}
-	out := &part{site: s, objects: make(map[object.ID]*site.Object, len(p.IDs))}
+	out := &part{site: s, objects: make(map[object.ID]*site.Object, len(p.IDs)), values: p.Values}
 	for i, id := range p.IDs {
-		out.objects[id] = &p.Document.Objects[i]
+		out.objects[id] = &doc.Objects[i]
 	}
 	return out, nil
 }

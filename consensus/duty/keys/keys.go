@@ -22,6 +22,7 @@ import (
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/roster"
@@ -195,6 +196,25 @@ func (c *Controller) SealHidden(ctx context.Context, tenant string, values map[s
 		return nil, err
 	}
 	out, err := c.cfg.Box.SealHidden(ctx, tenant, values)
+	return out, coded(err)
+}
+
+// SealObjects encrypts the secrets in a site's document; see sealed.Box. As long as the mesh has members that cannot read them, sensitive
+// fields stay as they are, and values that come from secrets are refused.
+func (c *Controller) SealObjects(ctx context.Context, tenant string, doc *site.Document) (*site.Document, error) {
+	v := c.cfg.Machine.View()
+	if !v.Understands(logformat.RotationLevel) {
+		return doc.MapFields(func(_ *site.Object, _ string, fields map[string]any) (map[string]any, error) {
+			return fields, refuseHidden(fields)
+		})
+	}
+	if !sealed.SensitiveObjects(v.SealedView, tenant, doc) {
+		return doc, nil
+	}
+	if err := c.ready(ctx); err != nil {
+		return nil, err
+	}
+	out, err := c.cfg.Box.SealObjects(ctx, tenant, doc)
 	return out, coded(err)
 }
 
