@@ -161,12 +161,12 @@ func (c *Controller) states(tenant, name string) func(object.ID) (object.State, 
 // that a value is the one that is encrypted.
 func (c *Controller) Preview(who model.Caller, doc *site.Document) (site.ChangePreview, error) {
 	v := c.cfg.Machine.View()
-	doc, err := c.given(v, who, doc)
+	doc, err := c.secrets.given(v, who, doc)
 	if err != nil {
 		return site.ChangePreview{}, err
 	}
 	literals := who.Role == model.RoleAdmin || who.Role == model.RoleSuperadmin
-	d, err := c.prepare(who.Tenant, c.kept(v, who.Tenant, doc, literals))
+	d, err := c.prepare(who.Tenant, c.secrets.kept(v, who.Tenant, doc, literals))
 	if err != nil {
 		return site.ChangePreview{}, err
 	}
@@ -175,7 +175,7 @@ func (c *Controller) Preview(who model.Caller, doc *site.Document) (site.ChangeP
 
 // Apply begins a generation with a document. Its secrets are encrypted.
 func (c *Controller) Apply(ctx context.Context, who model.Caller, doc *site.Document) (Applied, error) {
-	doc, err := c.given(c.cfg.Machine.View(), who, doc)
+	doc, err := c.secrets.given(c.cfg.Machine.View(), who, doc)
 	if err != nil {
 		return Applied{}, err
 	}
@@ -228,11 +228,11 @@ const again = 20
 func (c *Controller) apply(ctx context.Context, who model.Caller, doc *site.Document, reverts uint64, deleting bool) (Applied, error) {
 	for try := 0; ; try++ {
 		v := c.cfg.Machine.View()
-		doc = c.kept(v, who.Tenant, doc, true)
+		doc = c.secrets.kept(v, who.Tenant, doc, true)
 		d, err := c.prepare(who.Tenant, doc)
 		// The mesh itself leaves an object in the clear that has not changed: with its references it would be restarted.
-		if err == nil && c.clear(v, who.Tenant, doc) && (!d.same || who.Actor != model.Self) {
-			if doc, err = c.cfg.Seal(ctx, who.Tenant, doc); err == nil {
+		if err == nil && c.secrets.clear(v, who.Tenant, doc) && (!d.same || who.Actor != model.Self) {
+			if doc, err = c.secrets.seal(ctx, who.Tenant, doc); err == nil {
 				d, err = c.prepare(who.Tenant, doc)
 			}
 		}

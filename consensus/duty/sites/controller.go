@@ -65,8 +65,9 @@ type Runtime struct {
 // Controller manages sites for one term. Its data beyond the replicated state comes from
 // the runtimes, which send it again to a new leader.
 type Controller struct {
-	cfg   Config
-	queue *loop.Queue[key]
+	cfg     Config
+	secrets secrets
+	queue   *loop.Queue[key]
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id
@@ -121,6 +122,7 @@ func New(cfg Config) *Controller {
 	}
 	c := &Controller{
 		cfg:      cfg,
+		secrets:  secrets{cfg.Box, cfg.Seal},
 		sessions: map[string]*session{},
 		sites:    map[state.SiteKey]*known{},
 		events:   map[state.SiteKey][]*pb.ObjectEvent{},

@@ -2,6 +2,7 @@ package sites
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -14,10 +15,16 @@ import (
 	"github.com/coopr/coopr/engine/profile"
 )
 
+// secrets encrypts and decrypts the values in documents. Without box and seal it leaves them as they are.
+type secrets struct {
+	box  *sealed.Box
+	seal func(ctx context.Context, tenant string, doc *site.Document) (*site.Document, error)
+}
+
 // given returns a document that a caller writes with the secrets that it refers to, as model.Hidden, and with stored references where it
 // has model.Redacted. A stored value stays only in an object whose host, type, content and actions are the same in all other respects:
 // each of them may decide what becomes of the value.
-func (c *Controller) given(v *state.View, who model.Caller, doc *site.Document) (*site.Document, error) {
+func (x secrets) given(v *state.View, who model.Caller, doc *site.Document) (*site.Document, error) {
 	var faults model.Faults
 	stored := map[string]*site.Object{}
 	if was, ok := latest(v, who.Tenant, doc.Name); ok {
@@ -50,11 +57,11 @@ func (c *Controller) given(v *state.View, who model.Caller, doc *site.Document) 
 			o.Content, o.Actions = was.Content, was.Actions
 		}
 	}
-	if len(faults) > 0 || c.cfg.Box == nil {
+	if len(faults) > 0 || x.box == nil {
 		return &with, faults.Err()
 	}
 	return with.MapFields(func(_ *site.Object, _ string, fields map[string]any) (map[string]any, error) {
-		return v.Resolve(c.cfg.Box, who, fields)
+		return v.Resolve(x.box, who, fields)
 	})
 }
 
@@ -87,9 +94,9 @@ func latest(v *state.View, tenant, name string) (*site.Document, bool) {
 }
 
 // kept returns a document in which the references of the latest generation stand in place of the same values; see sealed.Box.Keep.
-func (c *Controller) kept(v *state.View, tenant string, doc *site.Document, literals bool) *site.Document {
+func (x secrets) kept(v *state.View, tenant string, doc *site.Document, literals bool) *site.Document {
 	was, ok := latest(v, tenant, doc.Name)
-	if !ok || c.cfg.Box == nil {
+	if !ok || x.box == nil {
 		return doc
 	}
 	stored := map[string]*site.Object{}
@@ -101,20 +108,20 @@ func (c *Controller) kept(v *state.View, tenant string, doc *site.Document, lite
 		if old == nil || old.Type != o.Type {
 			return fields, nil
 		}
-		return c.cfg.Box.Keep(v.SealedView, tenant, fields, old.Part(part), literals), nil
+		return x.box.Keep(v.SealedView, tenant, fields, old.Part(part), literals), nil
 	})
 	return out
 }
 
 // clear reports whether a document has secrets that are not encrypted, and can be.
-func (c *Controller) clear(v *state.View, tenant string, doc *site.Document) bool {
-	return c.cfg.Seal != nil && sealed.SensitiveObjects(v.SealedView, tenant, doc)
+func (x secrets) clear(v *state.View, tenant string, doc *site.Document) bool {
+	return x.seal != nil && sealed.SensitiveObjects(v.SealedView, tenant, doc)
 }
 
 // withValues adds to a part the values of the references in it, and of those that the kept generations have for the same hosts. It fails
 // if one of the part cannot be decrypted: the objects wait for a leader that has the keys.
-func (c *Controller) withValues(v *state.View, r *site.Record, s *known, p *site.Part, hosts map[string]bool) error {
-	if c.cfg.Box == nil {
+func (x secrets) withValues(v *state.View, r *site.Record, s *known, p *site.Part, hosts map[string]bool) error {
+	if x.box == nil {
 		return nil
 	}
 	values := map[string]json.RawMessage{}
@@ -122,7 +129,7 @@ func (c *Controller) withValues(v *state.View, r *site.Record, s *known, p *site
 		if _, ok := values[ref]; ok {
 			return nil
 		}
-		opened, err := c.cfg.Box.OpenFields(v.SealedView, r.Tenant, map[string]any{"value": ref})
+		opened, err := x.box.OpenFields(v.SealedView, r.Tenant, map[string]any{"value": ref})
 		if err == nil {
 			values[ref], err = json.Marshal(opened["value"])
 		}

@@ -124,7 +124,7 @@ func TestSecretsOfObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	part := g.Part(g.doc, hosts)
-	if err := x.withValues(v, r, s, &part, hosts); err != nil {
+	if err := x.secrets.withValues(v, r, s, &part, hosts); err != nil {
 		t.Fatal(err)
 	}
 	if got := part.Document.Objects[0].Content["env"].(map[string]any)["DB_PASSWORD"]; got != "canary-2" {
@@ -142,7 +142,7 @@ func TestSecretsOfObjects(t *testing.T) {
 	}
 	others := map[string]bool{"agent:y": true}
 	part = g.Part(g.doc, others)
-	if err := x.withValues(v, r, s, &part, others); err != nil || len(part.Values) > 0 || part.Sealed != nil {
+	if err := x.secrets.withValues(v, r, s, &part, others); err != nil || len(part.Values) > 0 || part.Sealed != nil {
 		t.Errorf("the agent of another host gets %v, %v", part.Values, err)
 	}
 
