@@ -26,12 +26,7 @@ type secrets struct {
 // each of them may decide what becomes of the value.
 func (x secrets) given(v *state.View, who model.Caller, doc *site.Document) (*site.Document, error) {
 	var faults model.Faults
-	stored := map[string]*site.Object{}
-	if was, ok := latest(v, who.Tenant, doc.Name); ok {
-		for i := range was.Objects {
-			stored[was.Objects[i].Name] = &was.Objects[i]
-		}
-	}
+	stored := latest(v, who.Tenant, doc.Name)
 	with := *doc
 	with.Objects = slices.Clone(doc.Objects)
 	for i := range with.Objects {
@@ -82,26 +77,29 @@ func redacted(o *site.Object) (found bool) {
 	return found
 }
 
-// latest returns the document of the latest generation of a site.
-func latest(v *state.View, tenant, name string) (*site.Document, bool) {
+// latest returns the objects of the latest generation of a site by name, if that has encrypted values; otherwise nil.
+func latest(v *state.View, tenant, name string) map[string]*site.Object {
 	r, ok := v.Site(tenant, name)
 	if !ok {
-		return nil, false
+		return nil
 	}
 	g, ok := v.Generation(tenant, name, r.Last)
 	doc := &site.Document{}
-	return doc, ok && json.Unmarshal(g.Document, doc) == nil
+	if !ok || !model.HasSealedRef(string(g.Document)) || json.Unmarshal(g.Document, doc) != nil {
+		return nil
+	}
+	out := make(map[string]*site.Object, len(doc.Objects))
+	for i := range doc.Objects {
+		out[doc.Objects[i].Name] = &doc.Objects[i]
+	}
+	return out
 }
 
 // kept returns a document in which the references of the latest generation stand in place of the same values; see sealed.Box.Keep.
 func (x secrets) kept(v *state.View, tenant string, doc *site.Document, literals bool) *site.Document {
-	was, ok := latest(v, tenant, doc.Name)
-	if !ok || x.box == nil {
+	stored := latest(v, tenant, doc.Name)
+	if len(stored) == 0 || x.box == nil {
 		return doc
-	}
-	stored := map[string]*site.Object{}
-	for i := range was.Objects {
-		stored[was.Objects[i].Name] = &was.Objects[i]
 	}
 	out, _ := doc.MapFields(func(o *site.Object, part string, fields map[string]any) (map[string]any, error) { // it does not fail
 		old := stored[o.Name]
@@ -166,7 +164,7 @@ func (s *known) named(v *state.View, r *site.Record, hosts map[string]bool) (out
 		if !ok {
 			byHost = map[string][]string{}
 			doc := &site.Document{}
-			if len(model.SealedRefs(g.Document)) > 0 && json.Unmarshal(g.Document, doc) == nil {
+			if model.HasSealedRef(string(g.Document)) && json.Unmarshal(g.Document, doc) == nil {
 				for i := range doc.Objects {
 					o := &doc.Objects[i]
 					byHost[o.Host] = append(byHost[o.Host], o.Refs()...)

@@ -185,9 +185,12 @@ func TestSecretsOfObjects(t *testing.T) {
 	if a := x.apply(refers); !a.Unchanged {
 		t.Error("the same reference makes a new generation")
 	}
-	d, _ := latest(x.m.View(), "t", "r")
-	opened, err := x.cfg.Box.OpenFields(x.m.View().SealedView, "t", d.Objects[0].Content)
-	if err != nil || opened["start"] != "echo canary-3" || len(d.Objects[0].Refs()) != 1 {
+	stored := latest(x.m.View(), "t", "r")["a"]
+	if stored == nil {
+		t.Fatal("the document has no reference")
+	}
+	opened, err := x.cfg.Box.OpenFields(x.m.View().SealedView, "t", stored.Content)
+	if err != nil || opened["start"] != "echo canary-3" || len(stored.Refs()) != 1 {
 		t.Errorf("the script is %v, %v", opened, err)
 	}
 	if _, err := x.Apply(t.Context(), model.Caller{Tenant: "t", Actor: "bob", Role: model.RoleUser}, refers); err == nil {
