@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -203,9 +204,12 @@ func compiled(p *site.Part) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &part{site: s, objects: make(map[object.ID]*site.Object, len(p.IDs)), values: p.Values}
+	out := &part{site: s, objects: make(map[object.ID]*site.Object, len(p.IDs)), values: map[string]map[string]json.RawMessage{}}
 	for i, id := range p.IDs {
-		out.objects[id] = &doc.Objects[i]
+		o := &doc.Objects[i]
+		if out.objects[id] = o; len(p.Values) > 0 && out.values[o.Host] == nil {
+			out.values[o.Host] = p.ValuesOf(o.Host)
+		}
 	}
 	return out, nil
 }

@@ -748,7 +748,7 @@ type SitePart struct {
 	Document      []byte                 `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"` // JSON, the user's document with the objects of the slice
 	ObjectIds     []int32                `protobuf:"varint,3,rep,packed,name=object_ids,json=objectIds,proto3" json:"object_ids,omitempty"`
 	Sealed        []byte                 `protobuf:"bytes,64,opt,name=sealed,proto3" json:"sealed,omitempty"`                                                                           // JSON, the document with references in place of secrets; absent: it has none
-	Values        map[string][]byte      `protobuf:"bytes,65,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // JSON, by reference; those of earlier generations, too
+	Values        map[string][]byte      `protobuf:"bytes,65,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // JSON, by host and reference; those of earlier generations, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -122,42 +122,46 @@ func (x secrets) withValues(v *state.View, r *site.Record, s *known, p *site.Par
 	if x.box == nil {
 		return nil
 	}
-	values := map[string]json.RawMessage{}
-	value := func(ref string) error {
-		if _, ok := values[ref]; ok {
+	p.Values = map[string]json.RawMessage{}
+	value := func(host, ref string) error {
+		at := site.ValueKey(host, ref)
+		if _, ok := p.Values[at]; ok {
 			return nil
 		}
 		opened, err := x.box.OpenFields(v.SealedView, r.Tenant, map[string]any{"value": ref})
 		if err == nil {
-			values[ref], err = json.Marshal(opened["value"])
+			p.Values[at], err = json.Marshal(opened["value"])
 		}
 		return err
 	}
 	for i := range p.Document.Objects {
 		o := &p.Document.Objects[i]
 		for _, ref := range o.Refs() {
-			if err := value(ref); err != nil {
+			if err := value(o.Host, ref); err != nil {
 				return fmt.Errorf("object %s: %w", o.Name, err)
 			}
 		}
 	}
-	now := len(values)
-	for _, ref := range s.named(v, r, hosts) {
-		_ = value(ref) // an object that stops what is in place says that it lacks the value
+	now := len(p.Values)
+	for host, refs := range s.named(v, r, hosts) {
+		for _, ref := range refs {
+			_ = value(host, ref) // without it, what is in place is stopped with the present content
+		}
 	}
-	if p.Values = values; now == 0 {
+	if now == 0 {
 		return nil
 	}
 	p.Sealed = p.Document
 	var err error
-	p.Document, err = p.Sealed.MapFields(func(_ *site.Object, _ string, fields map[string]any) (map[string]any, error) {
-		return site.OpenFields(fields, values, func(any) {})
+	p.Document, err = p.Sealed.MapFields(func(o *site.Object, _ string, fields map[string]any) (map[string]any, error) {
+		return site.OpenFields(fields, p.ValuesOf(o.Host), func(any) {})
 	})
 	return err
 }
 
-// named returns the names of the encrypted values that the kept generations of the site have for objects of some hosts.
-func (s *known) named(v *state.View, r *site.Record, hosts map[string]bool) (out []string) {
+// named returns the names of the encrypted values that the kept generations of the site have for objects of some hosts, by host.
+func (s *known) named(v *state.View, r *site.Record, hosts map[string]bool) map[string][]string {
+	out := map[string][]string{}
 	refs := map[uint64]map[string][]string{}
 	for _, g := range v.Generations(r.Tenant, r.Name) {
 		byHost, ok := s.refs[g.Number]
@@ -174,11 +178,10 @@ func (s *known) named(v *state.View, r *site.Record, hosts map[string]bool) (out
 		refs[g.Number] = byHost
 		for host, names := range byHost {
 			if hosts[host] {
-				out = append(out, names...)
+				out[host] = append(out[host], names...)
 			}
 		}
 	}
 	s.refs = refs
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }

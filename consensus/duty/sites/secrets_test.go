@@ -140,6 +140,9 @@ func TestSecretsOfObjects(t *testing.T) {
 			t.Errorf("agents do not get %s", want)
 		}
 	}
+	if n, others := len(part.ValuesOf("agent:x")), len(part.ValuesOf("agent:y")); n != 4 || others != 0 {
+		t.Errorf("the host has %d values, and another one %d", n, others)
+	}
 	others := map[string]bool{"agent:y": true}
 	part = g.Part(g.doc, others)
 	if err := x.secrets.withValues(v, r, s, &part, others); err != nil || len(part.Values) > 0 || part.Sealed != nil {

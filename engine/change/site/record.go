@@ -353,8 +353,8 @@ type Part struct {
 	// Sealed is the document with references to encrypted values in place of these, nil if it has none. An object's content changes
 	// with its references.
 	Sealed *Document
-	// Values are the values of references, as JSON: those in Sealed, and those that earlier generations had for the hosts of the slice, as
-	// an object stops what is in place with that one's own content.
+	// Values are the values of references, as JSON by ValueKey: those in Sealed, and those that earlier generations had for the hosts of the
+	// slice, as an object stops what is in place with that one's own content.
 	Values map[string]json.RawMessage
 }
 

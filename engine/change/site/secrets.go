@@ -67,6 +67,21 @@ func (o *Object) Part(name string) map[string]any {
 // ErrNoValue means that the value of a reference is not at hand.
 var ErrNoValue = errors.New("an encrypted value of it is not here: no leader with the keys of the mesh has sent it")
 
+// ValueKey returns the key in Part.Values of a reference that an object on a host has. Hosts have values of their own: what is in place
+// on a host is noted there, and a host that others control must not get values of another one by its name.
+func ValueKey(host, ref string) string { return host + " " + ref }
+
+// ValuesOf returns the values for objects on a host, by reference.
+func (p *Part) ValuesOf(host string) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	for key, v := range p.Values {
+		if ref, ok := strings.CutPrefix(key, ValueKey(host, "")); ok {
+			out[ref] = v
+		}
+	}
+	return out
+}
+
 // OpenFields returns a copy of fields with the values of references, which are JSON by reference, in place of these. It calls found for
 // each of them. It fails with ErrNoValue.
 func OpenFields(fields map[string]any, values map[string]json.RawMessage, found func(v any)) (map[string]any, error) {
