@@ -28,7 +28,7 @@ func (a *Agent) openWorker() (err error) {
 	a.worker, err = worker.New(worker.Config{
 		Hello: a.hello, Connect: connector.Connect, Executor: tasks, Journal: a.journal, Logs: a.logs, Logger: a.log, Registry: a.agents.Receive,
 		Sites: func(session string, orders []*pb.SiteOrders) { a.objects.Orders(session, orders) }, Drain: a.cfg.Drain,
-		Clock: a.cfg.Clock, Followed: a.desk.Followed,
+		Clock: a.cfg.Clock, Followed: a.desk.Followed, Incidents: session.Unlocks(a.cfg.KeyStore, a.cfg.Name),
 	})
 	if err != nil {
 		return err

@@ -64,8 +64,8 @@ func (e *Executor) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.
 }
 
 // ExecuteUnplanned carries out a task that belongs to no plan, with the plugin
-// resources that are in force now. Change objects use it. No leader names the secrets of such a task, so the ones in its input are
-// found here, and hidden in what it says.
+// resources that are in force now. Change objects use it. The leader names only those secrets of such a task that the object's content
+// has encrypted: others in its input are found here, and all are hidden in what it says.
 func (e *Executor) ExecuteUnplanned(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result {
 	ctx = host.WithLease(ctx, e.cfg.LeaseHolds)
 	dir, release, err := e.cfg.Resources.Current(ctx, t.Tenant, kindOf(t), t.Plugin)
@@ -73,10 +73,8 @@ func (e *Executor) ExecuteUnplanned(ctx context.Context, t *pb.Task, sink host.S
 		return withoutResources(ctx, t, err)
 	}
 	defer release()
-	if t = inFolder(t, dir); len(t.Secrets) == 0 {
-		t = proto.CloneOf(t)
-		t.Secrets = e.secretsIn(t)
-	}
+	t = proto.CloneOf(inFolder(t, dir))
+	t.Secrets = append(t.Secrets, e.secretsIn(t)...)
 	hide := mask.New(t.Secrets...)
 	res := e.cfg.Plugins.Execute(ctx, t, host.Hiding(sink, hide))
 	res.Message, res.LogTail = hide.Text(res.Message), "" // the tail may begin within a secret

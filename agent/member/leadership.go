@@ -98,7 +98,8 @@ func (m *Member) duties() []leader.Duty {
 		Watcher: watch.New(watch.Config{
 			Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewChecks(m.Machine, m.Box), Logger: log, TTL: cfg.SessionTTL,
 		}),
-		Sites: sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: log, Node: sites.NodeAccess(m.Box), Paused: sites.Resting}),
+		Sites: sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: log, Node: sites.NodeAccess(m.Box), Paused: sites.Resting,
+			Box: m.Box, Seal: k.Sealer.SealObjects}),
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{
 			Machine: m.Machine, Propose: m.Propose, Finder: inventory{m.Machine, m.cfg.Peers, under}, Opener: m.Box, Logger: log,
 			Every: cfg.OrphanInterval, Delete: cfg.DeleteOrphans, Grace: cfg.OrphanGrace,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/internal/mask"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -121,6 +122,7 @@ func (sr *siteRunner) answer(x *object.Object, on *running, j *Job, typ *object.
 	if out.err != nil {
 		text = out.err.Error()
 	}
+	text = mask.New(j.Secrets...).Text(text)
 	if on.probe != 0 {
 		sr.probed = append(sr.probed, &pb.Probed{Id: uint32(id), Probe: on.probe, State: uint32(out.state), Message: text})
 		return

@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"runtime"
@@ -28,7 +29,12 @@ type Performer interface {
 // Job is the object that a Performer acts for.
 type Job struct {
 	Tenant, Site string
-	Object       *site.Object
+	// Object has the values of secrets, and Stored references in place of these. What is written down is Stored.
+	Object, Stored *site.Object
+	// Secrets are the texts in these values.
+	Secrets []string
+	// Values are the values of references, also of those that the object had in earlier generations.
+	Values map[string]json.RawMessage
 	// Content is the digest of type and content.
 	Content uint64
 	// Generation is the generation that Object belongs to.

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -195,13 +196,20 @@ func (sr *siteRunner) free(released []object.ID, now int64) {
 }
 
 func compiled(p *site.Part) (*part, error) {
-	s, err := compile.Part(p)
+	doc := p.Document
+	if p.Sealed != nil {
+		doc = p.Sealed
+	}
+	s, err := compile.Part(&site.Part{Generation: p.Generation, Document: doc, IDs: p.IDs})
 	if err != nil {
 		return nil, err
 	}
-	out := &part{site: s, objects: make(map[object.ID]*site.Object, len(p.IDs))}
+	out := &part{site: s, objects: make(map[object.ID]*site.Object, len(p.IDs)), values: map[string]map[string]json.RawMessage{}}
 	for i, id := range p.IDs {
-		out.objects[id] = &p.Document.Objects[i]
+		o := &doc.Objects[i]
+		if out.objects[id] = o; len(p.Values) > 0 && out.values[o.Host] == nil {
+			out.values[o.Host] = p.ValuesOf(o.Host)
+		}
 	}
 	return out, nil
 }

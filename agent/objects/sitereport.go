@@ -1,11 +1,14 @@
 package objects
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/coopr/coopr/engine/change/object"
+	"github.com/coopr/coopr/internal/mask"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -107,13 +110,26 @@ func (sr *siteRunner) job(id object.ID) (*Job, *object.Type, error) {
 		// The definition that the object itself follows, which may still be that of the
 		// previous generation.
 		if o := p.objects[id]; o != nil && int(id) < len(p.site.Defs) && p.site.Defs[id].Content == d.Content && p.site.Defs[id].Name == d.Name {
-			j := &Job{Tenant: sr.key.tenant, Site: sr.key.name, Object: o, Content: d.Content, Generation: n,
+			j := &Job{Tenant: sr.key.tenant, Site: sr.key.name, Stored: o, Values: sr.values(d.Host), Content: d.Content, Generation: n,
 				Held: time.Duration(sr.r.now()-sr.since[d.Host]) * time.Millisecond}
 			if a, ok := sr.nodes[d.Host]; ok {
 				j.Node = &a
+			}
+			var err error
+			if j.Object, err = o.Open(j.Values, func(v any) { j.Secrets = append(j.Secrets, mask.Texts(v)...) }); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", d.Name, err)
 			}
 			return j, d.Type, nil
 		}
 	}
 	return nil, nil, fmt.Errorf("%s: this agent does not have the content of the object", d.Name)
+}
+
+// values returns the values of references that the leader has sent for objects on a host, with the generations that are here.
+func (sr *siteRunner) values(host string) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	for _, p := range sr.parts {
+		maps.Copy(out, p.values[host])
+	}
+	return out
 }

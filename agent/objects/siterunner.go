@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -80,7 +81,8 @@ type news struct {
 // part is this agent's slice of a generation, compiled.
 type part struct {
 	site    *object.Site
-	objects map[object.ID]*site.Object
+	objects map[object.ID]*site.Object            // with references in place of secrets
+	values  map[string]map[string]json.RawMessage // of these references, by host
 }
 
 // packet is a packet that another agent sent.

@@ -94,7 +94,7 @@ func (s *Sites) Preview(who model.Caller, doc *site.Document) (site.ChangePrevie
 	if err := s.permit(who, doc); err != nil {
 		return site.ChangePreview{}, err
 	}
-	return k.Preview(who.Tenant, doc)
+	return k.Preview(who, doc)
 }
 
 // permit returns an error if the caller may not act with one of a document's objects on its host.
@@ -169,7 +169,7 @@ func (s *Sites) Apply(ctx context.Context, who model.Caller, doc *site.Document)
 		if err := s.permitChange(k, who, doc.Name, doc); err != nil {
 			return sites.Applied{}, err
 		}
-		return k.Apply(ctx, who, doc, 0)
+		return k.Apply(ctx, who, doc)
 	})
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"strings"
 
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -13,7 +14,7 @@ import (
 var reportable = map[string]bool{
 	model.IncidentRefused: true, model.IncidentTokenRefused: true, model.IncidentLoginRefused: true,
 	"audit.exported": true, "definitions.exported": true, "snapshot.saved": true, "resource.read": true,
-	"agent.inspected": true,
+	"agent.inspected": true, model.IncidentUnlocked: true, model.IncidentUnlockRefused: true,
 }
 
 const (
@@ -48,3 +49,23 @@ func clip(text string, most int) string {
 	}
 	return strings.ToValidUTF8(text[:most], "")
 }
+
+// Unlocks returns the incidents that an agent reports of the passphrases that it was given for its keyring, before it could report
+// anything. name is the agent's.
+func Unlocks(store keyring.Store, name string) (out []*pb.Incident) {
+	p, ok := store.(*keyring.Passphrase)
+	if !ok {
+		return nil
+	}
+	opened, wrong := p.Unlocks()
+	if wrong > 0 {
+		out = append(out, &pb.Incident{Type: model.IncidentUnlockRefused, Action: unlockAction, Count: int64(wrong)})
+	}
+	if opened {
+		out = append(out, &pb.Incident{Type: model.IncidentUnlocked, Action: unlockAction, Object: name})
+	}
+	return out
+}
+
+// unlockAction is the action of incidents about passphrases of keyrings.
+const unlockAction = "unlock"

@@ -43,6 +43,8 @@ type Config struct {
 	// Followed returns the versions of the keys of gossip that this agent uses, and of the CAs under which it has its certificates, which
 	// heartbeats report; nil means 0.
 	Followed func() (gossip, cas uint64)
+	// Incidents are those from before the worker, for the first heartbeat.
+	Incidents []*pb.Incident
 }
 
 // attempt is a lease that the worker holds.
@@ -86,6 +88,7 @@ func New(cfg Config) (*Worker, error) {
 		unfit: make(chan struct{}, 1)}
 	w.fence = loop.New(loop.Config[struct{}]{Reconcile: w.checkFence})
 	w.checks = newChecks(cfg.Executor, w.InTouch, w.sayHealth)
+	w.out.Incidents = cfg.Incidents
 	if w.cfg.Drain == 0 {
 		w.cfg.Drain = 10 * time.Second
 	}

@@ -124,8 +124,10 @@ type Passphrase struct {
 	dirStore
 	cost cost // of new passphrases
 
-	mu  sync.Mutex
-	own *phrase
+	mu     sync.Mutex
+	own    *phrase
+	opened bool
+	wrong  int
 }
 
 // phrase is the guard of the kind passphrase.
@@ -211,6 +213,7 @@ func (p *Passphrase) Unlock(passphrase []byte) error {
 		return ErrNoPassphrase
 	}
 	if len(passphrase) > MaxPassphrase {
+		p.wrong++
 		return ErrPassphrase
 	}
 	key, err := p.own.head.derive(passphrase)
@@ -218,10 +221,18 @@ func (p *Passphrase) Unlock(passphrase []byte) error {
 		return err
 	}
 	if !bytes.Equal(key.PublicKey().Bytes(), p.own.head.public) {
+		p.wrong++
 		return ErrPassphrase
 	}
-	p.own.key = key
+	p.own.key, p.opened = key, true
 	return nil
+}
+
+// Unlocks reports whether Unlock has got the passphrase, and returns how often it got a wrong one.
+func (p *Passphrase) Unlocks() (opened bool, wrong int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.opened, p.wrong
 }
 
 // Change makes another passphrase that of the keyring, from the next Save on.

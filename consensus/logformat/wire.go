@@ -1,6 +1,8 @@
 package logformat
 
 import (
+	"encoding/json"
+
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
@@ -77,6 +79,8 @@ func (e *encoder) sitePart(x site.Part) *pb.SitePart {
 		Generation: x.Generation,
 		Document:   e.json(x.Document),
 		ObjectIds:  numbers[int32](x.IDs),
+		Sealed:     e.optional(x.Sealed != nil, x.Sealed),
+		Values:     table(x.Values, func(v json.RawMessage) []byte { return v }),
 	}
 }
 
@@ -85,6 +89,8 @@ func (d *decoder) sitePart(m *pb.SitePart) site.Part {
 		Generation: m.GetGeneration(),
 		Document:   document[*site.Document](d, m.GetDocument()),
 		IDs:        numbers[object.ID](m.GetObjectIds()),
+		Sealed:     document[*site.Document](d, m.GetSealed()),
+		Values:     table(m.GetValues(), func(v []byte) json.RawMessage { return v }),
 	}
 }
 

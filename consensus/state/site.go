@@ -123,6 +123,11 @@ func (a sites) nextGeneration(c *pb.Command, name string, old *site.Record, n *p
 	if err := a.document(c.Tenant, table.CountSites, name, len(g.Document), old == nil, 0); err != nil && !n.Deleting {
 		return Answer{Err: err}
 	}
+	if s := (sealed{a.writer}); s.anywhere() {
+		if err := s.there(c.Tenant, g.Document); err != nil {
+			return Answer{Err: err}
+		}
+	}
 	g.Time, g.Actor = a.now, c.Actor
 	if err := r.Begin(g.Number, switches, n.Deleting); err != nil {
 		return Answer{Err: problem.Wrap(problem.Conflict, err)}

@@ -8,6 +8,9 @@ const (
 	IncidentLoginRefused = "login.refused"
 	IncidentTokenRefused = "token.refused"   // nobody knows the token
 	IncidentRefused      = "request.refused" // the principal has no right
+	// An agent was given the passphrase of its keyring, or a wrong one.
+	IncidentUnlocked      = "keyring.unlocked"
+	IncidentUnlockRefused = "keyring.unlock.refused"
 )
 
 // Incident is a request that changes nothing, or more than the state, and is in the audit log all the same: a login, a refusal, an

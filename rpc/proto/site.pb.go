@@ -747,6 +747,8 @@ type SitePart struct {
 	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	Document      []byte                 `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"` // JSON, the user's document with the objects of the slice
 	ObjectIds     []int32                `protobuf:"varint,3,rep,packed,name=object_ids,json=objectIds,proto3" json:"object_ids,omitempty"`
+	Sealed        []byte                 `protobuf:"bytes,64,opt,name=sealed,proto3" json:"sealed,omitempty"`                                                                           // JSON, the document with references in place of secrets; absent: it has none
+	Values        map[string][]byte      `protobuf:"bytes,65,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // JSON, by host and reference; those of earlier generations, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -798,6 +800,20 @@ func (x *SitePart) GetDocument() []byte {
 func (x *SitePart) GetObjectIds() []int32 {
 	if x != nil {
 		return x.ObjectIds
+	}
+	return nil
+}
+
+func (x *SitePart) GetSealed() []byte {
+	if x != nil {
+		return x.Sealed
+	}
+	return nil
+}
+
+func (x *SitePart) GetValues() map[string][]byte {
+	if x != nil {
+		return x.Values
 	}
 	return nil
 }
@@ -1653,14 +1669,19 @@ const file_site_proto_rawDesc = "" +
 	"\n" +
 	"NodesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.coopr.site.v1.NodeAccessR\x05value:\x028\x01\"e\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.coopr.site.v1.NodeAccessR\x05value:\x028\x01\"\xf5\x01\n" +
 	"\bSitePart\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x1a\n" +
 	"\bdocument\x18\x02 \x01(\fR\bdocument\x12\x1d\n" +
 	"\n" +
-	"object_ids\x18\x03 \x03(\x05R\tobjectIds\"\xec\x01\n" +
+	"object_ids\x18\x03 \x03(\x05R\tobjectIds\x12\x16\n" +
+	"\x06sealed\x18@ \x01(\fR\x06sealed\x12;\n" +
+	"\x06values\x18A \x03(\v2#.coopr.site.v1.SitePart.ValuesEntryR\x06values\x1a9\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xec\x01\n" +
 	"\n" +
 	"NodeAccess\x12\x1a\n" +
 	"\bhostname\x18\x01 \x01(\tR\bhostname\x12M\n" +
@@ -1747,7 +1768,7 @@ func file_site_proto_rawDescGZIP() []byte {
 	return file_site_proto_rawDescData
 }
 
-var file_site_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_site_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_site_proto_goTypes = []any{
 	(*ChangeSite)(nil),        // 0: coopr.site.v1.ChangeSite
 	(*ForgetSite)(nil),        // 1: coopr.site.v1.ForgetSite
@@ -1770,10 +1791,11 @@ var file_site_proto_goTypes = []any{
 	(*ChangeMessage)(nil),     // 18: coopr.site.v1.ChangeMessage
 	nil,                       // 19: coopr.site.v1.SiteOrders.AgentsEntry
 	nil,                       // 20: coopr.site.v1.SiteOrders.NodesEntry
-	nil,                       // 21: coopr.site.v1.NodeAccess.IpAddressesEntry
-	(*record.Generation)(nil), // 22: coopr.record.v1.Generation
-	(*record.Switch)(nil),     // 23: coopr.record.v1.Switch
-	(*record.Host)(nil),       // 24: coopr.record.v1.Host
+	nil,                       // 21: coopr.site.v1.SitePart.ValuesEntry
+	nil,                       // 22: coopr.site.v1.NodeAccess.IpAddressesEntry
+	(*record.Generation)(nil), // 23: coopr.record.v1.Generation
+	(*record.Switch)(nil),     // 24: coopr.record.v1.Switch
+	(*record.Host)(nil),       // 25: coopr.record.v1.Host
 }
 var file_site_proto_depIdxs = []int32{
 	2,  // 0: coopr.site.v1.ChangeSite.next:type_name -> coopr.site.v1.NextGeneration
@@ -1782,28 +1804,29 @@ var file_site_proto_depIdxs = []int32{
 	5,  // 3: coopr.site.v1.ChangeSite.release:type_name -> coopr.site.v1.ReleaseObject
 	6,  // 4: coopr.site.v1.ChangeSite.events:type_name -> coopr.site.v1.ObjectEvents
 	1,  // 5: coopr.site.v1.ChangeSite.forget:type_name -> coopr.site.v1.ForgetSite
-	22, // 6: coopr.site.v1.NextGeneration.generation:type_name -> coopr.record.v1.Generation
-	23, // 7: coopr.site.v1.NextGeneration.switches:type_name -> coopr.record.v1.Switch
-	24, // 8: coopr.site.v1.AssignHosts.hosts:type_name -> coopr.record.v1.Host
+	23, // 6: coopr.site.v1.NextGeneration.generation:type_name -> coopr.record.v1.Generation
+	24, // 7: coopr.site.v1.NextGeneration.switches:type_name -> coopr.record.v1.Switch
+	25, // 8: coopr.site.v1.AssignHosts.hosts:type_name -> coopr.record.v1.Host
 	7,  // 9: coopr.site.v1.ObjectEvents.events:type_name -> coopr.site.v1.ObjectEvent
 	9,  // 10: coopr.site.v1.SiteOrders.parts:type_name -> coopr.site.v1.SitePart
 	19, // 11: coopr.site.v1.SiteOrders.agents:type_name -> coopr.site.v1.SiteOrders.AgentsEntry
 	20, // 12: coopr.site.v1.SiteOrders.nodes:type_name -> coopr.site.v1.SiteOrders.NodesEntry
 	11, // 13: coopr.site.v1.SiteOrders.lives:type_name -> coopr.site.v1.LivingObject
-	21, // 14: coopr.site.v1.NodeAccess.ip_addresses:type_name -> coopr.site.v1.NodeAccess.IpAddressesEntry
-	13, // 15: coopr.site.v1.ObjectReport.waits:type_name -> coopr.site.v1.ObjectWait
-	13, // 16: coopr.site.v1.ObjectReport.asked:type_name -> coopr.site.v1.ObjectWait
-	12, // 17: coopr.site.v1.RuntimeReport.objects:type_name -> coopr.site.v1.ObjectReport
-	7,  // 18: coopr.site.v1.RuntimeReport.events:type_name -> coopr.site.v1.ObjectEvent
-	16, // 19: coopr.site.v1.RuntimeReport.probed:type_name -> coopr.site.v1.Probed
-	15, // 20: coopr.site.v1.RuntimeReport.calm:type_name -> coopr.site.v1.Calm
-	18, // 21: coopr.site.v1.ChangePacket.messages:type_name -> coopr.site.v1.ChangeMessage
-	10, // 22: coopr.site.v1.SiteOrders.NodesEntry.value:type_name -> coopr.site.v1.NodeAccess
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	21, // 14: coopr.site.v1.SitePart.values:type_name -> coopr.site.v1.SitePart.ValuesEntry
+	22, // 15: coopr.site.v1.NodeAccess.ip_addresses:type_name -> coopr.site.v1.NodeAccess.IpAddressesEntry
+	13, // 16: coopr.site.v1.ObjectReport.waits:type_name -> coopr.site.v1.ObjectWait
+	13, // 17: coopr.site.v1.ObjectReport.asked:type_name -> coopr.site.v1.ObjectWait
+	12, // 18: coopr.site.v1.RuntimeReport.objects:type_name -> coopr.site.v1.ObjectReport
+	7,  // 19: coopr.site.v1.RuntimeReport.events:type_name -> coopr.site.v1.ObjectEvent
+	16, // 20: coopr.site.v1.RuntimeReport.probed:type_name -> coopr.site.v1.Probed
+	15, // 21: coopr.site.v1.RuntimeReport.calm:type_name -> coopr.site.v1.Calm
+	18, // 22: coopr.site.v1.ChangePacket.messages:type_name -> coopr.site.v1.ChangeMessage
+	10, // 23: coopr.site.v1.SiteOrders.NodesEntry.value:type_name -> coopr.site.v1.NodeAccess
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_site_proto_init() }
@@ -1825,7 +1848,7 @@ func file_site_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_site_proto_rawDesc), len(file_site_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -166,6 +167,19 @@ func TestPassphrase(t *testing.T) {
 		a.serves()
 	}
 	m.vote()
+	m.await("the unlocks to be audited", func() error {
+		opened, refused := m.must("--tenant", "*", "audit", "list", "--type", "keyring.unlocked", "-o", "json"),
+			m.must("--tenant", "*", "audit", "list", "--type", "keyring.unlock.refused", "-o", "json")
+		for _, a := range m.agents {
+			if !strings.Contains(opened, `"`+a.name+`"`) {
+				return fmt.Errorf("%w: %s", errNotYet, opened)
+			}
+		}
+		if !strings.Contains(refused, `"`+first.name+`"`) {
+			return fmt.Errorf("%w: %s", errNotYet, refused)
+		}
+		return nil
+	})
 
 	// Nothing on the disk of a stopped voter opens anything.
 	second := m.agents[1]

@@ -21,6 +21,7 @@ import (
 	"github.com/coopr/coopr/engine/change/builtin"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/mask"
 	"github.com/coopr/coopr/plugins/confine"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/plugins/remote"
@@ -187,14 +188,21 @@ func (o *object) stamped(ctx context.Context) (*stamp, error) {
 }
 
 // inPlace returns the content that was put into place last, according to the stamp. Without a stamp it
-// returns now, the content of the job.
+// returns now, the content of the job, and so it does if the secrets of that content are not kept any more.
 func inPlace[C any](ctx context.Context, o *object, now *C) (*C, error) {
 	st, err := o.stamped(ctx)
 	if err != nil || st == nil {
 		return now, err
 	}
+	is, err := site.OpenFields(st.Is, o.job.Values, func(v any) { o.job.Secrets = append(o.job.Secrets, mask.Texts(v)...) })
+	if errors.Is(err, site.ErrNoValue) {
+		return now, nil // its generation is not kept any more
+	}
+	if err != nil {
+		return nil, err
+	}
 	was := new(C)
-	b, err := json.Marshal(st.Is)
+	b, err := json.Marshal(is)
 	if err == nil {
 		err = json.Unmarshal(b, was)
 	}
@@ -205,7 +213,7 @@ func inPlace[C any](ctx context.Context, o *object, now *C) (*C, error) {
 func (o *object) stamp(ctx context.Context, inPlace bool) error {
 	s := stamp{}
 	if inPlace {
-		s = stamp{Content: o.job.Content, Generation: o.job.Generation, Is: o.job.Object.Content}
+		s = stamp{Content: o.job.Content, Generation: o.job.Generation, Is: o.job.Stored.Content}
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -253,19 +261,27 @@ func (o *object) env(more map[string]string) []string {
 }
 
 // tail keeps the end of its input.
-type tail struct{ b []byte }
+type tail struct {
+	b    []byte
+	cut  bool       // b is not all of it
+	hide *mask.Mask // nil hides nothing
+}
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.b = append(t.b, p...)
 	if len(t.b) > 8<<10 {
-		t.b = slices.Clone(t.b[len(t.b)-4<<10:])
+		t.b, t.cut = slices.Clone(t.b[len(t.b)-4<<10:]), true
 	}
 	return len(p), nil
 }
 
 // last returns the last line that is not empty.
 func (t *tail) last() string {
-	lines := strings.Split(strings.TrimSpace(string(t.b)), "\n")
+	text := t.hide.Text(string(t.b))
+	if t.cut { // it may begin within a secret
+		text = text[min(t.hide.Longest(), len(text)):]
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
 	line := strings.TrimSpace(lines[len(lines)-1])
 	if len(line) > 300 {
 		line = line[:300] + "…"
@@ -284,7 +300,7 @@ func (o *object) sh(ctx context.Context, body, dir string, env map[string]string
 
 // exec runs a command on the object's machine.
 func (o *object) exec(ctx context.Context, args []string, dir string, env map[string]string, stdout io.Writer) (int, string, error) {
-	out := &tail{}
+	out := &tail{hide: mask.New(o.job.Secrets...)}
 	c := remote.Command{Args: args, Dir: dir, Env: o.env(env), Stdout: out, Stderr: out, Grace: grace}
 	if stdout != nil {
 		c.Stdout = stdout

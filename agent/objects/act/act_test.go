@@ -83,7 +83,7 @@ func newBench(t *testing.T, o site.Object, overSSH bool) *bench {
 func (b *bench) job() *objects.Job {
 	h := fnv.New64a()
 	fmt.Fprint(h, b.o.Content)
-	return &objects.Job{Tenant: "t", Site: "s", Object: &b.o, Content: h.Sum64(), Generation: b.n}
+	return &objects.Job{Tenant: "t", Site: "s", Object: &b.o, Stored: &b.o, Content: h.Sum64(), Generation: b.n}
 }
 
 // is checks that the object is found in a state, and returns the check's note.

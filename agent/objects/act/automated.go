@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,7 +116,7 @@ func (a *automated) do(ctx context.Context, verb model.Action, fields map[string
 	t := &pb.Task{
 		Id: "change/" + a.job.Site + "/" + a.job.Object.Name + "/" + rand.Text(), Fence: uint64(time.Now().UnixMicro()), Attempt: 1,
 		Tenant: a.job.Tenant, Cluster: in.Config.ClusterName, Node: host, Action: verb.String(), Service: a.job.Object.Name, Plugin: a.plugin,
-		Automator: true,
+		Automator: true, Secrets: slices.Clone(a.job.Secrets),
 	}
 	in.TaskID = t.Id
 	if until, ok := ctx.Deadline(); ok {

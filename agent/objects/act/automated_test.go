@@ -3,9 +3,12 @@ package act
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +73,66 @@ func TestAutomated(t *testing.T) {
 	away = true
 	if state, _, err := b.p.Check(t.Context(), b.job()); err == nil {
 		t.Errorf("a check that could not be run returned %q", state)
+	}
+}
+
+// TestStopWithSecretOfBefore checks that the stamp has references in place of secrets, that what is in place is stopped with the secret
+// that it was started with, and that messages do not have it.
+func TestStopWithSecretOfBefore(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	content := func(pin string) map[string]any {
+		return map[string]any{"start": "echo start $PIN >>" + out, "stop": "echo stop $PIN >>" + out + "; echo it was $PIN; test ! -e " + out + ".fail",
+			"env": map[string]any{"PIN": pin}}
+	}
+	b := newBench(t, site.Object{Type: "script", Content: content("plain")}, false)
+	values := map[string]json.RawMessage{"coopr-sealed:aaa@1": json.RawMessage(`"canary-one"`), "coopr-sealed:bbb@1": json.RawMessage(`"canary-two"`)}
+	job := func(ref string) *objects.Job {
+		b.o.Content = content(ref)
+		j := b.job()
+		stored := b.o
+		j.Stored, j.Values = &stored, values
+		var err error
+		if j.Object, err = stored.Open(values, func(v any) { j.Secrets = append(j.Secrets, fmt.Sprint(v)) }); err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	act := func(ref, action string) error {
+		j := job(ref)
+		err := b.p.Run(t.Context(), j, action)
+		if err != nil && strings.Contains(err.Error(), "canary") {
+			t.Errorf("the error of %s has the secret", action)
+		}
+		return err
+	}
+	if err := act("coopr-sealed:aaa@1", "start"); err != nil {
+		t.Fatal(err)
+	}
+	var stamped []string
+	err := filepath.WalkDir(b.p.cfg.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "stamp.json" {
+			stamped = append(stamped, read(t, path))
+		}
+		return err
+	})
+	if err != nil || len(stamped) != 1 || strings.Contains(stamped[0], "canary") || !strings.Contains(stamped[0], "coopr-sealed:aaa@1") {
+		t.Errorf("the stamp is %q, %v", stamped, err)
+	}
+	write(t, out+".fail", "")
+	if err := act("coopr-sealed:bbb@1", "restart"); err == nil {
+		t.Error("its stop script fails, and the restart does not")
+	}
+	if err := os.Remove(out + ".fail"); err != nil {
+		t.Fatal(err)
+	}
+	if err := act("coopr-sealed:bbb@1", "restart"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, out); got != "start canary-one\nstop canary-one\nstop canary-one\nstart canary-two\n" {
+		t.Errorf("it did %q", got)
+	}
+	if _, err := b.o.Open(nil, func(any) {}); !errors.Is(err, site.ErrNoValue) {
+		t.Errorf("without the value it is opened: %v", err)
 	}
 }
 

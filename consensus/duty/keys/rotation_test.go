@@ -291,6 +291,47 @@ func TestRotateUnreadable(t *testing.T) {
 	}
 }
 
+// TestRotateClear has a secret in the clear, from before secrets were encrypted, when a full rotation begins. In the end it is encrypted with
+// the new keys.
+func TestRotateClear(t *testing.T) {
+	g := newGroup(t, state.FeatureLevel)
+	if err := g.c.round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	answers, err := g.propose(t.Context(), &pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
+		Change: &pb.ChangeRuns_Put{Put: &pb.PutSetting{Kind: pb.SettingKind_SETTING_KIND_SECRET, Name: "s",
+			Order: pb.SettingOrder_SETTING_ORDER_PUT, Value: &pb.PutSetting_Secret{Secret: []byte("canary-clear")}}}}}})
+	if err != nil || answers[0].Err != nil {
+		t.Fatal(err, answers)
+	}
+	if !bytes.Contains(g.dump(), []byte("canary-clear")) {
+		t.Fatal("the secret is not in the clear")
+	}
+	if err := g.begin(1, true); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := g.c.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, _ := g.View().Rotation(roster.KindKeyring); r.Phase != roster.RotationDone {
+		t.Errorf("the rotation is in phase %q", r.Phase)
+	}
+	if bytes.Contains(g.dump(), []byte("canary-clear")) {
+		t.Error("the secret is in the clear after the rotation")
+	}
+	s, _ := g.View().Secret("t", "s")
+	row, ok := g.View().Sealed("t", s.ID, s.Version)
+	latest, _ := g.View().DataKey("t")
+	if !ok || row.DataKeyNumber() != latest.Number || latest.MeshKey != 2 {
+		t.Errorf("the secret has data key %d of %d, which mesh key %d encrypts", row.DataKeyNumber(), latest.Number, latest.MeshKey)
+	}
+	if got, err := g.c.cfg.Box.Open(g.View().SealedView, row); err != nil || string(got) != "canary-clear" {
+		t.Error("the secret cannot be read:", err)
+	}
+}
+
 // TestRotateWaits rotates while a voter does not answer: the key that it has stays in use until it has the new one.
 func TestRotateWaits(t *testing.T) {
 	g := newGroup(t, state.FeatureLevel)

@@ -8,6 +8,7 @@ import (
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -85,6 +86,25 @@ func (s *Sealer) SealHidden(ctx context.Context, tenant string, values map[strin
 		return nil, err
 	}
 	out, err := s.box.SealHidden(ctx, tenant, values)
+	return out, coded(err)
+}
+
+// SealObjects encrypts the secrets in a site's document; see sealed.Box. As long as the mesh has members that cannot read them, sensitive
+// fields stay as they are, and values that come from secrets are refused.
+func (s *Sealer) SealObjects(ctx context.Context, tenant string, doc *site.Document) (*site.Document, error) {
+	v := s.machine.View()
+	if !v.Understands(logformat.RotationLevel) {
+		return doc.MapFields(func(_ *site.Object, _ string, fields map[string]any) (map[string]any, error) {
+			return fields, refuseHidden(fields)
+		})
+	}
+	if !sealed.SensitiveObjects(v.SealedView, tenant, doc) {
+		return doc, nil
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	out, err := s.box.SealObjects(ctx, tenant, doc)
 	return out, coded(err)
 }
 

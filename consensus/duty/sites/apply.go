@@ -157,19 +157,29 @@ func (c *Controller) states(tenant, name string) func(object.ID) (object.State, 
 	return func(id object.ID) (object.State, bool) { st, ok := known[id]; return st, ok }
 }
 
-// Preview returns what applying a document would do.
-func (c *Controller) Preview(tenant string, doc *site.Document) (site.ChangePreview, error) {
-	d, err := c.prepare(tenant, doc)
+// Preview returns what applying a document would do. It can be repeated with guesses of a secret, so that only administrators learn
+// that a value is the one that is encrypted.
+func (c *Controller) Preview(who model.Caller, doc *site.Document) (site.ChangePreview, error) {
+	v := c.cfg.Machine.View()
+	doc, err := c.secrets.given(v, who, doc)
 	if err != nil {
 		return site.ChangePreview{}, err
 	}
-	return c.preview(tenant, d), nil
+	literals := who.Role == model.RoleAdmin || who.Role == model.RoleSuperadmin
+	d, err := c.prepare(who.Tenant, c.secrets.kept(v, who.Tenant, doc, literals))
+	if err != nil {
+		return site.ChangePreview{}, err
+	}
+	return c.preview(who.Tenant, d), nil
 }
 
-// Apply begins a generation with a document. reverts is the generation that the document
-// was taken from, 0 for none.
-func (c *Controller) Apply(ctx context.Context, who model.Caller, doc *site.Document, reverts uint64) (Applied, error) {
-	return c.apply(ctx, who, doc, reverts, false)
+// Apply begins a generation with a document. Its secrets are encrypted.
+func (c *Controller) Apply(ctx context.Context, who model.Caller, doc *site.Document) (Applied, error) {
+	doc, err := c.secrets.given(c.cfg.Machine.View(), who, doc)
+	if err != nil {
+		return Applied{}, err
+	}
+	return c.apply(ctx, who, doc, 0, false)
 }
 
 // Delete drives all objects of a site to their preRemove states and then forgets it.
@@ -217,7 +227,15 @@ const again = 20
 
 func (c *Controller) apply(ctx context.Context, who model.Caller, doc *site.Document, reverts uint64, deleting bool) (Applied, error) {
 	for try := 0; ; try++ {
+		v := c.cfg.Machine.View()
+		doc = c.secrets.kept(v, who.Tenant, doc, true)
 		d, err := c.prepare(who.Tenant, doc)
+		// The mesh itself leaves an object in the clear that has not changed: with its references it would be restarted.
+		if err == nil && c.secrets.clear(v, who.Tenant, doc) && (!d.same || who.Actor != model.Self) {
+			if doc, err = c.secrets.seal(ctx, who.Tenant, doc); err == nil {
+				d, err = c.prepare(who.Tenant, doc)
+			}
+		}
 		if err != nil {
 			return Applied{}, err
 		}

@@ -48,6 +48,12 @@ func (c *Controller) followCluster(ctx context.Context, id string) (time.Time, e
 		c.cfg.Logger.Warn("the change objects of a cluster's services have macros that cannot be expanded", "cluster", cl.ID, "error", err)
 		return time.Time{}, nil
 	}
+	for i := range doc.Objects {
+		if o := &doc.Objects[i]; len(o.Refs()) > 0 { // a macro may have put it together: only the mesh writes references
+			c.cfg.Logger.Warn("a change object of a cluster's services has the name of an encrypted value", "cluster", cl.ID, "object", o.Name)
+			return time.Time{}, nil
+		}
+	}
 	if len(doc.Objects) == 0 && !has {
 		return time.Time{}, nil
 	}

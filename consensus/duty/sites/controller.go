@@ -15,6 +15,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
@@ -23,7 +24,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Config configures a Controller. Everything is required but Paused and Gather.
+// Config configures a Controller. Everything is required but Paused, Box, Seal and Gather.
 type Config struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
@@ -35,6 +36,10 @@ type Config struct {
 	// Paused reports whether the objects of a site must not act, as an operation works on
 	// their cluster; may be nil.
 	Paused func(v *state.View, tenant, site string) bool
+	// Box decrypts the values to which documents have references. Seal returns a document whose secrets are such references. Without
+	// them documents are kept as they are.
+	Box  *sealed.Box
+	Seal func(ctx context.Context, tenant string, doc *site.Document) (*site.Document, error)
 	// Gather is how long changes of a site are gathered; 0 means 5 ms.
 	Gather time.Duration
 }
@@ -60,8 +65,9 @@ type Runtime struct {
 // Controller manages sites for one term. Its data beyond the replicated state comes from
 // the runtimes, which send it again to a new leader.
 type Controller struct {
-	cfg   Config
-	queue *loop.Queue[key]
+	cfg     Config
+	secrets secrets
+	queue   *loop.Queue[key]
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id
@@ -116,6 +122,7 @@ func New(cfg Config) *Controller {
 	}
 	c := &Controller{
 		cfg:      cfg,
+		secrets:  secrets{cfg.Box, cfg.Seal},
 		sessions: map[string]*session{},
 		sites:    map[state.SiteKey]*known{},
 		events:   map[state.SiteKey][]*pb.ObjectEvent{},

@@ -111,11 +111,11 @@ func controller(t *testing.T) {
 		Requires: []site.Requirement{{To: "up", Object: "a"}},
 	}
 	doc := &site.Document{Name: "s", Objects: []site.Object{a, b}}
-	p, err := c.Preview("t", doc)
+	p, err := c.Preview(who, doc)
 	if err != nil || len(p.Added) != 2 || len(p.Rounds) != 2 {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	if _, err := c.Apply(t.Context(), who, doc, 0); err != nil {
+	if _, err := c.Apply(t.Context(), who, doc); err != nil {
 		t.Fatal(err)
 	}
 	rounds()
@@ -142,14 +142,14 @@ func controller(t *testing.T) {
 	}
 
 	// Without b: nothing switches before it is away.
-	if _, err := c.Apply(t.Context(), who, &site.Document{Name: "s", Objects: []site.Object{a}}, 0); err != nil {
+	if _, err := c.Apply(t.Context(), who, &site.Document{Name: "s", Objects: []site.Object{a}}); err != nil {
 		t.Fatal(err)
 	}
 	rounds()
 	if o := last(); o.Next != 2 || len(o.Removing) != 1 || o.Removing[0] != 1 {
 		t.Fatalf("%+v", o)
 	}
-	if _, err := c.Apply(t.Context(), who, doc, 0); !errors.Is(err, problem.Conflict) {
+	if _, err := c.Apply(t.Context(), who, doc); !errors.Is(err, problem.Conflict) {
 		t.Errorf("a third generation was taken: %v", err)
 	}
 	report(1, &pb.ObjectReport{Id: 1, Removing: true})
@@ -157,7 +157,7 @@ func controller(t *testing.T) {
 	if o := last(); o.Generation != 2 || o.Next != 0 || len(o.Lives) != 1 {
 		t.Fatalf("%+v", o)
 	}
-	if again, err := c.Apply(t.Context(), who, &site.Document{Name: "s", Objects: []site.Object{a}}, 0); err != nil || !again.Unchanged {
+	if again, err := c.Apply(t.Context(), who, &site.Document{Name: "s", Objects: []site.Object{a}}); err != nil || !again.Unchanged {
 		t.Errorf("%+v, %v", again, err)
 	}
 	if back, err := c.Revert(t.Context(), who, "s", 0); err != nil || back.Preview.Generation != 3 || len(back.Preview.Added) != 1 {

@@ -75,7 +75,7 @@ func failedCommit(t *testing.T, late bool) {
 	defer func() { cancel(); running.Wait() }()
 	running.Go(func() { _ = c.Run(ctx) })
 	if _, err := c.Apply(t.Context(), model.Caller{Tenant: "t", Actor: "alice"},
-		&site.Document{Name: "s", Objects: []site.Object{{Name: "a", Host: "agent:x", Type: "script"}}}, 0); err != nil {
+		&site.Document{Name: "s", Objects: []site.Object{{Name: "a", Host: "agent:x", Type: "script"}}}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Second)

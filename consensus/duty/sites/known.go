@@ -20,6 +20,8 @@ type known struct {
 	reports     map[object.ID]*pb.ObjectReport
 	probe       uint64 // the number of the last probe of all objects; 0 for none
 	probed      map[object.ID]*pb.Probed
+	// refs are the names of the encrypted values in the generations that are kept, by number and host.
+	refs map[uint64]map[string][]string
 	convergence
 }
 

@@ -70,6 +70,9 @@ func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *k
 				return nil, err
 			}
 			p := g.Part(g.doc, hosts)
+			if err := c.secrets.withValues(v, r, s, &p, hosts); err != nil {
+				return nil, err
+			}
 			parts, t.parts[n], t.concerns[n] = append(parts, p), slice, p.IDs
 		}
 		for _, id := range t.concerns[n] {

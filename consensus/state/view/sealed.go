@@ -8,7 +8,9 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/engine/signing"
@@ -237,8 +239,8 @@ type SealedKey struct {
 	model.SealedRef
 }
 
-// NamedSealed returns the encrypted values that secrets, definitions, clusters, their history, queued requests, and results and saved
-// values of nodes name.
+// NamedSealed returns the encrypted values that secrets, definitions, clusters, their history, queued requests, results and saved
+// values of nodes, and the generations of sites name.
 func (v SealedView) NamedSealed() map[SealedKey]bool {
 	named := map[SealedKey]bool{}
 	add := func(tenant string, refs ...model.SealedRef) {
@@ -283,6 +285,12 @@ func (v SealedView) NamedSealed() map[SealedKey]bool {
 		}
 		return true
 	})
+	if table.Mesh(v.txn).FeatureLevel >= logformat.RotationLevel { // below, voters of older builds do not look there
+		table.Each(v.txn, table.Generations, "id", func(g *site.Generation) bool {
+			add(g.Tenant, model.SealedRefs(g.Document)...)
+			return true
+		})
+	}
 	return named
 }
 

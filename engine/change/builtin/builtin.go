@@ -112,6 +112,12 @@ type Automated struct {
 	Version any            `json:"version,omitempty"` // a changed version makes the object outdated
 }
 
+// TypeFileTree is the type of objects whose content is a FileTree.
+const TypeFileTree = "filetree"
+
+// AutomatedActions are the fields of Automated that have the fields of an automator.
+var AutomatedActions = []string{"check", "start", "stop", "restart", "cleanup"}
+
 // Decode reads an object's content into one of the shapes above. The error is model.Faults
 // with paths below the content.
 func Decode(o *site.Object, into any) error {
@@ -141,7 +147,7 @@ func Check(d *site.Document) model.Faults {
 			if err = Decode(o, s); err == nil {
 				own = s.check()
 			}
-		case "filetree":
+		case TypeFileTree:
 			t := &FileTree{}
 			if err = Decode(o, t); err == nil {
 				_, own = t.Entries()

@@ -347,8 +347,15 @@ type Orders struct {
 // Part is a slice of one generation.
 type Part struct {
 	Generation uint64
-	Document   *Document
-	IDs        []object.ID
+	// Document has the values of secrets. Agents of builds that know Sealed use that.
+	Document *Document
+	IDs      []object.ID
+	// Sealed is the document with references to encrypted values in place of these, nil if it has none. An object's content changes
+	// with its references.
+	Sealed *Document
+	// Values are the values of references, as JSON by ValueKey: those in Sealed, and those that earlier generations had for the hosts of the
+	// slice, as an object stops what is in place with that one's own content.
+	Values map[string]json.RawMessage
 }
 
 // Lived is an object's incarnation.

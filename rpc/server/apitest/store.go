@@ -172,7 +172,8 @@ func (s *Store) duties(uint64) []leader.Duty {
 		Orchestrator: orchestrate.New(orchestrate.Config{
 			Machine: m, Propose: propose, Logger: log, Rank: plugins{}.Rank, Seal: k.Sealer.SealFields, SealHidden: k.Sealer.SealHidden,
 		}),
-		Sites: sites.New(sites.Config{Machine: m, Propose: propose, Logger: log, Node: sites.NodeAccess(s.member.Box), Paused: sites.Resting}),
+		Sites: sites.New(sites.Config{Machine: m, Propose: propose, Logger: log, Node: sites.NodeAccess(s.member.Box), Paused: sites.Resting,
+			Box: s.member.Box, Seal: k.Sealer.SealObjects}),
 		Orphans: janitor.NewOrphans(janitor.OrphansConfig{
 			Machine: m, Propose: propose, Finder: finder{}, Opener: s.member.Box, Logger: log, Every: forever,
 		}),
