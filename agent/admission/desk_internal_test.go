@@ -79,7 +79,7 @@ func TestRenewalHangsUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certs, err := next.Issue(identity.Subject{Mesh: m.Mesh, Role: identity.Voter, ID: id}, own.Request, time.Now(), identity.Lifetime)
+	certs, err := next.Issue(identity.Subject{Mesh: m.Mesh, Role: identity.Voter, ID: id}, own.Request, own.API, time.Now(), identity.Lifetime)
 	if err == nil {
 		err = d.renewer.install(&identity.Admission{
 			Mesh: m.Mesh, Role: identity.Voter, Certificates: certs, CAs: [][]byte{next.Certificate()}, CAVersion: 1,

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -65,10 +66,10 @@ var _ pb.DoorServer = (*Door)(nil)
 
 // Join admits an agent that has a join token.
 func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, error) {
-	if len(r.Csr) > maxRequest || len(r.Names) > maxAPINames {
+	if len(r.Csr) > maxRequest || len(r.ApiCsr) > maxRequest || len(r.Names) > maxAPINames {
 		return nil, status.Error(codes.InvalidArgument, "the request is too large")
 	}
-	public, err := identity.RequestedKey(r.Csr)
+	public, err := requestedKey(r.Csr, r.ApiCsr)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -109,13 +110,21 @@ func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, erro
 	if !ok {
 		return nil, status.Error(codes.Unavailable, "the agent's record is missing")
 	}
-	out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.Names, d.Lifetime)
+	out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.ApiCsr, r.Names, d.Lifetime)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	out.Gossip = d.Gossip().Keys[0]
 	d.Logger.Info("an agent was admitted to the mesh", "id", r.Agent, "kind", who.Role, "token", r.Token)
 	return d.answer(out), nil
+}
+
+// requestedKey returns the public key of an agent's request, if its request for the API is good, too.
+func requestedKey(csr, api []byte) (ed25519.PublicKey, error) {
+	if _, err := identity.RequestedAPIKey(api); err != nil {
+		return nil, err
+	}
+	return identity.RequestedKey(csr)
 }
 
 // known returns an error unless a token in the state admits the agent, or has admitted it with the same key.
@@ -140,7 +149,7 @@ func known(v *state.View, r *pb.JoinRequest, hash []byte, key string) error {
 
 // Renew signs new certificates for an agent of the mesh. The leader does it, or this voter while there is none.
 func (d *Door) Renew(ctx context.Context, r *pb.RenewRequest) (*pb.Admission, error) {
-	if len(r.Csr) > maxRequest || len(r.Certificate) > maxRequest || len(r.Names) > maxAPINames {
+	if max(len(r.Csr), len(r.ApiCsr), len(r.Certificate)) > maxRequest || len(r.Names) > maxAPINames {
 		return nil, status.Error(codes.InvalidArgument, "the request is too large")
 	}
 	_, _, leads := d.Supervisor.Leader()
@@ -180,7 +189,7 @@ func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
 	if err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	public, err := identity.RequestedKey(r.Csr)
+	public, err := requestedKey(r.Csr, r.ApiCsr)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -194,7 +203,7 @@ func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
 		return nil, status.Errorf(codes.PermissionDenied, "agent %s has renewed its certificate with another key since: this is a copy of "+
 			"its data directory, or an old one. Delete data_dir, and it joins as a new agent with a token", asker.ID)
 	default:
-		out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.Names, d.Lifetime)
+		out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.ApiCsr, r.Names, d.Lifetime)
 		if err != nil {
 			return nil, status.Error(codes.Unavailable, err.Error())
 		}
@@ -256,7 +265,7 @@ func (d *Door) answer(a *identity.Admission) *pb.Admission {
 	return &pb.Admission{
 		Mesh: a.Mesh, Role: string(a.Role), Zone: a.Zone, Api: a.API, Certificate: a.Certificates.Agent, ApiCertificate: a.Certificates.API,
 		Cas: a.CAs, Gossip: a.Gossip, Peers: peers, Seeds: seeds, SealedCa: a.SealedCA, Ring: gossipRing(d.Gossip()),
-		Bundle: &pb.CABundle{Version: a.CAVersion, Cas: a.CAs, Bridges: a.Bridges},
+		Browser: a.Certificates.Browser, Bundle: &pb.CABundle{Version: a.CAVersion, Cas: a.CAs, Bridges: a.Bridges},
 	}
 }
 

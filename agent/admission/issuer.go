@@ -36,8 +36,9 @@ func authority(ring Ring, mesh string, ca, sealed []byte) (*identity.Authority, 
 	return identity.LoadAuthority(key[:min(len(key), ed25519.SeedSize)], ca)
 }
 
-// issue signs the certificates of an agent as the mesh has it on record. names are what the agent calls its API.
-func issue(ring Ring, mesh *table.MeshIdentity, bundle identity.Bundle, who roster.Identity, csr []byte, names []string,
+// issue signs the certificates of an agent as the mesh has it on record. api is the request for browsers, or empty. names are what the
+// agent calls its API.
+func issue(ring Ring, mesh *table.MeshIdentity, bundle identity.Bundle, who roster.Identity, csr, api []byte, names []string,
 	lifetime time.Duration) (*identity.Admission, error) {
 	ca, err := authority(ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA)
 	if err != nil {
@@ -54,6 +55,6 @@ func issue(ring Ring, mesh *table.MeshIdentity, bundle identity.Bundle, who rost
 	if who.Role == roster.Voter {
 		out.SealedCA = mesh.SealedCA
 	}
-	out.Certificates, err = ca.Issue(s, csr, time.Now(), lifetime)
+	out.Certificates, err = ca.Issue(s, csr, api, time.Now(), lifetime)
 	return out, err
 }

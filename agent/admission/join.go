@@ -69,11 +69,15 @@ func (j Joiner) Join(ctx context.Context) (*identity.Membership, error) {
 	if err != nil {
 		return nil, err
 	}
+	api, err := identity.APIRequest(m.Key)
+	if err != nil {
+		return nil, err
+	}
 	network := j.Network
 	if network == nil {
 		network = wire.TCP(nil)
 	}
-	request := &pb.JoinRequest{Token: j.Token.ID(), Secret: j.Token.Secret(), Agent: agent, Csr: csr, Names: j.Names}
+	request := &pb.JoinRequest{Token: j.Token.ID(), Secret: j.Token.Secret(), Agent: agent, Csr: csr, ApiCsr: api, Names: j.Names}
 	answer, err := first(ctx, j.Token.Addrs, j.Logger, func(ctx context.Context, addr string) (*pb.Admission, error) {
 		c, hang, err := Dial(network, j.Token.DoorConfig(), addr)
 		if err != nil {
@@ -128,7 +132,7 @@ func first(ctx context.Context, addrs func() []string, log *slog.Logger, call fu
 func admission(a *pb.Admission) *identity.Admission {
 	return &identity.Admission{
 		Mesh: a.Mesh, Role: identity.Role(a.Role), Zone: a.Zone, API: a.Api,
-		Certificates: identity.Certificates{Agent: a.Certificate, API: a.ApiCertificate},
+		Certificates: identity.Certificates{Agent: a.Certificate, API: a.ApiCertificate, Browser: a.Browser},
 		CAs:          a.Cas, Gossip: a.Gossip, Peers: a.Peers, Seeds: a.Seeds, SealedCA: a.SealedCa,
 		Ring: member.GossipRing(a.Ring), CAVersion: a.Bundle.GetVersion(), Bridges: a.Bundle.GetBridges(),
 	}

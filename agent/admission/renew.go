@@ -41,15 +41,15 @@ const (
 // started together do not renew together.
 func (r *Renewer) Run(ctx context.Context) error {
 	early := rand.N(identity.Lifetime / 10)
-	named := r.Store.Membership().Role != identity.Voter // other roles do not name their API themselves
+	asked := false // for a certificate of the API as this build wants it; a voter of an older build may not sign it
 	var next time.Time
 	pause := checkInterval
 	for {
-		due := !time.Now().Before(r.Store.RenewAt(early)) || !named && !r.Store.Names(r.Names) || r.Store.Outdated()
+		due := !time.Now().Before(r.Store.RenewAt(early)) || !asked && !r.served() || r.Store.Outdated()
 		if due && !time.Now().Before(next) {
 			switch err := r.renew(ctx); {
 			case err == nil:
-				named, pause = true, checkInterval
+				asked, pause = true, checkInterval
 			case ctx.Err() == nil:
 				if errors.Is(err, context.DeadlineExceeded) { // nobody has answered, which may change at any time
 					pause = checkInterval
@@ -75,6 +75,11 @@ func (r *Renewer) Run(ctx context.Context) error {
 	}
 }
 
+// served reports whether the API's certificate has the names of the API and suits browsers. Workers do not name their API themselves.
+func (r *Renewer) served() bool {
+	return r.Store.ForBrowsers() && (r.Store.Membership().Role != identity.Voter || r.Store.Names(r.Names))
+}
+
 // notify has Run check whether the certificates have to be renewed.
 func (r *Renewer) notify() {
 	select {
@@ -89,7 +94,8 @@ func (r *Renewer) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	request := &pb.RenewRequest{Certificate: own.Certificate, Csr: own.Request, Signature: own.Signature, Names: r.Names}
+	request := &pb.RenewRequest{Certificate: own.Certificate, Csr: own.Request, Signature: own.Signature, Names: r.Names,
+		ApiCsr: own.API}
 	a, err := r.Door.renew(request)
 	if err == nil {
 		err = r.install(a)
@@ -141,7 +147,7 @@ func SignSelf(k *identity.Store, ring Ring, id string, names []string, lifetime 
 	if err != nil {
 		return err
 	}
-	certs, err := ca.Issue(identity.Subject{Mesh: m.Mesh, Role: m.Role, ID: id, Names: names}, own.Request, time.Now(), lifetime)
+	certs, err := ca.Issue(identity.Subject{Mesh: m.Mesh, Role: m.Role, ID: id, Names: names}, own.Request, own.API, time.Now(), lifetime)
 	if err != nil {
 		return err
 	}

@@ -240,16 +240,24 @@ func tokenCommand() *cobra.Command {
 func caCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ca", Short: "Show the CA certificates of this agent's mesh", Args: cobra.NoArgs,
-		Long:    "Shows the certificates of the mesh's CAs in PEM. They are not secret: clients verify the agents' certificates with them.",
-		Example: "  coopr-agent ca --data-dir /var/lib/coopr > coopr-ca.pem\n  export COOPR_CACERT=$PWD/coopr-ca.pem",
+		Long: "Shows the certificates of the mesh's CAs in PEM. They are not secret: clients verify the agents' certificates with them.\n\n" +
+			"Browsers refuse the Ed25519 keys of these CAs. --browser shows the certificate to import into a browser that opens the console:\n" +
+			"that of a CA with a P-256 key, which signs the certificates of the agents' API, too. It changes when the CA is rotated.",
+		Example: "  coopr-agent ca --data-dir /var/lib/coopr > coopr-ca.pem\n  export COOPR_CACERT=$PWD/coopr-ca.pem\n" +
+			"  coopr-agent ca --data-dir /var/lib/coopr --browser > coopr-browser.crt",
 	}
+	browser := c.Flags().Bool("browser", false, "show the certificate that a browser has to trust")
 	load := settings(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, err := load()
 		if err != nil {
 			return err
 		}
-		pem, err := bundle(cfg.DataDir)
+		show := bundle
+		if *browser {
+			show = browserRoot
+		}
+		pem, err := show(cfg.DataDir)
 		if err != nil {
 			return err
 		}
@@ -257,6 +265,21 @@ func caCommand() *cobra.Command {
 		return err
 	}
 	return c
+}
+
+// browserRoot returns the certificate (in PEM) that browsers have to trust.
+func browserRoot(dir string) ([]byte, error) {
+	m, err := identity.LoadMembership(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errors.New("there are certificates for browsers only in a mesh that coopr-agent init has created, and there is no identity " +
+			"of one in " + dir + ": configure http.tls_cert and http.tls_key, or check --data-dir")
+	case err != nil:
+		return nil, err
+	case m.Mesh == "":
+		return nil, errors.New("the mesh has not admitted this agent yet")
+	}
+	return m.BrowserRoot()
 }
 
 // bundle returns the certificates of the CAs that the agent of a data directory trusts, in PEM.

@@ -118,12 +118,19 @@ type Subject struct {
 type Certificates struct {
 	Agent []byte // for other agents, in DER
 	API   []byte // for clients of the API, in DER
+	// Browser has what serves the API to all clients, in DER: a certificate with a P-256 key, that of the CA for browsers as the mesh's CA has
+	// signed it, and the root for browsers, which signs itself. It is empty if the agent or the voter is of an older build.
+	Browser [][]byte
 }
 
-// Issue signs the certificates of an agent, for a lifetime. The request (PKCS #10, in DER) names its public key, and everything else
-// comes from the subject.
-func (a *Authority) Issue(s Subject, request []byte, now time.Time, lifetime time.Duration) (out Certificates, err error) {
+// Issue signs the certificates of an agent, for a lifetime. The request (PKCS #10, in DER) names its public key, the API's request that
+// for browsers, if there is one; everything else comes from the subject.
+func (a *Authority) Issue(s Subject, request, api []byte, now time.Time, lifetime time.Duration) (out Certificates, err error) {
 	public, err := RequestedKey(request)
+	if err != nil {
+		return out, err
+	}
+	browser, err := RequestedAPIKey(api)
 	if err != nil {
 		return out, err
 	}
@@ -133,11 +140,19 @@ func (a *Authority) Issue(s Subject, request []byte, now time.Time, lifetime tim
 	names := append(loopbackNames(), s.Names...)
 	for template, der := range map[*x509.Certificate]*[]byte{peerTemplate(s): &out.Agent, apiTemplate(s.ID, names): &out.API} {
 		template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(lifetime)
-		cert, err := a.issue(template, public)
+		cert, err := issue(template, a.cert, public, a.key)
 		if err != nil {
 			return out, fmt.Errorf("issue a certificate: %w", err)
 		}
 		*der = cert.Raw
+	}
+	if browser == nil || a.cert.MaxPathLenZero { // a CA that may sign no other one
+		return out, nil
+	}
+	template := apiTemplate(s.ID, names)
+	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(lifetime)
+	if out.Browser, err = a.issueForBrowsers(template, browser); err != nil {
+		return out, fmt.Errorf("issue a certificate for browsers: %w", err)
 	}
 	return out, nil
 }
@@ -184,22 +199,6 @@ func apiTemplate(id string, names []string) *x509.Certificate {
 		}
 	}
 	return t
-}
-
-// issue signs a leaf certificate with a random serial number.
-func (a *Authority) issue(template *x509.Certificate, public ed25519.PublicKey) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, err
-	}
-	template.SerialNumber = serial
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.BasicConstraintsValid = true
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
-	if err != nil {
-		return nil, err
-	}
-	return x509.ParseCertificate(der)
 }
 
 // CACertificate returns the CA certificate of a mesh in PEM, for clients that verify agents' HTTPS.

@@ -211,6 +211,9 @@ func verify(state tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyUs
 	if err != nil {
 		return Peer{}, fmt.Errorf("%w: %w", ErrNotOfThisMesh, err)
 	}
+	if err := signedByMesh(cert); err != nil {
+		return Peer{}, err
+	}
 	return agentOf(cert)
 }
 
@@ -294,7 +297,7 @@ func (l *leaf) current() (*tls.Certificate, error) {
 	}
 	t := l.template()
 	t.NotBefore, t.NotAfter = now.Add(-backdate), now.Add(l.lifetime)
-	cert, err := l.ca.issue(t, public)
+	cert, err := issue(t, l.ca.cert, public, l.ca.key)
 	if err != nil {
 		return nil, fmt.Errorf("issue a certificate: %w", err)
 	}

@@ -52,6 +52,7 @@ type Membership struct {
 	// Certificate and APICertificate are in DER, and so are the certificates of the CAs that the agent trusts.
 	Certificate    []byte   `json:"certificate,omitempty"`
 	APICertificate []byte   `json:"api_certificate,omitempty"`
+	Browser        [][]byte `json:"browser,omitempty"` // see Certificates; APICertificate stays for older builds
 	CAs            [][]byte `json:"cas,omitempty"`
 	// CAVersion grows with each change of the CAs; it is 0 for the CA with which the mesh began. Bridges are certificates (in DER) that lead
 	// from earlier CAs to the first one of CAs, which is the one that signs.
@@ -142,8 +143,12 @@ func (m *Membership) Complete(agentID string, names []string, now time.Time, lif
 	if err != nil {
 		return nil, err
 	}
-	certs, err := ca.Issue(Subject{Mesh: m.Mesh, Role: m.Role, ID: agentID, Names: names}, request, now, lifetime)
-	next.Certificate, next.APICertificate = certs.Agent, certs.API
+	api, err := APIRequest(next.Key)
+	if err != nil {
+		return nil, err
+	}
+	certs, err := ca.Issue(Subject{Mesh: m.Mesh, Role: m.Role, ID: agentID, Names: names}, request, api, now, lifetime)
+	next.Certificate, next.APICertificate, next.Browser = certs.Agent, certs.API, certs.Browser
 	return &next, err
 }
 
@@ -326,7 +331,7 @@ func (m *Membership) with(a *Admission, seed []byte) (*Membership, error) {
 	next := *m
 	next.Mesh, next.Role, next.Zone, next.API = a.Mesh, a.Role, a.Zone, a.API
 	next.Key, next.NextKey = seed, nil
-	next.Certificate, next.APICertificate = a.Certificates.Agent, a.Certificates.API
+	next.Certificate, next.APICertificate, next.Browser = a.Certificates.Agent, a.Certificates.API, a.Certificates.Browser
 	next.Trust(Bundle{Version: a.CAVersion, CAs: a.CAs, Bridges: a.Bridges})
 	if len(a.Gossip) > 0 {
 		next.Gossip = a.Gossip
@@ -353,6 +358,9 @@ func (m *Membership) with(a *Admission, seed []byte) (*Membership, error) {
 		Roots: pool, CurrentTime: cert.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	if err != nil {
+		return nil, fmt.Errorf("the voter's answer: %w", err)
+	}
+	if err := next.checkBrowser(pool); err != nil {
 		return nil, fmt.Errorf("the voter's answer: %w", err)
 	}
 	return &next, nil

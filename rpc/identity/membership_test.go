@@ -49,7 +49,7 @@ func found(t testing.TB) *founded {
 // sign answers a request of an agent.
 func (f *founded) sign(id string, role Role, request []byte, names ...string) *Admission {
 	f.t.Helper()
-	certs, err := f.ca.Issue(Subject{Mesh: f.mesh, Role: role, ID: id, Names: names}, request, time.Now(), Lifetime)
+	certs, err := f.ca.Issue(Subject{Mesh: f.mesh, Role: role, ID: id, Names: names}, request, nil, time.Now(), Lifetime)
 	if err != nil {
 		f.t.Fatal(err)
 	}

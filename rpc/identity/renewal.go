@@ -13,6 +13,7 @@ type Renewal struct {
 	Certificate []byte // the old one, in DER
 	Request     []byte // PKCS #10, for the new key
 	Signature   []byte // by the old key, over the request
+	API         []byte // the request for the API; see APIRequest
 }
 
 // Renewal returns a request for new certificates. The new key is on the disk before, so that a repeated request is the same. If it
@@ -26,7 +27,11 @@ func (s *Store) Renewal() (*Renewal, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Renewal{Certificate: m.Certificate, Request: request,
+	api, err := APIRequest(m.NextKey)
+	if err != nil {
+		return nil, err
+	}
+	return &Renewal{Certificate: m.Certificate, Request: request, API: api,
 		Signature: ed25519.Sign(ed25519.NewKeyFromSeed(m.Key), renewalText(request))}, nil
 }
 
@@ -97,6 +102,9 @@ func (r *Renewal) Verify(cas [][]byte, now time.Time) (Asker, error) {
 	})
 	if err != nil {
 		return Asker{}, fmt.Errorf("renewal: %w: %w", ErrNotOfThisMesh, err)
+	}
+	if err := signedByMesh(cert); err != nil {
+		return Asker{}, fmt.Errorf("renewal: %w", err)
 	}
 	p, err := agentOf(cert)
 	if err != nil {

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"crypto"
 	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
@@ -80,7 +81,7 @@ func (s *Store) use(m *Membership) error {
 	}
 	// A newcomer knows the CA by its fingerprint only, so it is sent, too.
 	agent.Certificate = slices.Concat(agent.Certificate, m.CAs[:1], m.Bridges)
-	api, err := pair(m.APICertificate, key)
+	api, err := m.apiPair(key)
 	if err != nil {
 		return err
 	}
@@ -102,12 +103,29 @@ func (s *Store) use(m *Membership) error {
 	return nil
 }
 
-func pair(der []byte, key ed25519.PrivateKey) (*tls.Certificate, error) {
+// apiPair returns the certificate that serves the API: the one for browsers, with what leads to it from the mesh's CA, or that of an
+// older build.
+func (m *Membership) apiPair(key ed25519.PrivateKey) (*tls.Certificate, error) {
+	if len(m.Browser) != browserChain {
+		return pair(m.APICertificate, key)
+	}
+	p256, err := browserKey(m.Key)
+	if err != nil {
+		return nil, err
+	}
+	api, err := pair(m.Browser[0], p256)
+	if err == nil {
+		api.Certificate = append(api.Certificate, m.Browser[1])
+	}
+	return api, err
+}
+
+func pair(der []byte, key crypto.Signer) (*tls.Certificate, error) {
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		return nil, errors.New("identity: a certificate is damaged")
 	}
-	if !key.Public().(ed25519.PublicKey).Equal(cert.PublicKey) {
+	if public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(cert.PublicKey) {
 		return nil, errors.New("identity: a certificate is for another key")
 	}
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: cert}, nil

@@ -2456,9 +2456,10 @@ type JoinRequest struct {
 	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // the join token's id
 	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
-	Csr           []byte                 `protobuf:"bytes,4,opt,name=csr,proto3" json:"csr,omitempty"`              // PKCS #10, DER
-	Names         []string               `protobuf:"bytes,5,rep,name=names,proto3" json:"names,omitempty"`          // host names and addresses of the API; only a voter's are used
-	Forwarded     bool                   `protobuf:"varint,6,opt,name=forwarded,proto3" json:"forwarded,omitempty"` // by a voter that does not lead
+	Csr           []byte                 `protobuf:"bytes,4,opt,name=csr,proto3" json:"csr,omitempty"`                      // PKCS #10, DER
+	Names         []string               `protobuf:"bytes,5,rep,name=names,proto3" json:"names,omitempty"`                  // host names and addresses of the API; only a voter's are used
+	Forwarded     bool                   `protobuf:"varint,6,opt,name=forwarded,proto3" json:"forwarded,omitempty"`         // by a voter that does not lead
+	ApiCsr        []byte                 `protobuf:"bytes,64,opt,name=api_csr,json=apiCsr,proto3" json:"api_csr,omitempty"` // PKCS #10, DER, with the P-256 key of the API; older builds send none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2535,6 +2536,13 @@ func (x *JoinRequest) GetForwarded() bool {
 	return false
 }
 
+func (x *JoinRequest) GetApiCsr() []byte {
+	if x != nil {
+		return x.ApiCsr
+	}
+	return nil
+}
+
 // RenewRequest asks a voter for new certificates.
 type RenewRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2543,6 +2551,7 @@ type RenewRequest struct {
 	Signature     []byte                 `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"`     // by the key of the old certificate
 	Names         []string               `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`             // as in JoinRequest
 	Forwarded     bool                   `protobuf:"varint,5,opt,name=forwarded,proto3" json:"forwarded,omitempty"`
+	ApiCsr        []byte                 `protobuf:"bytes,64,opt,name=api_csr,json=apiCsr,proto3" json:"api_csr,omitempty"` // as in JoinRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2610,6 +2619,13 @@ func (x *RenewRequest) GetForwarded() bool {
 		return x.Forwarded
 	}
 	return false
+}
+
+func (x *RenewRequest) GetApiCsr() []byte {
+	if x != nil {
+		return x.ApiCsr
+	}
+	return nil
 }
 
 // GossipRequest asks a voter for the keys of gossip.
@@ -2778,7 +2794,8 @@ type Admission struct {
 	Seeds          []string               `protobuf:"bytes,10,rep,name=seeds,proto3" json:"seeds,omitempty"`                       // gossip addresses of agents
 	SealedCa       []byte                 `protobuf:"bytes,11,opt,name=sealed_ca,json=sealedCa,proto3" json:"sealed_ca,omitempty"` // for voters
 	Ring           *GossipRing            `protobuf:"bytes,62,opt,name=ring,proto3" json:"ring,omitempty"`
-	Bundle         *CABundle              `protobuf:"bytes,63,opt,name=bundle,proto3" json:"bundle,omitempty"` // cas has the same
+	Bundle         *CABundle              `protobuf:"bytes,63,opt,name=bundle,proto3" json:"bundle,omitempty"`   // cas has the same
+	Browser        [][]byte               `protobuf:"bytes,64,rep,name=browser,proto3" json:"browser,omitempty"` // for api_csr: the certificate, its CA as signed by the first of cas, and as signed by itself; DER
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2900,6 +2917,13 @@ func (x *Admission) GetRing() *GossipRing {
 func (x *Admission) GetBundle() *CABundle {
 	if x != nil {
 		return x.Bundle
+	}
+	return nil
+}
+
+func (x *Admission) GetBrowser() [][]byte {
+	if x != nil {
+		return x.Browser
 	}
 	return nil
 }
@@ -3375,20 +3399,22 @@ const file_peer_proto_rawDesc = "" +
 	"audit_head\x18\x04 \x01(\fR\tauditHead\x1a9\n" +
 	"\vTablesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x97\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xb0\x01\n" +
 	"\vJoinRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x14\n" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x10\n" +
 	"\x03csr\x18\x04 \x01(\fR\x03csr\x12\x14\n" +
 	"\x05names\x18\x05 \x03(\tR\x05names\x12\x1c\n" +
-	"\tforwarded\x18\x06 \x01(\bR\tforwarded\"\x94\x01\n" +
+	"\tforwarded\x18\x06 \x01(\bR\tforwarded\x12\x17\n" +
+	"\aapi_csr\x18@ \x01(\fR\x06apiCsr\"\xad\x01\n" +
 	"\fRenewRequest\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x10\n" +
 	"\x03csr\x18\x02 \x01(\fR\x03csr\x12\x1c\n" +
 	"\tsignature\x18\x03 \x01(\fR\tsignature\x12\x14\n" +
 	"\x05names\x18\x04 \x03(\tR\x05names\x12\x1c\n" +
-	"\tforwarded\x18\x05 \x01(\bR\tforwarded\"\x0f\n" +
+	"\tforwarded\x18\x05 \x01(\bR\tforwarded\x12\x17\n" +
+	"\aapi_csr\x18@ \x01(\fR\x06apiCsr\"\x0f\n" +
 	"\rGossipRequest\":\n" +
 	"\n" +
 	"GossipRing\x12\x18\n" +
@@ -3397,7 +3423,7 @@ const file_peer_proto_rawDesc = "" +
 	"\bCABundle\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x10\n" +
 	"\x03cas\x18\x02 \x03(\fR\x03cas\x12\x18\n" +
-	"\abridges\x18\x03 \x03(\fR\abridges\"\xf7\x02\n" +
+	"\abridges\x18\x03 \x03(\fR\abridges\"\x91\x03\n" +
 	"\tAdmission\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -3412,7 +3438,8 @@ const file_peer_proto_rawDesc = "" +
 	" \x03(\tR\x05seeds\x12\x1b\n" +
 	"\tsealed_ca\x18\v \x01(\fR\bsealedCa\x12-\n" +
 	"\x04ring\x18> \x01(\v2\x19.coopr.peer.v1.GossipRingR\x04ring\x12/\n" +
-	"\x06bundle\x18? \x01(\v2\x17.coopr.peer.v1.CABundleR\x06bundle\"\x14\n" +
+	"\x06bundle\x18? \x01(\v2\x17.coopr.peer.v1.CABundleR\x06bundle\x12\x18\n" +
+	"\abrowser\x18@ \x03(\fR\abrowser\"\x14\n" +
 	"\x12RecordKeysResponse\"A\n" +
 	"\x11QuarantineRequest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +

@@ -464,7 +464,7 @@ func TestTargets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			certs, err := ca.Issue(identity.Subject{Mesh: "m", Role: role, ID: id}, csr, time.Now(), identity.Lifetime)
+			certs, err := ca.Issue(identity.Subject{Mesh: "m", Role: role, ID: id}, csr, nil, time.Now(), identity.Lifetime)
 			if err == nil {
 				m, err = m.Admit(&identity.Admission{Mesh: "m", Role: role, Certificates: certs, CAs: [][]byte{ca.Certificate()}})
 			}

@@ -26,7 +26,6 @@ programs=(
   "node nodejs rpc/console"
   "npm npm rpc/console"
   "chromium chromium rpc/console"
-  "openssl openssl rpc/console"
 )
 
 missing() { ! command -v "$1" >/dev/null; }

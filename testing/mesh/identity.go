@@ -110,6 +110,19 @@ func (a *Agent) Membership() *identity.Membership {
 	return m
 }
 
+// Older takes from the agent's disk what builds before certificates for browsers do not have of an identity. The agent does not run.
+func (a *Agent) Older() {
+	a.m.T.Helper()
+	m, err := identity.LoadMembership(a.folder())
+	if err == nil {
+		m.Browser = nil
+		err = m.Save(a.dir)
+	}
+	if err != nil {
+		a.m.T.Fatalf("%s: %v", a.Name, err)
+	}
+}
+
 // Sealed reports whether the identity on the agent's disk is encrypted.
 func (a *Agent) Sealed() bool {
 	a.m.T.Helper()

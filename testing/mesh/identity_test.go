@@ -1,7 +1,9 @@
 package mesh_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -42,6 +44,45 @@ func TestMeshOfIdentities(t *testing.T) {
 		for _, a := range m.Agents() {
 			if a.Running() && a.Membership().Birth != nil {
 				t.Errorf("%s keeps the CA's key in the clear", a.Name)
+			}
+		}
+	})
+}
+
+// Agents have certificates that browsers accept when they join, and agents of an earlier build get them when they are started with this one:
+// voters and workers, long before the others have to be renewed. All have the same root.
+func TestCertificatesForBrowsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mesh.New(t, mesh.Options{Agents: 4, Workers: 1, Identity: true, Verbose: testing.Verbose()})
+		m.Until("three voters", func() bool { return m.Leader() != nil && len(m.Voters()) == 3 && keyed(m, m.Voters()...) })
+		root, err := m.Agents()[0].Membership().BrowserRoot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range m.Agents() {
+			had := a.Membership()
+			if got, err := had.BrowserRoot(); err != nil || !bytes.Equal(got, root) {
+				t.Errorf("%s has joined without the root: %v", a.Name, err)
+			}
+			a.Crash()
+			a.Older()
+			a.Start()
+			m.Until(a.Name+" to have a certificate for browsers", func() bool { return len(a.Membership().Browser) > 0 })
+			m.AwaitLeader()
+			got, err := a.Membership().BrowserRoot()
+			if err != nil || !bytes.Equal(got, root) {
+				t.Errorf("%s has another root after its update: %v", a.Name, err)
+			}
+			old, err := x509.ParseCertificate(had.Certificate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, err := x509.ParseCertificate(a.Membership().Certificate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !next.NotBefore.Before(old.NotBefore.Add(mesh.Lifetime / 2)) {
+				t.Errorf("%s has waited until its certificate had to be renewed", a.Name)
 			}
 		}
 	})

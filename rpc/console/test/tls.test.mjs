@@ -1,5 +1,6 @@
 // The console of an agent with certificates: no click logs in, and the cookie is bound to the host.
 import assert from 'node:assert/strict';
+import { get } from 'node:https';
 import { after, before, test } from 'node:test';
 import { Agent, Browser } from './world.mjs';
 
@@ -13,6 +14,15 @@ before(async () => {
 after(async () => {
   await b?.close();
   await agent?.close();
+});
+
+// The browser of the stories verifies no certificate, as its store of roots is the machine's. It refuses Ed25519 anyway.
+test('the root for browsers verifies the page, without algorithms that browsers refuse', async () => {
+  const status = await new Promise((done, fail) => {
+    const sigalgs = 'ecdsa_secp256r1_sha256:rsa_pss_rsae_sha256';
+    get(agent.url, { ca: agent.browserRoot, sigalgs, agent: false }, (r) => r.resume().on('end', () => done(r.statusCode))).on('error', fail);
+  });
+  assert.equal(status, 200);
 });
 
 test('a token logs in at an agent with certificates', async () => {

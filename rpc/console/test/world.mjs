@@ -57,10 +57,7 @@ export class Agent {
     return a;
   }
 
-  /**
-   * found starts the only agent of a mesh with certificates. The API has one of its own, as browsers do not take the keys
-   * (Ed25519) of a mesh's CA.
-   */
+  /** found starts the only agent of a mesh with certificates, which the mesh's own CAs have signed: browserRoot is the one for browsers. */
   static async found() {
     const a = new Agent();
     a.dir = mkdtempSync(join(tmpdir(), 'coopr-console-'));
@@ -72,18 +69,16 @@ export class Agent {
     await promisify(execFile)(join(bin, 'coopr-agent'), ['init', '--out', mesh, '--peer', peer], { env: a.env });
     a.token = readFileSync(join(mesh, 'root-token'), 'utf8').trim();
     renameSync(join(mesh, 'identity'), join(data, 'identity'));
-    const [key, cert] = [join(a.dir, 'key.pem'), join(a.dir, 'cert.pem')];
-    await promisify(execFile)('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
-      '-subj', '/CN=console', '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', key, '-out', cert]);
     const log = openSync(join(a.dir, 'agent.log'), 'a');
     a.process = spawn(
       join(bin, 'coopr-agent'),
-      ['--data-dir', data, '--http-addr', http, '--peer-addr', peer, '--gossip-addr', gossip, '--http-tls-cert', cert, '--http-tls-key', key],
+      ['--data-dir', data, '--http-addr', http, '--peer-addr', peer, '--gossip-addr', gossip],
       { cwd: a.dir, env: a.env, stdio: ['ignore', log, log] },
     );
     a.url = `https://${http}`;
-    a.env.COOPR_CACERT = cert;
+    a.env.COOPR_CACERT = join(mesh, 'ca.pem');
     await eventually('the mesh has a leader', () => a.coopr('members').catch(() => undefined));
+    a.browserRoot = (await promisify(execFile)(join(bin, 'coopr-agent'), ['ca', '--browser', '--data-dir', data], { env: a.env })).stdout;
     return a;
   }
 
