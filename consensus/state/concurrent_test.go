@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coopr/coopr/consensus/logformat"
@@ -285,6 +286,63 @@ func TestOperationsOfAClusterTakeTurnsOnANode(t *testing.T) {
 	}
 	if busy := c.m.View().Busy("t", "00000001"); len(busy) != 2 || busy[db] != "00000001-003" {
 		t.Errorf("%v", busy)
+	}
+}
+
+// Operations on other services of a node do not clash: they take turns there. Operations on the same service do, unless the one that
+// came first is done with it there, though it is at work on other nodes.
+func TestOperationsOnOtherServicesOfANode(t *testing.T) {
+	for _, level := range []uint32{logformat.OrdersLevel - 1, logformat.OrdersLevel} {
+		now := level >= logformat.OrdersLevel
+		c := newClinic(t)
+		c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level}}})
+		next := "00000001-00"
+		begins := func(n string, typ model.OperationType, on map[string]string) error {
+			t.Helper()
+			return c.do(c.concurrent(next+n, typ, "ann", on)).Err
+		}
+		if err := begins("2", model.OpRecover, map[string]string{app: "app", db: "db"}); err != nil {
+			t.Fatal(err)
+		}
+		err := begins("3", model.OpPauseNode, map[string]string{app: "app"})
+		const named = `step "00000001-1001:[stop app, start app]" of phase "00000001-1001" in operation 00000001-002`
+		if !errors.Is(err, problem.Conflict) || now && !strings.Contains(err.Error(), named) {
+			t.Errorf("level %d: an order about the same service: %v", level, err)
+		}
+		if err = begins("3", model.OpRecover, map[string]string{app: "db"}); (err == nil) != now {
+			t.Errorf("level %d: an order about another service: %v", level, err)
+		}
+		s, _ := c.m.View().Plan(next + "2")
+		for range s.Graph.On(app) {
+			s, _ = c.m.View().Plan(next + "2")
+			for _, v := range s.Leasable() {
+				if s.Graph.NodeID(int(v)) != app {
+					continue
+				}
+				c.do(lease(next+"2", "s", v))
+				if a := c.do(lease(next+"3", "s", 0)); now && len(a.Refused) != 1 && len(s.Leasable()) > 1 {
+					t.Errorf("two operations are at work on a node at once")
+				}
+				s, _ = c.m.View().Plan(next + "2")
+				c.do(report(next+"2", v, s.Fence(v), pb.Outcome_OUTCOME_SUCCEEDED, ""))
+				break
+			}
+		}
+		if c.operation(next+"2").Status != model.OpRunning {
+			t.Fatal("it is not at work on the other node")
+		}
+		if err = begins("4", model.OpRecover, map[string]string{app: "app"}); (err == nil) != now {
+			t.Errorf("level %d: an order about a service that the first is done with: %v", level, err)
+		}
+		if err = begins("5", model.OpRecover, map[string]string{db: "db"}); !errors.Is(err, problem.Conflict) {
+			t.Errorf("level %d: an order about a service that the first is not done with: %v", level, err)
+		}
+		for _, op := range c.m.View().ActiveOperations() {
+			c.run(op.ID, nil)
+		}
+		if left := c.m.View().ActiveOperations(); len(left) > 0 {
+			t.Errorf("level %d: %d operations wait for each other", level, len(left))
+		}
 	}
 }
 

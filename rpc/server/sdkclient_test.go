@@ -496,9 +496,9 @@ func TestPauseWaitsForTheStep(t *testing.T) {
 // TestOrdersAfterAFailure sends the requests of S14 to S20: a plan takes every order after its operation has failed.
 func TestOrdersAfterAFailure(t *testing.T) {
 	const db = " db:COMPLETE:COMPLETE:COMPLETE"
-	failed := func(t *testing.T) *rollout {
+	failed := func(t *testing.T, policy string) *rollout {
 		t.Helper()
-		r := newRollout(t, `,"onFailure":"leave"`)
+		r := newRollout(t, `,"onFailure":"`+policy+`"`)
 		r.work(r.op, func(task *model.Task) string {
 			if at(task, "nginx", 1, model.Start) {
 				return "broken"
@@ -537,33 +537,35 @@ func TestOrdersAfterAFailure(t *testing.T) {
 			r.accepts("plans/deploy/continue")
 		}, "202 IN_PROGRESS" + db + " web:COMPLETE:PREPARED:PENDING", []int{1, 2, 1}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := failed(t)
-			c.orders(r)
-			if got := r.plan("deploy"); got != c.want {
-				t.Errorf("%s, not %s", got, c.want)
-			}
-			if a := r.must(200, apitest.User, "GET", "/v1/clusters/hello", ""); !strings.Contains(compact(t, a.body), `"status":"pending"`) {
-				t.Errorf("%s", a.body)
-			}
-			r.finish(r.op)
-			if got := r.plan("deploy"); got != "200 COMPLETE"+db+" web:COMPLETE:COMPLETE:COMPLETE" {
-				t.Errorf("at the end: %s", got)
-			}
-			if a := r.must(200, apitest.User, "GET", "/v1/clusters/hello", ""); !strings.Contains(compact(t, a.body), `"status":"active"`) {
-				t.Errorf("%s", a.body)
-			}
-			for _, task := range r.Tasks(r.op) {
-				for node, times := range c.starts {
-					if at(&task, "nginx", node, model.Start) && task.Attempt != times {
-						t.Errorf("%s has %d attempts, not %d: %+v", task.ID, task.Attempt, times, task.Attempts)
+		for _, policy := range []string{"leave", "pause"} {
+			t.Run(c.name+" "+policy, func(t *testing.T) {
+				r := failed(t, policy)
+				c.orders(r)
+				if got := r.plan("deploy"); got != c.want {
+					t.Errorf("%s, not %s", got, c.want)
+				}
+				if a := r.must(200, apitest.User, "GET", "/v1/clusters/hello", ""); !strings.Contains(compact(t, a.body), `"status":"pending"`) {
+					t.Errorf("%s", a.body)
+				}
+				r.finish(r.op)
+				if got := r.plan("deploy"); got != "200 COMPLETE"+db+" web:COMPLETE:COMPLETE:COMPLETE" {
+					t.Errorf("at the end: %s", got)
+				}
+				if a := r.must(200, apitest.User, "GET", "/v1/clusters/hello", ""); !strings.Contains(compact(t, a.body), `"status":"active"`) {
+					t.Errorf("%s", a.body)
+				}
+				for _, task := range r.Tasks(r.op) {
+					for node, times := range c.starts {
+						if at(&task, "nginx", node, model.Start) && task.Attempt != times {
+							t.Errorf("%s has %d attempts, not %d: %+v", task.ID, task.Attempt, times, task.Attempts)
+						}
 					}
 				}
-			}
-			if a := r.client("GET", "/service/hello/v1/health", ""); a.status != 200 {
-				t.Errorf("health: %d %s", a.status, a.body)
-			}
-		})
+				if a := r.client("GET", "/service/hello/v1/health", ""); a.status != 200 {
+					t.Errorf("health: %d %s", a.status, a.body)
+				}
+			})
+		}
 	}
 }
 
@@ -670,7 +672,8 @@ func TestPodOrdersWhileAPlanIsOpen(t *testing.T) {
 				t.Errorf("a pause where a step is at work: %s", got)
 			}
 			r.accepts("pod/" + nodes[1] + "/restart")
-			if got := operations(); !slices.Equal(got, []string{"restart running"}) {
+			// The step begins again, and recovery restarts the node's other service after it.
+			if got := operations(); !slices.Equal(got, []string{"recover running", "restart running"}) {
 				t.Errorf("a restart where a step is at work begins %v", got)
 			}
 			// A node that the plan has not come to is restarted by recovery, now, and once.
@@ -678,7 +681,7 @@ func TestPodOrdersWhileAPlanIsOpen(t *testing.T) {
 			r.accepts("pod/" + nodes[2] + "/restart")
 			// So is one that it is done with.
 			r.accepts("pod/" + nodes[0] + "/restart")
-			if got := operations(); !slices.Equal(got, []string{"recover running", "recover running", "restart running"}) {
+			if got := operations(); !slices.Equal(got, []string{"recover running", "recover running", "recover running", "restart running"}) {
 				t.Errorf("%v", got)
 			}
 			return "" // of the attempt that was cancelled
@@ -761,6 +764,84 @@ func TestRestartOfANodeAgain(t *testing.T) {
 	}
 	if got := r.plan("recovery"); !strings.HasPrefix(got, "200 COMPLETE") {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestRestartBesideOthers checks that services and nodes can be restarted beside operations on other services or other nodes of a cluster,
+// each once, and that the refusal of an order that clashes names the step.
+func TestRestartBesideOthers(t *testing.T) {
+	r := newRollout(t, "")
+	r.finish(r.op)
+	begin := func(body string) string {
+		t.Helper()
+		var st struct{ Operation struct{ ID string } }
+		r.must(202, apitest.User, "POST", "/v1/clusters/hello/recover", body).into(t, &st)
+		return st.Operation.ID
+	}
+	starts := func(op string) string {
+		var out []string
+		for _, task := range r.Tasks(op) {
+			if task.Action == model.Start {
+				out = append(out, task.Service+" "+strings.Split(task.Hostname, ".")[0])
+			}
+		}
+		slices.Sort(out)
+		return strings.Join(out, ", ")
+	}
+	all := func() (out []string) {
+		for _, op := range mustView(t, r.world).ActiveOperations() {
+			out = append(out, string(op.Type)+": "+starts(op.ID))
+		}
+		slices.Sort(out)
+		return out
+	}
+	want := func(why string, want ...string) {
+		t.Helper()
+		if got := all(); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", why, got)
+		}
+	}
+	first := begin(`{"nodeNames":["hello1-1000","hello1-1001"],"services":["nginx"]}`)
+	const one = "recover: nginx hello1-1000, nginx hello1-1001"
+	want("a restart of some services of some nodes", one)
+	r.accepts("pod/hello1-1000/restart")
+	want("a restart of a whole node beside it", one, "recover: php hello1-1000")
+	r.accepts("pod/hello1-1000/restart")
+	want("the same again", one, "recover: php hello1-1000")
+	if again := begin(`{"nodeNames":["hello1-1001"],"services":["nginx"]}`); again != first {
+		t.Errorf("what %s restarts is restarted by %s, too", first, again)
+	}
+	begin(`{"nodeNames":["hello1-1001","hello1-1002"]}`)
+	want("a restart of two nodes beside them", one, "recover: nginx hello1-1002, php hello1-1001, php hello1-1002", "recover: php hello1-1000")
+	for len(mustView(t, r.world).ActiveOperations()) > 0 { // each waits where another one is at work
+		for _, op := range mustView(t, r.world).ActiveOperations() {
+			r.finish(op.ID)
+		}
+	}
+	// Beside a step that is at work on another service of the node: the order is carried out when it has ended.
+	var st struct{ Operation struct{ ID string } }
+	r.must(202, apitest.User, "POST", "/v1/clusters/hello/restart", `{"services":["nginx"],"strategy":"serial"}`).into(t, &st)
+	beside := ""
+	r.work(st.Operation.ID, func(task *model.Task) string {
+		if at(task, "nginx", 1, model.Start) && beside == "" {
+			beside = begin(`{"nodeNames":["hello1-1001"],"services":["php"]}`)
+			if r.finish(beside); slices.ContainsFunc(r.Tasks(beside), func(task model.Task) bool { return task.Attempt > 0 }) {
+				t.Error("it begins while the step is at work")
+			}
+		}
+		return ""
+	})
+	r.finish(beside)
+	want("at the end")
+	// An order that clashes.
+	r.accepts("pod/hello1-1001/pause")
+	a := r.ask(apitest.User, "POST", "/v1/clusters/hello/recover", `{"nodeNames":["hello1-1001"],"services":["nginx"]}`)
+	if a.status != 409 || !strings.Contains(a.problem(t).Detail, `step "hello1-1001:[stop nginx, stop php]" of phase "hello1-1001" in operation `) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	a = r.ask(apitest.User, "POST", "/v1/clusters/hello/recover", `{"nodeNames":["hello1-1001"],"services":["no"]}`)
+	if a.status/100 != 4 || !strings.Contains(a.body, "no service") {
+		t.Errorf("a service that the node does not have: %d %s", a.status, a.body)
 	}
 }
 
