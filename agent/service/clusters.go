@@ -264,13 +264,13 @@ func (c *Clusters) relaunch(ctx context.Context, who model.Caller, v *state.View
 		if r.step == plan.NoStep {
 			continue
 		}
-		by := who
-		if by.Request != "" && (more || i+1 < len(again)) { // the request's answer is that of its last command
-			by.Request += " restarts " + r.op.ID + "/" + strconv.Itoa(int(r.step))
-		}
 		t, _ := v.PlanTree(r.op.Tenant, r.op.ID, time.Now().UnixMilli())
 		order := tree.Order{Command: "restart"}
 		order.Phase, order.Step = t.IDs(r.step)
+		by := who
+		if by.Request != "" && (more || i+1 < len(again)) { // the request's answer is that of its last command
+			by.Request += " restarts " + order.Step
+		}
 		w, err := write(ctx, c.Supervisor, by, logformat.OrderPlan(r.op.ID, order))
 		var already *tree.Refusal
 		switch {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/apitest"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -325,6 +326,43 @@ func TestPodStatusIsLive(t *testing.T) {
 		t.Errorf("before the restart begins: %q", got)
 	}
 	run(st.Operation.ID, map[model.Action][2]string{model.Stop: {"KILLING", "KILLED"}, model.Start: {"STARTING", "RUNNING"}})
+}
+
+// TestPodInfo checks the fields of `pod info` that the SDK's own tests read, and that the command has no secrets.
+func TestPodInfo(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	w.must(200, apitest.Admin, "POST", "/v1/import", strings.Replace(parts, `"start":{"type":"shell"}`,
+		`"start":{"type":"shell","fields":{"script":"serve --port 80","password":"hunter2"}}`, 1))
+	id, op := w.cluster("hello", "1")
+	info := func() (string, api.PodInfo) {
+		t.Helper()
+		var out []api.PodInfo
+		a := w.client("GET", "/service/hello/v1/pod/hello1-1000/info", "")
+		if a.into(t, &out); len(out) != 2 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		return compact(t, a.body), out[0]
+	}
+	if text, _ := info(); strings.Contains(text, "TASK_") {
+		t.Errorf("before it is started: %s", text)
+	}
+	w.Finish(op)
+	text, p := info()
+	if p.Info.TaskID.Value == "" || p.Info.TaskID != p.Status.TaskID || p.Status.TaskID.Value != p.Status.ID || p.Status.State != "TASK_RUNNING" ||
+		p.Info.SlaveID.Value != "vm-0" || p.Info.Command.Value != "serve --port 80" || !strings.HasPrefix(p.Info.TaskID.Value, id) {
+		t.Errorf("%+v", p)
+	}
+	if !strings.Contains(text, `"command":{"value":"serve --port 80"}`) || !strings.Contains(text, `"slaveId":{"value":"vm-0"}`) ||
+		!strings.Contains(text, `"command":{"value":"shell"}`) || strings.Contains(text, "hunter2") {
+		t.Errorf("%s", text)
+	}
+	if a := w.client("POST", "/service/hello/v1/pod/hello1-1000/pause", ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if text, _ := info(); strings.Contains(text, "TASK_") || !strings.Contains(text, `"status":"PAUSING"`) {
+		t.Errorf("paused: %s", text)
+	}
 }
 
 // TestResumeNamesWaitingPhases checks that an order to continue a whole plan names the phases whose canaries it does not release.
@@ -767,9 +805,9 @@ func TestRestartOfANodeAgain(t *testing.T) {
 	}
 }
 
-// TestRestartBesideOthers checks that services and nodes can be restarted beside operations on other services or other nodes of a cluster,
-// each once, and that the refusal of an order that clashes names the step.
-func TestRestartBesideOthers(t *testing.T) {
+// TestConcurrentRestarts checks that services and nodes can be restarted during operations on other services or other nodes of a cluster, each
+// once, and that the refusal of an order that clashes names the step.
+func TestConcurrentRestarts(t *testing.T) {
 	r := newRollout(t, "")
 	r.finish(r.op)
 	begin := func(body string) string {
@@ -805,33 +843,33 @@ func TestRestartBesideOthers(t *testing.T) {
 	const one = "recover: nginx hello1-1000, nginx hello1-1001"
 	want("a restart of some services of some nodes", one)
 	r.accepts("pod/hello1-1000/restart")
-	want("a restart of a whole node beside it", one, "recover: php hello1-1000")
+	want("a concurrent restart of a whole node", one, "recover: php hello1-1000")
 	r.accepts("pod/hello1-1000/restart")
 	want("the same again", one, "recover: php hello1-1000")
 	if again := begin(`{"nodeNames":["hello1-1001"],"services":["nginx"]}`); again != first {
 		t.Errorf("what %s restarts is restarted by %s, too", first, again)
 	}
 	begin(`{"nodeNames":["hello1-1001","hello1-1002"]}`)
-	want("a restart of two nodes beside them", one, "recover: nginx hello1-1002, php hello1-1001, php hello1-1002", "recover: php hello1-1000")
+	want("a concurrent restart of two nodes", one, "recover: nginx hello1-1002, php hello1-1001, php hello1-1002", "recover: php hello1-1000")
 	for len(mustView(t, r.world).ActiveOperations()) > 0 { // each waits where another one is at work
 		for _, op := range mustView(t, r.world).ActiveOperations() {
 			r.finish(op.ID)
 		}
 	}
-	// Beside a step that is at work on another service of the node: the order is carried out when it has ended.
+	// While a step is at work on another service of the node, the order waits for its end.
 	var st struct{ Operation struct{ ID string } }
 	r.must(202, apitest.User, "POST", "/v1/clusters/hello/restart", `{"services":["nginx"],"strategy":"serial"}`).into(t, &st)
-	beside := ""
+	waits := ""
 	r.work(st.Operation.ID, func(task *model.Task) string {
-		if at(task, "nginx", 1, model.Start) && beside == "" {
-			beside = begin(`{"nodeNames":["hello1-1001"],"services":["php"]}`)
-			if r.finish(beside); slices.ContainsFunc(r.Tasks(beside), func(task model.Task) bool { return task.Attempt > 0 }) {
+		if at(task, "nginx", 1, model.Start) && waits == "" {
+			waits = begin(`{"nodeNames":["hello1-1001"],"services":["php"]}`)
+			if r.finish(waits); slices.ContainsFunc(r.Tasks(waits), func(task model.Task) bool { return task.Attempt > 0 }) {
 				t.Error("it begins while the step is at work")
 			}
 		}
 		return ""
 	})
-	r.finish(beside)
+	r.finish(waits)
 	want("at the end")
 	// An order that clashes.
 	r.accepts("pod/hello1-1001/pause")
