@@ -97,7 +97,7 @@ func (c *clinic) verdict(node, service string, healthy bool, machine pb.Machine)
 }
 
 // concurrent returns the command that starts a concurrent operation, which restarts one service on each
-// node with STOP and START.
+// node with STOP and START, or pauses it with STOP.
 func (c *clinic) concurrent(id string, typ model.OperationType, actor string, on map[string]string) *pb.Command {
 	var nodes, services []string
 	for n := range on {
@@ -107,8 +107,9 @@ func (c *clinic) concurrent(id string, typ model.OperationType, actor string, on
 	b := plan.NewBuilder(nodes, []string{"app", "db"})
 	for i, n := range nodes {
 		svc, _ := slices.BinarySearch([]string{"app", "db"}, on[n])
-		stop := b.Task(model.Stop, i, svc)
-		b.Edge(stop, b.Task(model.Start, i, svc))
+		if stop := b.Task(model.Stop, i, svc); typ != model.OpPauseNode {
+			b.Edge(stop, b.Task(model.Start, i, svc))
+		}
 		services = append(services, on[n])
 	}
 	g, err := b.Build()
@@ -416,6 +417,50 @@ func TestStartEndsAPause(t *testing.T) {
 	c.verdict(app, "app", false, 0)
 	if h := c.health(app); !slices.Equal(h.Failing(), []string{"app"}) {
 		t.Errorf("it fails, and nobody sees it: %+v", h)
+	}
+}
+
+// A node that is paused when an operation under way is done with it stays paused when that operation ends.
+func TestPauseOutlivesAnOperation(t *testing.T) {
+	for _, level := range []uint32{logformat.OrdersLevel - 1, logformat.OrdersLevel} {
+		c := newClinic(t)
+		c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level}}})
+		cl, _ := c.m.View().Cluster("t", "00000001")
+		next := *cl
+		next.Operations++
+		const main = "00000001-002"
+		cmd := c.concurrent(main, model.OpRestart, "ann", map[string]string{app: "app", db: "db"})
+		s := cmd.GetStartOperation()
+		s.Cluster, s.ClusterVersion = logtest.Cluster(next), cl.Version
+		if a := c.do(cmd); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		for {
+			p, _ := c.m.View().Plan(main)
+			i := slices.IndexFunc(p.Leasable(), func(v uint32) bool { return p.Graph.NodeID(int(v)) == app })
+			if i < 0 {
+				break
+			}
+			v := p.Leasable()[i]
+			c.do(lease(main, "s", v))
+			p, _ = c.m.View().Plan(main)
+			c.do(report(main, v, p.Fence(v), pb.Outcome_OUTCOME_SUCCEEDED, ""))
+		}
+		if a := c.do(c.concurrent("00000001-003", model.OpPauseNode, "ann", map[string]string{app: "app"})); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		c.run("00000001-003", nil)
+		c.run(main, nil)
+		if op := c.operation(main); op.Status != model.OpSucceeded {
+			t.Fatal(op.Status, op.Message)
+		}
+		n, _ := c.m.View().Node("t", app)
+		if stays := n.States["app"] == model.Stop.String() && c.health(app).Paused["app"] == model.Paused; stays != (level >= logformat.OrdersLevel) {
+			t.Errorf("level %d: it is %s, and paused are %v", level, n.States["app"], c.health(app).Paused)
+		}
+		if n, _ = c.m.View().Node("t", db); n.States["db"] != model.Start.String() {
+			t.Errorf("level %d: the other node is %v", level, n.States)
+		}
 	}
 }
 
