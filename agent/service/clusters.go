@@ -147,7 +147,12 @@ func (c *Clusters) operateConcurrently(ctx context.Context, who model.Caller, cl
 			return api.Started{}, err
 		}
 	}
-	if len(names) > 0 || len(again) == 0 {
+	if req.Type == model.OpPauseNode && len(req.Services) == 0 {
+		if units, names, err = pauses(v, now, health, names); err != nil {
+			return api.Started{}, err
+		}
+	}
+	if len(names) > 0 || len(again)+len(units) == 0 {
 		more, err := operation.Units(req.Type, now, health, names, req.Services)
 		if err != nil {
 			return api.Started{}, err
@@ -175,6 +180,47 @@ func (c *Clusters) operateConcurrently(ctx context.Context, who model.Caller, cl
 		return api.Started{}, err
 	}
 	return started(p, ans), nil
+}
+
+// pauses returns the units of an order to pause all services of nodes, where steps are at work that launch some of them, and the names of
+// the other nodes. Such a service is paused, too, once its step has ended.
+func pauses(v *state.View, now operation.Input, health map[string]*model.NodeHealth, names []string) (units []operation.Unit,
+	others []string, err error) {
+	for _, name := range names {
+		var begun []string
+		for _, n := range operation.Named([]string{name}, now) {
+			begun = launching(v, now.Cluster, n)
+		}
+		if len(begun) == 0 {
+			others = append(others, name)
+			continue
+		}
+		if more, err := operation.Units(model.OpPauseNode, now, health, []string{name}, nil); err == nil {
+			begun = append(without(more[0].Services, begun), begun...)
+		}
+		more, err := operation.Units(model.OpPauseNode, now, health, []string{name}, begun)
+		if err != nil {
+			return nil, nil, err
+		}
+		units = append(units, more...)
+	}
+	return units, others, nil
+}
+
+// launching returns the services of a node that steps at work there launch.
+func launching(v *state.View, cl *model.Cluster, n *model.Node) (out []string) {
+	for _, op := range v.ActiveOperations() {
+		s, kept := v.Plan(op.ID)
+		if op.Cluster != cl.ID || op.Tenant != cl.Tenant || !kept {
+			continue
+		}
+		for _, w := range v.AtWork(op, s) {
+			if s.Graph.Nodes[w.Node] == n.ID && w.Step != plan.NoStep {
+				out = append(out, without(launches(s, plan.Step(w.Step), n.ID), out)...)
+			}
+		}
+	}
+	return without(out, without(out, n.Staying()))
 }
 
 // relaunch is an operation under way that restarts services of a node, and the step of its plan that has to begin again for that, or

@@ -147,7 +147,7 @@ func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*m
 }
 
 // apart reports whether an operation clashes only with steps on the same services of its nodes. A restart does: what a step has stopped it
-// leaves to that step. A pause or a resume of a whole node would lack such services.
+// leaves to that step. A resume of a whole node would lack such services.
 func (a operations) apart(op *model.Operation) bool {
 	return op.Type == model.OpRecover && a.view().Understands(logformat.OrdersLevel)
 }
@@ -169,10 +169,15 @@ func (a operations) unfinished(op *model.Operation, s *plan.State, g *plan.Graph
 	return "", plan.NoStep, false
 }
 
-// takesTurns reports whether an operation on some services of a node need not be refused because of a step that is at work there on other
-// services: it begins when that step has ended.
+// takesTurns reports whether an operation on some services of a node need not be refused because of a step that is at work there: it begins
+// when that step has ended. A pause waits so for all steps on services, and a restart for those on others.
 func (a operations) takesTurns(op *model.Operation, s *plan.State, w view.Work, services []string) bool {
-	if w.Step == plan.NoStep || !a.apart(op) {
+	switch {
+	case w.Step == plan.NoStep || !a.view().Understands(logformat.OrdersLevel):
+		return false
+	case op.Type == model.OpPauseNode:
+		services = nil
+	case !a.apart(op):
 		return false
 	}
 	for v := range s.Graph.In(plan.Step(w.Step)) {

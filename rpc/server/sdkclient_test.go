@@ -706,8 +706,8 @@ func TestPodOrdersWhileAPlanIsOpen(t *testing.T) {
 	r.work(main, func(task *model.Task) string {
 		switch {
 		case at(task, "nginx", 1, model.Start) && stopped == 1:
-			if got := r.order("pod/" + nodes[1] + "/pause"); !strings.HasPrefix(got, "409 ") || !strings.Contains(got, `step "hello1-1001:[stop nginx, start nginx]" of phase "nodes" in operation `+main) {
-				t.Errorf("a pause where a step is at work: %s", got)
+			if got := r.order("pod/" + nodes[1] + "/resume"); !strings.HasPrefix(got, "200 ") { // nothing is paused there
+				t.Errorf("a resume where a step is at work: %s", got)
 			}
 			r.accepts("pod/" + nodes[1] + "/restart")
 			// The step begins again, and recovery restarts the node's other service after it.
@@ -769,6 +769,76 @@ func TestPodOrdersWhileAPlanIsOpen(t *testing.T) {
 	// The node stays paused, and recovery with it, until it is resumed.
 	if got := operations(); len(got) > 0 || r.plan("deploy") != "200 COMPLETE" || r.plan("recovery") != "202 STARTED hello1-1002:PAUSED" {
 		t.Errorf("%v go on: %s, %s", got, r.plan("deploy"), r.plan("recovery"))
+	}
+}
+
+// TestPauseDuringAStep checks that a pause of a node where a step is at work stops all its services once the step has ended, and that they
+// stay paused when the operation ends (D9).
+func TestPauseDuringAStep(t *testing.T) {
+	r := newRollout(t, "")
+	r.finish(r.op)
+	var st struct{ Operation struct{ ID string } }
+	r.must(202, apitest.User, "POST", "/v1/clusters/hello/restart", `{"services":["nginx"],"strategy":"serial"}`).into(t, &st)
+	asked, pause := false, ""
+	pod := func() string {
+		t.Helper()
+		var p tree.Pod
+		r.client("GET", "/service/hello/v1/pod/hello1-1001/status", "").into(t, &p)
+		return p.Tasks[0].Status + " " + p.Tasks[1].Status
+	}
+	r.work(st.Operation.ID, func(task *model.Task) string {
+		switch {
+		case at(task, "nginx", 1, model.Start) && !asked:
+			asked = true
+			r.accepts("pod/hello1-1001/pause")
+			for _, op := range mustView(t, r.world).ActiveOperations() {
+				if op.Type == model.OpPauseNode {
+					pause = op.ID
+				}
+			}
+			if r.finish(pause); slices.ContainsFunc(r.Tasks(pause), func(task model.Task) bool { return task.Attempt > 0 }) {
+				t.Error("the pause begins while the step is at work")
+			}
+			if got := pod(); got != "PAUSING PAUSING" {
+				t.Errorf("meanwhile: %s", got)
+			}
+		case at(task, "nginx", 2, model.Stop): // the step has ended, and the operation goes on
+			r.finish(pause)
+		}
+		return ""
+	})
+	if got := pod(); got != "PAUSED PAUSED" {
+		t.Errorf("at the end: %s", got)
+	}
+	if got := len(r.Tasks(pause)); got != 2 {
+		t.Errorf("%d tasks stop the node's services", got)
+	}
+	if left := mustView(t, r.world).ActiveOperations(); len(left) > 0 {
+		t.Errorf("%d operations go on", len(left))
+	}
+	n, _ := mustView(t, r.world).Node("acme", r.id+"-1001")
+	if n.States["nginx"] != model.Stop.String() || n.States["php"] != model.Stop.String() {
+		t.Errorf("%v", n.States)
+	}
+	r.accepts("pod/hello1-1001/resume")
+	for _, op := range mustView(t, r.world).ActiveOperations() {
+		r.finish(op.ID)
+	}
+	if got := pod(); got != "RUNNING RUNNING" {
+		t.Errorf("resumed: %s", got)
+	}
+}
+
+// TestPauseWhileTheMachineIsMade checks that a node that has nothing to stop yet cannot be paused.
+func TestPauseWhileTheMachineIsMade(t *testing.T) {
+	r := newRollout(t, "")
+	task, _ := r.Next(r.op)
+	r.Report(task.ID, model.TaskLeased, "")
+	node := "hello1-" + task.Node[len(task.Node)-4:]
+	for _, names := range []string{"", `["nginx"]`} {
+		if got := r.order("pod/"+node+"/pause", names); task.Action != model.Create || !strings.HasPrefix(got, "409 ") {
+			t.Errorf("during %s, of %q: %s", task.Action, names, got)
+		}
 	}
 }
 
