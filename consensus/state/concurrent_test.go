@@ -464,6 +464,49 @@ func TestPauseOutlivesAnOperation(t *testing.T) {
 	}
 }
 
+// A pause says nothing about the machine that an operation makes after it.
+func TestPauseOfAMachineThatIsReplaced(t *testing.T) {
+	c := newClinic(t)
+	b := plan.NewBuilder([]string{app}, []string{"app"})
+	stop := b.Task(model.Stop, 0, 0)
+	gone := b.Task(model.Delete, 0, plan.None)
+	made := b.Task(model.Create, 0, plan.None)
+	b.Edge(stop, gone)
+	b.Edge(gone, made)
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := tree.PerNode(g, "deploy", func(n string) string { return n })
+	if g, err = d.Compile(g); err != nil {
+		t.Fatal(err)
+	}
+	cl, _ := c.m.View().Cluster("t", "00000001")
+	next := *cl
+	next.Operations++
+	const main = "00000001-002"
+	cmd := c.concurrent(main, model.OpReplaceNode, "ann", map[string]string{app: "app"})
+	s := cmd.GetStartOperation()
+	s.Cluster, s.ClusterVersion, s.Graph, s.Tree = logtest.Cluster(next), cl.Version, g.Encode(), logtest.Tree(&d.Tree)
+	if a := c.do(cmd); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.do(lease(main, "s", stop))
+	p, _ := c.m.View().Plan(main)
+	c.do(report(main, stop, p.Fence(stop), pb.Outcome_OUTCOME_SUCCEEDED, ""))
+	// The pause is begun by order while the operation is paused.
+	c.do(order(main, "pause"))
+	if a := c.do(c.concurrent("00000001-003", model.OpPauseNode, "ann", map[string]string{app: "app"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.run("00000001-003", nil)
+	c.do(order(main, "resume"))
+	c.run(main, nil)
+	if n, _ := c.m.View().Node("t", app); c.operation(main).Status != model.OpSucceeded || n.States["app"] != "" {
+		t.Errorf("%s: the new machine has %v", c.operation(main).Status, n.States)
+	}
+}
+
 // Orders about a plan that has ended change nothing if there is nothing to do. A failed recovery
 // has the status error (docs/spec/plans.md §2 rule 1, §5).
 func TestOrdersAfterTheEnd(t *testing.T) {

@@ -203,11 +203,10 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 func (a endings) since(op *model.Operation, s *plan.State,
 	fn func(other *model.Operation, node string, action model.Action, service string, done bool)) {
 	type place struct{ node, service string }
-	latest := map[place]uint64{} // the fence of the latest attempt
+	latest := map[place]uint64{} // the fence of the latest attempt; of the node itself without a service
 	for v := range uint32(s.Graph.Len()) {
-		if at := (place{s.Graph.NodeID(int(v)), s.Graph.ServiceName(int(v))}); at.service != "" {
-			latest[at] = max(latest[at], s.Fence(v))
-		}
+		at := place{s.Graph.NodeID(int(v)), s.Graph.ServiceName(int(v))}
+		latest[at] = max(latest[at], s.Fence(v))
 	}
 	type effect struct {
 		op *model.Operation
@@ -225,7 +224,7 @@ func (a endings) since(op *model.Operation, s *plan.State,
 		}
 		for v := range uint32(p.Graph.Len()) {
 			at := place{p.Graph.NodeID(int(v)), p.Graph.ServiceName(int(v))}
-			if after, ours := latest[at]; ours && after > 0 && p.Fence(v) > after && !p.Inherited(v) {
+			if after := latest[at]; after > 0 && p.Fence(v) > max(after, latest[place{node: at.node}]) && !p.Inherited(v) {
 				all = append(all, effect{other, p, v})
 			}
 		}
