@@ -139,76 +139,195 @@ func (c *Clusters) operateConcurrently(ctx context.Context, who model.Caller, cl
 		return api.Started{}, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 	}
 	now := operation.Input{Cluster: cl, Nodes: v.PresentNodes(cl)}
-	if nodes := operation.Named(req.Change.NodeNames, now); req.Type == model.OpRecover && len(nodes) == 1 && !req.DryRun {
-		u := operation.Unit{Node: nodes[0].ID, Services: req.Services}
-		if len(u.Services) == 0 {
-			u.Services = nodes[0].Staying()
-		}
-		if st, done, err := c.relaunch(ctx, l.Orchestrator, who, v, cl, u); done || err != nil {
-			return st, err
+	health, names := v.ClusterHealth(cl.Tenant, cl.ID), req.Change.NodeNames
+	var again []relaunch
+	var units []operation.Unit
+	if req.Type == model.OpRecover && !req.DryRun {
+		if again, units, names, err = relaunches(l.Orchestrator, who, v, now, health, names, req.Services); err != nil {
+			return api.Started{}, err
 		}
 	}
-	units, err := operation.Units(req.Type, now, v.ClusterHealth(cl.Tenant, cl.ID), req.Change.NodeNames, req.Services)
-	if err != nil {
+	if req.Type == model.OpPauseNode && len(req.Services) == 0 {
+		if units, names, err = pauses(v, now, health, names); err != nil {
+			return api.Started{}, err
+		}
+	}
+	if len(names) > 0 || len(again)+len(units) == 0 {
+		more, err := operation.Units(req.Type, now, health, names, req.Services)
+		if err != nil {
+			return api.Started{}, err
+		}
+		units = append(units, more...)
+	}
+	if req.DryRun || len(again) > 0 && len(units) > 0 { // an order that is refused has no effect
+		p, err := l.Orchestrator.PreviewConcurrent(who, cl.ID, req.Type, units)
+		switch {
+		case err != nil:
+			return api.Started{}, err
+		case req.DryRun:
+			return started(p, state.Answer{}), nil
+		}
+	}
+	w, err := c.relaunch(ctx, who, v, again, len(units) > 0)
+	switch {
+	case err != nil:
 		return api.Started{}, err
+	case len(units) == 0 && len(again) > 0:
+		return api.Started{Operation: *again[0].op, Cluster: *cl, Written: w}, nil
 	}
-	var p *operation.Prepared
-	var ans state.Answer
-	if req.DryRun {
-		p, err = l.Orchestrator.PreviewConcurrent(who, cl.ID, req.Type, units)
-	} else {
-		p, ans, err = l.Orchestrator.StartConcurrent(ctx, who, cl.ID, req.Type, units)
-	}
+	p, ans, err := l.Orchestrator.StartConcurrent(ctx, who, cl.ID, req.Type, units)
 	if err != nil {
 		return api.Started{}, err
 	}
 	return started(p, ans), nil
 }
 
-// relaunch restarts services by an operation that is at work on their node: the step that launches them is reset, so that it launches
-// them anew, and an operation that restarts all of them or replaces the node is left alone. It reports false if there is none.
-func (c *Clusters) relaunch(ctx context.Context, o *orchestrate.Orchestrator, who model.Caller, v *state.View, cl *model.Cluster,
-	u operation.Unit) (out api.Started, done bool, err error) {
+// pauses returns the units of an order to pause all services of nodes, where steps are at work that launch some of them, and the names of
+// the other nodes. Such a service is paused, too, once its step has ended.
+func pauses(v *state.View, now operation.Input, health map[string]*model.NodeHealth, names []string) (units []operation.Unit,
+	others []string, err error) {
+	for _, name := range names {
+		var begun []string
+		for _, n := range operation.Named([]string{name}, now) {
+			begun = launching(v, now.Cluster, n)
+		}
+		if len(begun) == 0 {
+			others = append(others, name)
+			continue
+		}
+		if more, err := operation.Units(model.OpPauseNode, now, health, []string{name}, nil); err == nil {
+			begun = append(without(more[0].Services, begun), begun...)
+		}
+		more, err := operation.Units(model.OpPauseNode, now, health, []string{name}, begun)
+		if err != nil {
+			return nil, nil, err
+		}
+		units = append(units, more...)
+	}
+	return units, others, nil
+}
+
+// launching returns the services of a node that steps at work there launch.
+func launching(v *state.View, cl *model.Cluster, n *model.Node) (out []string) {
+	for _, op := range v.ActiveOperations() {
+		s, kept := v.Plan(op.ID)
+		if op.Cluster != cl.ID || op.Tenant != cl.Tenant || !kept {
+			continue
+		}
+		for _, w := range v.AtWork(op, s) {
+			if s.Graph.Nodes[w.Node] == n.ID && w.Step != plan.NoStep {
+				out = append(out, without(launches(s, plan.Step(w.Step), n.ID), out)...)
+			}
+		}
+	}
+	return without(out, without(out, n.Staying()))
+}
+
+// relaunch is an operation under way that restarts services of a node, and the step of its plan that has to begin again for that, or
+// plan.NoStep.
+type relaunch struct {
+	op   *model.Operation
+	step uint32
+}
+
+// relaunches returns how operations under way carry out an order to restart nodes, the units that are left for an operation of their own,
+// and the names of the nodes on which no operation restarts anything. Without services the order is about all services of the nodes.
+func relaunches(o *orchestrate.Orchestrator, who model.Caller, v *state.View, now operation.Input, health map[string]*model.NodeHealth,
+	names, services []string) (again []relaunch, left []operation.Unit, others []string, err error) {
+	others = names
+	for _, n := range operation.Named(names, now) {
+		u := operation.Unit{Node: n.ID, Services: services}
+		if len(services) == 0 {
+			u.Services = n.Staying()
+		}
+		by, rest := relaunchesOf(v, now.Cluster, u)
+		if len(by) == 0 {
+			continue
+		}
+		if _, err := o.PrepareConcurrent(who, now.Cluster.ID, model.OpRecover, []operation.Unit{u}); err != nil {
+			return nil, nil, nil, err // the user may not, or there is nothing to restart
+		}
+		units, err := operation.Units(model.OpRecover, now, health, []string{n.ID}, services)
+		if err != nil && len(services) > 0 {
+			return nil, nil, nil, err
+		}
+		for _, unit := range units { // none if no service of the node was started yet
+			if unit.Services = without(unit.Services, without(u.Services, rest)); len(unit.Services) > 0 {
+				left = append(left, unit)
+			}
+		}
+		again = append(again, by...)
+		others = slices.DeleteFunc(slices.Clone(others), func(name string) bool {
+			return slices.Contains(operation.Named([]string{name}, now), n)
+		})
+	}
+	return again, left, others, nil
+}
+
+// relaunchesOf returns how operations under way restart services of a unit, and the services that none of them restarts: the step that is
+// at work on launching a service begins again, and an operation that restarts a service or replaces the node is left alone.
+func relaunchesOf(v *state.View, cl *model.Cluster, u operation.Unit) (again []relaunch, rest []string) {
+	rest = slices.Clone(u.Services)
 	for _, op := range v.ActiveOperations() {
 		s, kept := v.Plan(op.ID)
 		if op.Cluster != cl.ID || op.Tenant != cl.Tenant || !kept || op.Type == model.OpRun {
 			continue
 		}
-		at := uint32(plan.NoStep)
-		for _, w := range v.AtWork(op, s) {
-			if s.Graph.Nodes[w.Node] == u.Node && w.Step != plan.NoStep &&
-				slices.ContainsFunc(u.Services, func(name string) bool { return launches(s, plan.Step(w.Step), u.Node, name) }) {
-				at = w.Step
+		switch {
+		case replaces(op, s, u.Node):
+			return append(again, relaunch{op, plan.NoStep}), nil
+		case op.Type == model.OpRecover:
+			at := launched(s, u.Node)
+			if at != plan.NoStep && len(without(launches(s, plan.Step(at), u.Node), u.Services)) > 0 {
+				continue // it is done with the node, and its step would restart other services, too
+			}
+			if left := without(rest, launches(s, plan.Whole(), u.Node)); len(left) < len(rest) {
+				again, rest = append(again, relaunch{op, at}), left
+			}
+		default:
+			for _, w := range v.AtWork(op, s) {
+				if s.Graph.Nodes[w.Node] != u.Node || w.Step == plan.NoStep {
+					continue
+				}
+				if left := without(rest, launches(s, plan.Step(w.Step), u.Node)); len(left) < len(rest) {
+					again, rest = append(again, relaunch{op, w.Step}), left
+				}
 			}
 		}
-		again := replaces(op, s, u.Node)
-		if op.Type == model.OpRecover && launches(s, plan.Whole(), u.Node, u.Services...) {
-			if over := launched(s, u.Node); over == plan.NoStep {
-				again = true
-			} else { // it has restarted this node, and is at work on others
-				at = over
-			}
-		}
-		if !again && at == plan.NoStep {
+	}
+	return again, rest
+}
+
+// without returns the names that are not among others.
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+}
+
+// relaunch lets the steps of operations under way begin again. With more, another command of the same request follows.
+func (c *Clusters) relaunch(ctx context.Context, who model.Caller, v *state.View, again []relaunch, more bool) (api.Written, error) {
+	out := api.Written{Index: v.Index()}
+	for i, r := range again {
+		if r.step == plan.NoStep {
 			continue
 		}
-		if _, err := o.PrepareConcurrent(who, cl.ID, model.OpRecover, []operation.Unit{u}); err != nil {
-			return out, false, err // the user may not, or there is nothing to restart
+		t, _ := v.PlanTree(r.op.Tenant, r.op.ID, time.Now().UnixMilli())
+		order := tree.Order{Command: "restart"}
+		order.Phase, order.Step = t.IDs(r.step)
+		by := who
+		if by.Request != "" && (more || i+1 < len(again)) { // the request's answer is that of its last command
+			by.Request += " restarts " + order.Step
 		}
-		out = api.Started{Operation: *op, Cluster: *cl, Written: api.Written{Index: v.Index()}}
-		if !again {
-			t, _ := v.PlanTree(op.Tenant, op.ID, time.Now().UnixMilli())
-			order := tree.Order{Command: "restart"}
-			order.Phase, order.Step = t.IDs(at)
-			var already *tree.Refusal
-			out.Written, err = write(ctx, c.Supervisor, who, logformat.OrderPlan(op.ID, order))
-			if errors.As(err, &already) && already.Code == tree.CodeAlready {
-				err = nil
-			}
+		w, err := write(ctx, c.Supervisor, by, logformat.OrderPlan(r.op.ID, order))
+		var already *tree.Refusal
+		switch {
+		case errors.As(err, &already) && already.Code == tree.CodeAlready:
+		case err != nil:
+			return out, err
+		default:
+			out = w
 		}
-		return out, true, err
 	}
-	return out, false, nil
+	return out, nil
 }
 
 // replaces reports whether an operation replaces a node, and has not done so yet.
@@ -232,15 +351,14 @@ func launched(s *plan.State, node string) uint32 {
 	return at
 }
 
-// launches reports whether a part of a plan starts all of these services on a node.
-func launches(s *plan.State, p plan.Part, node string, services ...string) bool {
-	starts := map[string]bool{}
+// launches returns the services that a part of a plan starts on a node.
+func launches(s *plan.State, p plan.Part, node string) (out []string) {
 	for v := range s.Graph.In(p) {
 		if s.Graph.Action[v] == model.Start && s.Graph.NodeID(int(v)) == node {
-			starts[s.Graph.ServiceName(int(v))] = true
+			out = append(out, s.Graph.ServiceName(int(v)))
 		}
 	}
-	return !slices.ContainsFunc(services, func(name string) bool { return !starts[name] })
+	return out
 }
 
 // Label sets and removes labels of a cluster.

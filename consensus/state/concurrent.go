@@ -116,6 +116,7 @@ func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*m
 	if cl == nil || cl.Status == model.ClusterTerminated {
 		return nil, problem.New(problem.NotFound, "there is no cluster %s", op.Cluster)
 	}
+	about := subjects(g)
 	for _, other := range a.others(op) {
 		s := a.plan(other.ID)
 		switch {
@@ -125,14 +126,12 @@ func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*m
 		case op.Type == model.OpPlan || op.Type == model.OpRun: // it waits for its nodes
 		case other.Type == model.OpRun:
 		case other.Type.Concurrent() && other.Type != model.OpPlan:
-			for _, id := range g.Nodes {
-				if slices.Contains(s.Graph.Nodes, id) {
-					return nil, a.clash(other, id, plan.NoStep)
-				}
+			if id, step, clashes := a.unfinished(op, s, g, about); clashes {
+				return nil, a.clash(other, id, step)
 			}
 		default:
 			for _, w := range a.holds(op, other, s) {
-				if id := s.Graph.Nodes[w.Node]; slices.Contains(g.Nodes, id) {
+				if id := s.Graph.Nodes[w.Node]; slices.Contains(g.Nodes, id) && !a.takesTurns(op, s, w, about[id]) {
 					return nil, a.clash(other, id, w.Step)
 				}
 			}
@@ -145,6 +144,54 @@ func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*m
 		}
 	}
 	return cl, nil
+}
+
+// apart reports whether an operation clashes only with steps on the same services of its nodes. A restart does: what a step has stopped it
+// leaves to that step. A resume of a whole node would lack such services.
+func (a operations) apart(op *model.Operation) bool {
+	return op.Type == model.OpRecover && a.view().Understands(logformat.OrdersLevel)
+}
+
+// unfinished returns the first node that a plan has not finished with and that an operation, whose graph is g, is about as well, and the
+// step that is not complete. about are the services of g by node.
+func (a operations) unfinished(op *model.Operation, s *plan.State, g *plan.Graph, about map[string][]string) (node string, step uint32,
+	clashes bool) {
+	for _, id := range g.Nodes {
+		if !a.apart(op) && slices.Contains(s.Graph.Nodes, id) {
+			return id, plan.NoStep, true
+		}
+		for _, v := range s.Graph.On(id) {
+			if !s.Status(v).Ended() && concerns(s.Graph, v, about[id]) {
+				return id, s.Graph.StepOf(v), true
+			}
+		}
+	}
+	return "", plan.NoStep, false
+}
+
+// takesTurns reports whether an operation on some services of a node need not be refused because of a step that is at work there: it begins
+// when that step has ended. A pause waits so for all steps on services, and a restart for those on others.
+func (a operations) takesTurns(op *model.Operation, s *plan.State, w view.Work, services []string) bool {
+	switch {
+	case w.Step == plan.NoStep || !a.view().Understands(logformat.OrdersLevel):
+		return false
+	case op.Type == model.OpPauseNode:
+		services = nil
+	case !a.apart(op):
+		return false
+	}
+	for v := range s.Graph.In(plan.Step(w.Step)) {
+		if concerns(s.Graph, v, services) {
+			return false
+		}
+	}
+	return true
+}
+
+// concerns reports whether a task is about one of some services of its node, or about the node itself.
+func concerns(g *plan.Graph, v uint32, services []string) bool {
+	name := g.ServiceName(int(v))
+	return g.Action[v] != model.Barrier && (name == "" || slices.Contains(services, name))
 }
 
 // clash returns the refusal of an operation on a node on which a step of another one is at work. If step is plan.NoStep, it is the

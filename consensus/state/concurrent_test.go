@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coopr/coopr/consensus/logformat"
@@ -96,7 +97,7 @@ func (c *clinic) verdict(node, service string, healthy bool, machine pb.Machine)
 }
 
 // concurrent returns the command that starts a concurrent operation, which restarts one service on each
-// node with STOP and START.
+// node with STOP and START, or pauses it with STOP.
 func (c *clinic) concurrent(id string, typ model.OperationType, actor string, on map[string]string) *pb.Command {
 	var nodes, services []string
 	for n := range on {
@@ -106,8 +107,9 @@ func (c *clinic) concurrent(id string, typ model.OperationType, actor string, on
 	b := plan.NewBuilder(nodes, []string{"app", "db"})
 	for i, n := range nodes {
 		svc, _ := slices.BinarySearch([]string{"app", "db"}, on[n])
-		stop := b.Task(model.Stop, i, svc)
-		b.Edge(stop, b.Task(model.Start, i, svc))
+		if stop := b.Task(model.Stop, i, svc); typ != model.OpPauseNode {
+			b.Edge(stop, b.Task(model.Start, i, svc))
+		}
 		services = append(services, on[n])
 	}
 	g, err := b.Build()
@@ -288,6 +290,63 @@ func TestOperationsOfAClusterTakeTurnsOnANode(t *testing.T) {
 	}
 }
 
+// Operations on other services of a node do not clash: they take turns there. Operations on the same service do, unless the one that
+// came first is done with it there, though it is at work on other nodes.
+func TestOperationsOnOtherServicesOfANode(t *testing.T) {
+	for _, level := range []uint32{logformat.OrdersLevel - 1, logformat.OrdersLevel} {
+		now := level >= logformat.OrdersLevel
+		c := newClinic(t)
+		c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level}}})
+		next := "00000001-00"
+		begins := func(n string, typ model.OperationType, on map[string]string) error {
+			t.Helper()
+			return c.do(c.concurrent(next+n, typ, "ann", on)).Err
+		}
+		if err := begins("2", model.OpRecover, map[string]string{app: "app", db: "db"}); err != nil {
+			t.Fatal(err)
+		}
+		err := begins("3", model.OpPauseNode, map[string]string{app: "app"})
+		const named = `step "00000001-1001:[stop app, start app]" of phase "00000001-1001" in operation 00000001-002`
+		if !errors.Is(err, problem.Conflict) || now && !strings.Contains(err.Error(), named) {
+			t.Errorf("level %d: an order about the same service: %v", level, err)
+		}
+		if err = begins("3", model.OpRecover, map[string]string{app: "db"}); (err == nil) != now {
+			t.Errorf("level %d: an order about another service: %v", level, err)
+		}
+		s, _ := c.m.View().Plan(next + "2")
+		for range s.Graph.On(app) {
+			s, _ = c.m.View().Plan(next + "2")
+			for _, v := range s.Leasable() {
+				if s.Graph.NodeID(int(v)) != app {
+					continue
+				}
+				c.do(lease(next+"2", "s", v))
+				if a := c.do(lease(next+"3", "s", 0)); now && len(a.Refused) != 1 && len(s.Leasable()) > 1 {
+					t.Errorf("two operations are at work on a node at once")
+				}
+				s, _ = c.m.View().Plan(next + "2")
+				c.do(report(next+"2", v, s.Fence(v), pb.Outcome_OUTCOME_SUCCEEDED, ""))
+				break
+			}
+		}
+		if c.operation(next+"2").Status != model.OpRunning {
+			t.Fatal("it is not at work on the other node")
+		}
+		if err = begins("4", model.OpRecover, map[string]string{app: "app"}); (err == nil) != now {
+			t.Errorf("level %d: an order about a service that the first is done with: %v", level, err)
+		}
+		if err = begins("5", model.OpRecover, map[string]string{db: "db"}); !errors.Is(err, problem.Conflict) {
+			t.Errorf("level %d: an order about a service that the first is not done with: %v", level, err)
+		}
+		for _, op := range c.m.View().ActiveOperations() {
+			c.run(op.ID, nil)
+		}
+		if left := c.m.View().ActiveOperations(); len(left) > 0 {
+			t.Errorf("level %d: %d operations wait for each other", level, len(left))
+		}
+	}
+}
+
 func TestPausedServices(t *testing.T) {
 	c := newClinic(t)
 	c.verdict(app, "app", true, 0)
@@ -358,6 +417,93 @@ func TestStartEndsAPause(t *testing.T) {
 	c.verdict(app, "app", false, 0)
 	if h := c.health(app); !slices.Equal(h.Failing(), []string{"app"}) {
 		t.Errorf("it fails, and nobody sees it: %+v", h)
+	}
+}
+
+// A node that is paused when an operation under way is done with it stays paused when that operation ends.
+func TestPauseOutlivesAnOperation(t *testing.T) {
+	for _, level := range []uint32{logformat.OrdersLevel - 1, logformat.OrdersLevel} {
+		c := newClinic(t)
+		c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level}}})
+		cl, _ := c.m.View().Cluster("t", "00000001")
+		next := *cl
+		next.Operations++
+		const main = "00000001-002"
+		cmd := c.concurrent(main, model.OpRestart, "ann", map[string]string{app: "app", db: "db"})
+		s := cmd.GetStartOperation()
+		s.Cluster, s.ClusterVersion = logtest.Cluster(next), cl.Version
+		if a := c.do(cmd); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		for {
+			p, _ := c.m.View().Plan(main)
+			i := slices.IndexFunc(p.Leasable(), func(v uint32) bool { return p.Graph.NodeID(int(v)) == app })
+			if i < 0 {
+				break
+			}
+			v := p.Leasable()[i]
+			c.do(lease(main, "s", v))
+			p, _ = c.m.View().Plan(main)
+			c.do(report(main, v, p.Fence(v), pb.Outcome_OUTCOME_SUCCEEDED, ""))
+		}
+		if a := c.do(c.concurrent("00000001-003", model.OpPauseNode, "ann", map[string]string{app: "app"})); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		c.run("00000001-003", nil)
+		c.run(main, nil)
+		if op := c.operation(main); op.Status != model.OpSucceeded {
+			t.Fatal(op.Status, op.Message)
+		}
+		n, _ := c.m.View().Node("t", app)
+		if stays := n.States["app"] == model.Stop.String() && c.health(app).Paused["app"] == model.Paused; stays != (level >= logformat.OrdersLevel) {
+			t.Errorf("level %d: it is %s, and paused are %v", level, n.States["app"], c.health(app).Paused)
+		}
+		if n, _ = c.m.View().Node("t", db); n.States["db"] != model.Start.String() {
+			t.Errorf("level %d: the other node is %v", level, n.States)
+		}
+	}
+}
+
+// A pause says nothing about the machine that an operation makes after it.
+func TestPauseOfAMachineThatIsReplaced(t *testing.T) {
+	c := newClinic(t)
+	b := plan.NewBuilder([]string{app}, []string{"app"})
+	stop := b.Task(model.Stop, 0, 0)
+	gone := b.Task(model.Delete, 0, plan.None)
+	made := b.Task(model.Create, 0, plan.None)
+	b.Edge(stop, gone)
+	b.Edge(gone, made)
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := tree.PerNode(g, "deploy", func(n string) string { return n })
+	if g, err = d.Compile(g); err != nil {
+		t.Fatal(err)
+	}
+	cl, _ := c.m.View().Cluster("t", "00000001")
+	next := *cl
+	next.Operations++
+	const main = "00000001-002"
+	cmd := c.concurrent(main, model.OpReplaceNode, "ann", map[string]string{app: "app"})
+	s := cmd.GetStartOperation()
+	s.Cluster, s.ClusterVersion, s.Graph, s.Tree = logtest.Cluster(next), cl.Version, g.Encode(), logtest.Tree(&d.Tree)
+	if a := c.do(cmd); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.do(lease(main, "s", stop))
+	p, _ := c.m.View().Plan(main)
+	c.do(report(main, stop, p.Fence(stop), pb.Outcome_OUTCOME_SUCCEEDED, ""))
+	// The pause is begun by order while the operation is paused.
+	c.do(order(main, "pause"))
+	if a := c.do(c.concurrent("00000001-003", model.OpPauseNode, "ann", map[string]string{app: "app"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.run("00000001-003", nil)
+	c.do(order(main, "resume"))
+	c.run(main, nil)
+	if n, _ := c.m.View().Node("t", app); c.operation(main).Status != model.OpSucceeded || n.States["app"] != "" {
+		t.Errorf("%s: the new machine has %v", c.operation(main).Status, n.States)
 	}
 }
 

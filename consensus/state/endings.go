@@ -153,6 +153,13 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 	}
 	// Concurrent operations leave membership changes to the main operation.
 	concurrent := op.Type.Concurrent()
+	if !concurrent && a.view().Understands(logformat.OrdersLevel) {
+		a.since(op, s, func(other *model.Operation, node string, action model.Action, service string, done bool) {
+			if n := of(node); n != nil {
+				did(n, cl, other, action, service, done)
+			}
+		})
+	}
 	table.Each(a.txn, table.Nodes, "cluster", func(n *model.Node) bool {
 		if !concurrent && (n.Leaves || len(n.Leaving) > 0 || len(n.Back) > 0) {
 			of(n.ID)
@@ -188,6 +195,44 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 		if !concurrent {
 			a.health().unwatched(n, services[id], made[id] && n.Confirmed)
 		}
+	}
+}
+
+// since calls fn with the tasks that concurrent operations, which have ended while an operation was under way, carried out on its services
+// after it was done with them, in their order. Their effects are the later ones.
+func (a endings) since(op *model.Operation, s *plan.State,
+	fn func(other *model.Operation, node string, action model.Action, service string, done bool)) {
+	type place struct{ node, service string }
+	latest := map[place]uint64{} // the fence of the latest attempt; of the node itself without a service
+	for v := range uint32(s.Graph.Len()) {
+		at := place{s.Graph.NodeID(int(v)), s.Graph.ServiceName(int(v))}
+		latest[at] = max(latest[at], s.Fence(v))
+	}
+	type effect struct {
+		op *model.Operation
+		s  *plan.State
+		v  uint32
+	}
+	var all []effect
+	for _, other := range table.List[model.Operation](a.txn, table.Operations, "cluster", op.Tenant, op.Cluster) {
+		if !other.Type.Concurrent() || !other.Status.Ended() || other.EndedAt < op.CreatedAt {
+			continue
+		}
+		p := a.plan(other.ID)
+		if p == nil {
+			continue // it is not kept any more
+		}
+		for v := range uint32(p.Graph.Len()) {
+			at := place{p.Graph.NodeID(int(v)), p.Graph.ServiceName(int(v))}
+			if after := latest[at]; after > 0 && p.Fence(v) > max(after, latest[place{node: at.node}]) && !p.Inherited(v) {
+				all = append(all, effect{other, p, v})
+			}
+		}
+	}
+	slices.SortFunc(all, func(x, y effect) int { return cmp.Compare(x.s.Fence(x.v), y.s.Fence(y.v)) })
+	for _, e := range all {
+		v := int(e.v)
+		fn(e.op, e.s.Graph.NodeID(v), e.s.Graph.Action[v], e.s.Graph.ServiceName(v), e.s.Status(e.v) == model.TaskSucceeded)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/doubles/logtest"
@@ -26,6 +27,9 @@ func newOrdered(t *testing.T, typ model.OperationType, onFailure string) *ordere
 	o := &ordered{newClinic(t), "00000001-002"}
 	cmd := intolerant(o.concurrent(o.op, typ, "ann", map[string]string{app: "app", db: "db"}))
 	cmd.GetStartOperation().Operation.OnFailure = onFailure
+	if typ == model.OpPlan {
+		cmd.GetStartOperation().Operation.Plan = "backup"
+	}
 	if a := o.do(cmd); a.Err != nil {
 		t.Fatal(a.Err)
 	}
@@ -122,6 +126,29 @@ func TestOrdersAfterAFailureThatPauses(t *testing.T) {
 		}
 		o.must(r.order, phase, step)
 		o.is(r.order.String()+" "+phase+" "+step, r.want)
+	}
+	// A pause is an order of its own: nothing has failed any more, and what failed is tried again once the plan is resumed.
+	for _, level := range []uint32{logformat.OrdersLevel - 1, logformat.OrdersLevel} {
+		now := level >= logformat.OrdersLevel
+		o := newOrdered(t, model.OpPlan, "pause")
+		o.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level}}})
+		o.end(app, pb.Outcome_OUTCOME_FATAL)
+		if err := o.order(pb.PlanOrder_PLAN_ORDER_INTERRUPT, "", ""); (err == nil) != now {
+			t.Errorf("level %d: a pause after a failure: %v", level, err)
+		}
+		if err := o.order(pb.PlanOrder_PLAN_ORDER_INTERRUPT, "", ""); err == nil {
+			t.Errorf("level %d: a second pause is carried out", level)
+		}
+		o.is("paused", model.OpPaused)
+		if v, _ := o.m.View().PlanTree("t", o.op, o.now); now && (v.Status() != tree.Waiting || o.plan().Count(model.TaskFailed) > 0) {
+			t.Errorf("paused after a failure, the plan is %s", v.Status())
+		}
+		if a := o.do(lease(o.op, "s", o.first(app))); len(a.Refused) == 0 {
+			t.Errorf("level %d: a task that failed begins again while the plan is paused", level)
+		}
+		o.must(pb.PlanOrder_PLAN_ORDER_CONTINUE, "", "")
+		o.run(o.op, nil)
+		o.is("resumed", model.OpSucceeded)
 	}
 	// Of two failures, the first to be completed is not the last.
 	o := newOrdered(t, model.OpPlan, "pause")

@@ -76,6 +76,12 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	held := a.holdsRecovery(c, have, o)
 	v := a.treeView(have, e)
 	order := logformat.PlanOrders.Word(o.Order)
+	revives := a.view().Understands(logformat.OrdersLevel)
+	failed := failedForGood(e.State())
+	stuck := revives && failed && o.Order != pb.PlanOrder_PLAN_ORDER_STOP && pausedByFailure(have, e.State())
+	if stuck && o.Order == pb.PlanOrder_PLAN_ORDER_INTERRUPT {
+		v.Interrupted = false // no order has paused it
+	}
 	r := tree.Give([]*tree.View{v}, tree.Order{Command: order, Plan: v.Name, Phase: o.Phase, Step: o.Step, Params: o.Parameters})
 	if r.Code == tree.CodeOK && have.Status.Ended() && asGood(have, o) {
 		return Answer{Subject: have.ID}
@@ -87,7 +93,6 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 		return Answer{Err: &tree.Refusal{Code: r.Code, Message: r.Message}}
 	}
 	op := *have
-	revives := a.view().Understands(logformat.OrdersLevel)
 	if !revives {
 		r.Retry = nil
 	}
@@ -102,10 +107,8 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 		orders.Undo, orders.Skip = a.relaunched(&op, e.State(), r.Restart)
 	}
 	gaveUp := op.Status != model.OpRunning && op.Status != model.OpPaused
-	failed := failedForGood(e.State())
-	stuck := revives && failed && o.Order != pb.PlanOrder_PLAN_ORDER_STOP && pausedByFailure(&op, e.State())
 	pauses := slices.Contains(r.Gates, tree.Change{Part: plan.Whole(), Gate: plan.GateInterrupt, Shut: true})
-	if gaveUp && pauses {
+	if (gaveUp || stuck) && pauses {
 		// The step that failed has begun, and is to wait, too: the operation is paused as a whole.
 		r.Gates = slices.DeleteFunc(r.Gates, func(ch tree.Change) bool { return ch.Part == plan.Whole() })
 	}
@@ -118,6 +121,9 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	switch goes := goesOn(r, failed, e.State()); {
 	case stuck && goes:
 		a.resume(&op, e)
+	case stuck && pauses:
+		a.reopen(e)
+		op.Message = order + " by " + c.Actor
 	case gaveUp && (goes || pauses):
 		if len(r.Complete) > 0 {
 			e.Revive(orders, !mayLack(op.Type))

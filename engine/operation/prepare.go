@@ -177,6 +177,9 @@ type Input struct {
 	Complete   *model.Snapshot
 	// Snapshot returns a snapshot of the cluster by its number.
 	Snapshot func(number int) (*model.Snapshot, bool)
+	// Lost returns the parameters about the lost node of a replacement by a plan of the template that has not got a service of the node,
+	// both by id and name, to run again. It returns nil if there is none.
+	Lost func(node, service string) map[string]string
 }
 
 // Prepare prepares an operation with this id on an existing cluster. It fails with ErrState if

@@ -146,7 +146,8 @@ func (p *Prepared) alone(nodes int, all []recovered) error {
 	return fs
 }
 
-// remember keeps the phases of recoveries by plans of the template, and where the node was before.
+// remember keeps the phases of recoveries by plans of the template, and where the node was before. A node whose replacement is repeated was
+// where it was before the first one: what that made never took its place.
 func (p *Prepared) remember(at Input, all []recovered) {
 	for _, r := range all {
 		p.own = append(p.own, r.phase)
@@ -155,12 +156,17 @@ func (p *Prepared) remember(at Input, all []recovered) {
 	if i < 0 {
 		return
 	}
-	p.Operation.Parameters = map[string]string{}
-	for name, value := range map[string]string{OldIP: addressOf(at.Nodes[i]), OldHost: at.Nodes[i].Hostname} {
-		if value != "" {
-			p.Operation.Parameters[name] = value
+	old := map[string]string{OldIP: addressOf(at.Nodes[i]), OldHost: at.Nodes[i].Hostname}
+	for _, r := range all {
+		if at.Lost == nil {
+			break
+		}
+		if had := at.Lost(r.node, r.service); had != nil {
+			old = KeepOld(map[string]string{}, had)
 		}
 	}
+	maps.DeleteFunc(old, func(_, value string) bool { return value == "" })
+	p.Operation.Parameters = old
 }
 
 // KeepOld returns the parameters that an order gives an operation, together with those about the lost node that the operation had. They

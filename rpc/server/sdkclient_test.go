@@ -11,6 +11,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/apitest"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -327,6 +328,43 @@ func TestPodStatusIsLive(t *testing.T) {
 	run(st.Operation.ID, map[model.Action][2]string{model.Stop: {"KILLING", "KILLED"}, model.Start: {"STARTING", "RUNNING"}})
 }
 
+// TestPodInfo checks the fields of `pod info` that the SDK's own tests read, and that the command has no secrets.
+func TestPodInfo(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	w.must(200, apitest.Admin, "POST", "/v1/import", strings.Replace(parts, `"start":{"type":"shell"}`,
+		`"start":{"type":"shell","fields":{"script":"serve --port 80","password":"hunter2"}}`, 1))
+	id, op := w.cluster("hello", "1")
+	info := func() (string, api.PodInfo) {
+		t.Helper()
+		var out []api.PodInfo
+		a := w.client("GET", "/service/hello/v1/pod/hello1-1000/info", "")
+		if a.into(t, &out); len(out) != 2 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		return compact(t, a.body), out[0]
+	}
+	if text, _ := info(); strings.Contains(text, "TASK_") {
+		t.Errorf("before it is started: %s", text)
+	}
+	w.Finish(op)
+	text, p := info()
+	if p.Info.TaskID.Value == "" || p.Info.TaskID != p.Status.TaskID || p.Status.TaskID.Value != p.Status.ID || p.Status.State != "TASK_RUNNING" ||
+		p.Info.SlaveID.Value != "vm-0" || p.Info.Command.Value != "serve --port 80" || !strings.HasPrefix(p.Info.TaskID.Value, id) {
+		t.Errorf("%+v", p)
+	}
+	if !strings.Contains(text, `"command":{"value":"serve --port 80"}`) || !strings.Contains(text, `"slaveId":{"value":"vm-0"}`) ||
+		!strings.Contains(text, `"command":{"value":"shell"}`) || strings.Contains(text, "hunter2") {
+		t.Errorf("%s", text)
+	}
+	if a := w.client("POST", "/service/hello/v1/pod/hello1-1000/pause", ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if text, _ := info(); strings.Contains(text, "TASK_") || !strings.Contains(text, `"status":"PAUSING"`) {
+		t.Errorf("paused: %s", text)
+	}
+}
+
 // TestResumeNamesWaitingPhases checks that an order to continue a whole plan names the phases whose canaries it does not release.
 func TestResumeNamesWaitingPhases(t *testing.T) {
 	w := newWorld(t)
@@ -496,9 +534,9 @@ func TestPauseWaitsForTheStep(t *testing.T) {
 // TestOrdersAfterAFailure sends the requests of S14 to S20: a plan takes every order after its operation has failed.
 func TestOrdersAfterAFailure(t *testing.T) {
 	const db = " db:COMPLETE:COMPLETE:COMPLETE"
-	failed := func(t *testing.T) *rollout {
+	failed := func(t *testing.T, policy string) *rollout {
 		t.Helper()
-		r := newRollout(t, `,"onFailure":"leave"`)
+		r := newRollout(t, `,"onFailure":"`+policy+`"`)
 		r.work(r.op, func(task *model.Task) string {
 			if at(task, "nginx", 1, model.Start) {
 				return "broken"
@@ -537,33 +575,35 @@ func TestOrdersAfterAFailure(t *testing.T) {
 			r.accepts("plans/deploy/continue")
 		}, "202 IN_PROGRESS" + db + " web:COMPLETE:PREPARED:PENDING", []int{1, 2, 1}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := failed(t)
-			c.orders(r)
-			if got := r.plan("deploy"); got != c.want {
-				t.Errorf("%s, not %s", got, c.want)
-			}
-			if a := r.must(200, apitest.User, "GET", "/v1/clusters/hello", ""); !strings.Contains(compact(t, a.body), `"status":"pending"`) {
-				t.Errorf("%s", a.body)
-			}
-			r.finish(r.op)
-			if got := r.plan("deploy"); got != "200 COMPLETE"+db+" web:COMPLETE:COMPLETE:COMPLETE" {
-				t.Errorf("at the end: %s", got)
-			}
-			if a := r.must(200, apitest.User, "GET", "/v1/clusters/hello", ""); !strings.Contains(compact(t, a.body), `"status":"active"`) {
-				t.Errorf("%s", a.body)
-			}
-			for _, task := range r.Tasks(r.op) {
-				for node, times := range c.starts {
-					if at(&task, "nginx", node, model.Start) && task.Attempt != times {
-						t.Errorf("%s has %d attempts, not %d: %+v", task.ID, task.Attempt, times, task.Attempts)
+		for _, policy := range []string{"leave", "pause"} {
+			t.Run(c.name+" "+policy, func(t *testing.T) {
+				r := failed(t, policy)
+				c.orders(r)
+				if got := r.plan("deploy"); got != c.want {
+					t.Errorf("%s, not %s", got, c.want)
+				}
+				if a := r.must(200, apitest.User, "GET", "/v1/clusters/hello", ""); !strings.Contains(compact(t, a.body), `"status":"pending"`) {
+					t.Errorf("%s", a.body)
+				}
+				r.finish(r.op)
+				if got := r.plan("deploy"); got != "200 COMPLETE"+db+" web:COMPLETE:COMPLETE:COMPLETE" {
+					t.Errorf("at the end: %s", got)
+				}
+				if a := r.must(200, apitest.User, "GET", "/v1/clusters/hello", ""); !strings.Contains(compact(t, a.body), `"status":"active"`) {
+					t.Errorf("%s", a.body)
+				}
+				for _, task := range r.Tasks(r.op) {
+					for node, times := range c.starts {
+						if at(&task, "nginx", node, model.Start) && task.Attempt != times {
+							t.Errorf("%s has %d attempts, not %d: %+v", task.ID, task.Attempt, times, task.Attempts)
+						}
 					}
 				}
-			}
-			if a := r.client("GET", "/service/hello/v1/health", ""); a.status != 200 {
-				t.Errorf("health: %d %s", a.status, a.body)
-			}
-		})
+				if a := r.client("GET", "/service/hello/v1/health", ""); a.status != 200 {
+					t.Errorf("health: %d %s", a.status, a.body)
+				}
+			})
+		}
 	}
 }
 
@@ -666,11 +706,12 @@ func TestPodOrdersWhileAPlanIsOpen(t *testing.T) {
 	r.work(main, func(task *model.Task) string {
 		switch {
 		case at(task, "nginx", 1, model.Start) && stopped == 1:
-			if got := r.order("pod/" + nodes[1] + "/pause"); !strings.HasPrefix(got, "409 ") || !strings.Contains(got, `step "hello1-1001:[stop nginx, start nginx]" of phase "nodes" in operation `+main) {
-				t.Errorf("a pause where a step is at work: %s", got)
+			if got := r.order("pod/" + nodes[1] + "/resume"); !strings.HasPrefix(got, "200 ") { // nothing is paused there
+				t.Errorf("a resume where a step is at work: %s", got)
 			}
 			r.accepts("pod/" + nodes[1] + "/restart")
-			if got := operations(); !slices.Equal(got, []string{"restart running"}) {
+			// The step begins again, and recovery restarts the node's other service after it.
+			if got := operations(); !slices.Equal(got, []string{"recover running", "restart running"}) {
 				t.Errorf("a restart where a step is at work begins %v", got)
 			}
 			// A node that the plan has not come to is restarted by recovery, now, and once.
@@ -678,7 +719,7 @@ func TestPodOrdersWhileAPlanIsOpen(t *testing.T) {
 			r.accepts("pod/" + nodes[2] + "/restart")
 			// So is one that it is done with.
 			r.accepts("pod/" + nodes[0] + "/restart")
-			if got := operations(); !slices.Equal(got, []string{"recover running", "recover running", "restart running"}) {
+			if got := operations(); !slices.Equal(got, []string{"recover running", "recover running", "recover running", "restart running"}) {
 				t.Errorf("%v", got)
 			}
 			return "" // of the attempt that was cancelled
@@ -731,6 +772,76 @@ func TestPodOrdersWhileAPlanIsOpen(t *testing.T) {
 	}
 }
 
+// TestPauseDuringAStep checks that a pause of a node where a step is at work stops all its services once the step has ended, and that they
+// stay paused when the operation ends (D9).
+func TestPauseDuringAStep(t *testing.T) {
+	r := newRollout(t, "")
+	r.finish(r.op)
+	var st struct{ Operation struct{ ID string } }
+	r.must(202, apitest.User, "POST", "/v1/clusters/hello/restart", `{"services":["nginx"],"strategy":"serial"}`).into(t, &st)
+	asked, pause := false, ""
+	pod := func() string {
+		t.Helper()
+		var p tree.Pod
+		r.client("GET", "/service/hello/v1/pod/hello1-1001/status", "").into(t, &p)
+		return p.Tasks[0].Status + " " + p.Tasks[1].Status
+	}
+	r.work(st.Operation.ID, func(task *model.Task) string {
+		switch {
+		case at(task, "nginx", 1, model.Start) && !asked:
+			asked = true
+			r.accepts("pod/hello1-1001/pause")
+			for _, op := range mustView(t, r.world).ActiveOperations() {
+				if op.Type == model.OpPauseNode {
+					pause = op.ID
+				}
+			}
+			if r.finish(pause); slices.ContainsFunc(r.Tasks(pause), func(task model.Task) bool { return task.Attempt > 0 }) {
+				t.Error("the pause begins while the step is at work")
+			}
+			if got := pod(); got != "PAUSING PAUSING" {
+				t.Errorf("meanwhile: %s", got)
+			}
+		case at(task, "nginx", 2, model.Stop): // the step has ended, and the operation goes on
+			r.finish(pause)
+		}
+		return ""
+	})
+	if got := pod(); got != "PAUSED PAUSED" {
+		t.Errorf("at the end: %s", got)
+	}
+	if got := len(r.Tasks(pause)); got != 2 {
+		t.Errorf("%d tasks stop the node's services", got)
+	}
+	if left := mustView(t, r.world).ActiveOperations(); len(left) > 0 {
+		t.Errorf("%d operations go on", len(left))
+	}
+	n, _ := mustView(t, r.world).Node("acme", r.id+"-1001")
+	if n.States["nginx"] != model.Stop.String() || n.States["php"] != model.Stop.String() {
+		t.Errorf("%v", n.States)
+	}
+	r.accepts("pod/hello1-1001/resume")
+	for _, op := range mustView(t, r.world).ActiveOperations() {
+		r.finish(op.ID)
+	}
+	if got := pod(); got != "RUNNING RUNNING" {
+		t.Errorf("resumed: %s", got)
+	}
+}
+
+// TestPauseWhileTheMachineIsMade checks that a node that has nothing to stop yet cannot be paused.
+func TestPauseWhileTheMachineIsMade(t *testing.T) {
+	r := newRollout(t, "")
+	task, _ := r.Next(r.op)
+	r.Report(task.ID, model.TaskLeased, "")
+	node := "hello1-" + task.Node[len(task.Node)-4:]
+	for _, names := range []string{"", `["nginx"]`} {
+		if got := r.order("pod/"+node+"/pause", names); task.Action != model.Create || !strings.HasPrefix(got, "409 ") {
+			t.Errorf("during %s, of %q: %s", task.Action, names, got)
+		}
+	}
+}
+
 // TestRestartOfANodeAgain checks that a node that an operation on several nodes has restarted already is restarted once more by an order,
 // though the operation is still at work on the others.
 func TestRestartOfANodeAgain(t *testing.T) {
@@ -761,6 +872,84 @@ func TestRestartOfANodeAgain(t *testing.T) {
 	}
 	if got := r.plan("recovery"); !strings.HasPrefix(got, "200 COMPLETE") {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestConcurrentRestarts checks that services and nodes can be restarted during operations on other services or other nodes of a cluster, each
+// once, and that the refusal of an order that clashes names the step.
+func TestConcurrentRestarts(t *testing.T) {
+	r := newRollout(t, "")
+	r.finish(r.op)
+	begin := func(body string) string {
+		t.Helper()
+		var st struct{ Operation struct{ ID string } }
+		r.must(202, apitest.User, "POST", "/v1/clusters/hello/recover", body).into(t, &st)
+		return st.Operation.ID
+	}
+	starts := func(op string) string {
+		var out []string
+		for _, task := range r.Tasks(op) {
+			if task.Action == model.Start {
+				out = append(out, task.Service+" "+strings.Split(task.Hostname, ".")[0])
+			}
+		}
+		slices.Sort(out)
+		return strings.Join(out, ", ")
+	}
+	all := func() (out []string) {
+		for _, op := range mustView(t, r.world).ActiveOperations() {
+			out = append(out, string(op.Type)+": "+starts(op.ID))
+		}
+		slices.Sort(out)
+		return out
+	}
+	want := func(why string, want ...string) {
+		t.Helper()
+		if got := all(); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", why, got)
+		}
+	}
+	first := begin(`{"nodeNames":["hello1-1000","hello1-1001"],"services":["nginx"]}`)
+	const one = "recover: nginx hello1-1000, nginx hello1-1001"
+	want("a restart of some services of some nodes", one)
+	r.accepts("pod/hello1-1000/restart")
+	want("a concurrent restart of a whole node", one, "recover: php hello1-1000")
+	r.accepts("pod/hello1-1000/restart")
+	want("the same again", one, "recover: php hello1-1000")
+	if again := begin(`{"nodeNames":["hello1-1001"],"services":["nginx"]}`); again != first {
+		t.Errorf("what %s restarts is restarted by %s, too", first, again)
+	}
+	begin(`{"nodeNames":["hello1-1001","hello1-1002"]}`)
+	want("a concurrent restart of two nodes", one, "recover: nginx hello1-1002, php hello1-1001, php hello1-1002", "recover: php hello1-1000")
+	for len(mustView(t, r.world).ActiveOperations()) > 0 { // each waits where another one is at work
+		for _, op := range mustView(t, r.world).ActiveOperations() {
+			r.finish(op.ID)
+		}
+	}
+	// While a step is at work on another service of the node, the order waits for its end.
+	var st struct{ Operation struct{ ID string } }
+	r.must(202, apitest.User, "POST", "/v1/clusters/hello/restart", `{"services":["nginx"],"strategy":"serial"}`).into(t, &st)
+	waits := ""
+	r.work(st.Operation.ID, func(task *model.Task) string {
+		if at(task, "nginx", 1, model.Start) && waits == "" {
+			waits = begin(`{"nodeNames":["hello1-1001"],"services":["php"]}`)
+			if r.finish(waits); slices.ContainsFunc(r.Tasks(waits), func(task model.Task) bool { return task.Attempt > 0 }) {
+				t.Error("it begins while the step is at work")
+			}
+		}
+		return ""
+	})
+	r.finish(waits)
+	want("at the end")
+	// An order that clashes.
+	r.accepts("pod/hello1-1001/pause")
+	a := r.ask(apitest.User, "POST", "/v1/clusters/hello/recover", `{"nodeNames":["hello1-1001"],"services":["nginx"]}`)
+	if a.status != 409 || !strings.Contains(a.problem(t).Detail, `step "hello1-1001:[stop nginx, stop php]" of phase "hello1-1001" in operation `) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	a = r.ask(apitest.User, "POST", "/v1/clusters/hello/recover", `{"nodeNames":["hello1-1001"],"services":["no"]}`)
+	if a.status/100 != 4 || !strings.Contains(a.body, "no service") {
+		t.Errorf("a service that the node does not have: %d %s", a.status, a.body)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/planner"
 	"github.com/coopr/coopr/engine/solver"
 )
@@ -71,4 +72,34 @@ func metGone(v *state.View, op *model.Operation) bool {
 func hopeless(err error) bool {
 	return errors.As(err, new(model.Faults)) || errors.As(err, new(*planner.CycleError)) ||
 		errors.As(err, new(*solver.Unsolvable)) || errors.Is(err, solver.ErrBudget)
+}
+
+// lost returns the parameters of the latest replacement of a node by a plan of the template, which are about the node that was lost, if
+// neither it nor an operation since has started this service there. Otherwise it returns nil.
+func lost(v *state.View, cl *model.Cluster, node, service string) map[string]string {
+	for _, op := range v.Operations(cl.Tenant, cl.ID) {
+		s, kept := v.Plan(op.ID)
+		if !kept {
+			continue
+		}
+		starts, done := false, true
+		for _, u := range s.Graph.On(node) {
+			if s.Graph.ServiceName(int(u)) == service && !s.Inherited(u) {
+				starts = starts || s.Graph.Action[u] == model.Start
+				done = done && s.Status(u) == model.TaskSucceeded
+			}
+		}
+		switch {
+		case starts && done:
+			return nil
+		case starts && op.Type == model.OpReplaceNode && op.Parameters[operation.OldHost] != "" && deletes(s.Graph, node):
+			return op.Parameters
+		}
+	}
+	return nil
+}
+
+// deletes reports whether a plan deletes the machine of a node.
+func deletes(g *plan.Graph, node string) bool {
+	return slices.ContainsFunc(g.On(node), func(u uint32) bool { return g.Action[u] == model.Delete })
 }

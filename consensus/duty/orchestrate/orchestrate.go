@@ -438,7 +438,7 @@ func (o *Orchestrator) prepareOn(ctx context.Context, who model.Caller, v *state
 	req operation.Request, id string) (*operation.Prepared, error) {
 	at := operation.Input{Cluster: cl, Nodes: nodes, Gone: gone(v, cl), Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)
-	}}
+	}, Lost: func(node, service string) map[string]string { return lost(v, cl, node, service) }}
 	last, ok := v.Operation(cl.Tenant, cl.Operation)
 	if ok && req.Supersede && (!last.Status.Ended() || last.SupersededBy != "" && last.SupersededBy == id) {
 		at.Superseded, _ = v.Plan(last.ID)

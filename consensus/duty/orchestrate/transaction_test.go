@@ -43,6 +43,7 @@ type lab struct {
 	meantime func()          // what happens before each task; may be nil
 	cannot   bool            // the task at work cannot be made
 	policy   *model.RecoveryPolicy
+	plans    []model.Plan // of the template
 	did      map[model.TaskID]bool
 }
 
@@ -134,7 +135,7 @@ func (l *lab) define(version int, greeting string) {
 		return s
 	}
 	one := model.Int(1)
-	tpl := &model.ClusterTemplate{Base: model.Base{Name: "shop"}, Recovery: l.policy}
+	tpl := &model.ClusterTemplate{Base: model.Base{Name: "shop"}, Recovery: l.policy, Plans: l.plans}
 	tpl.Defaults = model.Defaults{
 		Provider: "p", HardwareType: "small", ImageType: "empty",
 		Services: []model.DefaultService{{Name: "balancer"}, {Name: "store"}, {Name: "web"}},

@@ -10,6 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/redact"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
@@ -163,6 +164,31 @@ func pods(cl *model.Cluster, nodes []*model.Node, now attempts) tree.Pods {
 	return out
 }
 
+// mesosState returns the state of a task as Mesos has it, or "" for one that was never started and for the states that only the SDK has.
+func mesosState(status string) string {
+	switch status {
+	case "", model.Pausing, model.Paused:
+		return ""
+	}
+	return "TASK_" + status
+}
+
+// machineOf returns the provider's id of a node's machine.
+func machineOf(n *model.Node) api.PodValue {
+	id, _ := n.Results["providerid"].(string)
+	return api.PodValue{Value: id}
+}
+
+// commandOf returns the script that starts a service on a node, without secrets, or the type of the action that does.
+func commandOf(r *redact.Redactor, cl *model.Cluster, n *model.Node, service string) api.PodValue {
+	def, _ := cl.DefinitionAt(n.Marks[service], service)
+	start := r.Definition(model.Define(model.KindService, &def)).Value.(*model.Service).Provisioner.Actions[model.Start.Key()]
+	if script, ok := start.Fields["script"].(string); ok {
+		return api.PodValue{Value: script}
+	}
+	return api.PodValue{Value: start.Type}
+}
+
 // podOf returns the node that a pod name stands for.
 func podOf(c *rest.Call, v rest.View, cl *model.Cluster, name string) (*model.Node, error) {
 	hidden := &tree.Refusal{Code: http.StatusNotFound, Message: "Pod " + name + " not found"}
@@ -247,11 +273,12 @@ func podRoutes(s *rest.Server) {
 			if err != nil {
 				return nil, err
 			}
-			out := []api.PodInfo{}
+			out, r := []api.PodInfo{}, redact.For(v, c.Who.Tenant)
 			for i, t := range pod(cl, n, attemptsOf(c, v, cl)).Tasks {
-				service := n.Services[i]
-				out = append(out, api.PodInfo{Status: t, Info: api.PodTaskInfo{
+				service, id := n.Services[i], api.PodValue{Value: t.ID}
+				out = append(out, api.PodInfo{Status: api.PodTaskStatus{PodTask: t, TaskID: id, State: mesosState(t.Status)}, Info: api.PodTaskInfo{
 					Name: t.Name, Pod: podName(n), Service: service, Version: cl.Definitions[service].Version, Node: n.ID, IPAddresses: n.IPAddresses,
+					TaskID: id, SlaveID: machineOf(n), Command: commandOf(r, cl, n, service),
 				}})
 			}
 			return out, nil
