@@ -419,6 +419,7 @@ func (e *encoder) mark(x model.Mark) *record.Mark {
 		Configured:  x.Configured,
 		Goal:        x.Goal,
 		Initialized: x.Initialized,
+		Started:     x.Started,
 	}
 }
 
@@ -432,6 +433,7 @@ func (d *decoder) mark(m *record.Mark) model.Mark {
 		Configured:  m.Configured,
 		Goal:        m.Goal,
 		Initialized: m.Initialized,
+		Started:     m.Started,
 	}
 }
 

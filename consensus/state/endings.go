@@ -124,6 +124,7 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 		cl = &model.Cluster{}
 	}
 	nodes := make([]*model.Node, len(g.Nodes))
+	numbered := a.view().Understands(logformat.OrdersLevel) // older voters would drop the number of a start
 	for v := range g.Len() {
 		if g.Action[v] == model.Barrier {
 			continue
@@ -141,6 +142,10 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 		}
 		if nodes[i] != nil {
 			did(nodes[i], cl, op, g.Action[v], g.ServiceName(v), done)
+			if m, ok := nodes[i].Marks[g.ServiceName(v)]; ok && numbered && g.Action[v] == model.Start {
+				m.Started = max(m.Started, s.Fence(uint32(v)))
+				nodes[i].Marks[g.ServiceName(v)] = m
+			}
 			switch id := nodes[i].ID; {
 			case g.Action[v] == model.Create || g.Action[v] == model.Delete:
 				made[id] = true

@@ -123,7 +123,7 @@ func (a sites) nextGeneration(c *pb.Command, name string, old *site.Record, n *p
 	if err := a.document(c.Tenant, table.CountSites, name, len(g.Document), old == nil, 0); err != nil && !n.Deleting {
 		return Answer{Err: err}
 	}
-	if s := (sealed{a.writer}); s.anywhere() {
+	if s := (sealed(a)); s.anywhere() {
 		if err := s.there(c.Tenant, g.Document); err != nil {
 			return Answer{Err: err}
 		}

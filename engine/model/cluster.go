@@ -151,6 +151,8 @@ type Mark struct {
 	Goal string `json:"goal,omitempty"`
 	// Initialized is true if an INITIALIZE has succeeded since the service came to the node.
 	Initialized bool `json:"initialized,omitempty"`
+	// Started is the index of the log entry that leased the latest START of the service; 0 if it was never started on this machine.
+	Started uint64 `json:"started,omitempty"`
 }
 
 // Snapshot is the record of a cluster at one moment (docs/spec/planner.md, "Transactions" 8).

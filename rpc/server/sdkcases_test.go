@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // notYet are the cases that an agent does not satisfy yet. A case in it must fail, so that it is taken out when it is satisfied.
-var notYet = map[string]bool{"S12": true, "S26": true, "S29": true}
+var notYet = map[string]bool{"S26": true, "S29": true}
 
 // clientAlone are the commands that the client refuses without a request: S43, an update without options and version.
 var clientAlone = map[string]bool{"S43": true}
@@ -292,12 +293,15 @@ func relaunched(s *sdkShop) {
 	before := s.taskIDs()
 	_, code := s.plan("deploy")
 	s.expect("the HTTP status of the plan", code, 202)
+	s.expect("the tasks that still run are the same", s.taskIDs(), before)
 	done := s.finish("deploy")
+	after := s.taskIDs()
 	for _, node := range []string{"db-0", "web-0", "web-1", "web-2"} {
 		stop, start := slices.Index(done, node+" STOP"), slices.Index(done, node+" START")
 		s.expect(node+" stops and starts", stop >= 0 && stop < start, true)
 		s.expect(node+" after db-0", node == "db-0" || stop > slices.Index(done, "db-0 START"), true)
-		s.expect("the task of "+node+" is the same", s.taskIDs()[node] == before[node], false)
+		s.expect("the task of "+node+" is the same", after[node] == before[node], false)
+		s.expect("a later start of "+node, startOf(s, after[node]) > startOf(s, before[node]), true)
 	}
 	for _, kept := range []string{"db-0 INITIALIZE", "db-0 CREATE", "db-0 DELETE"} {
 		s.expect(kept, slices.Contains(done, kept), false)
@@ -307,6 +311,14 @@ func relaunched(s *sdkShop) {
 	var cl model.Cluster
 	a.into(s.t, &cl)
 	s.expect("the cluster", cl.Status, model.ClusterActive)
+}
+
+// startOf returns the number of the start in the id of a pod's task.
+func startOf(s *sdkShop, id string) uint64 {
+	s.t.Helper()
+	number, err := strconv.ParseUint(id[strings.LastIndex(id, "/")+1:], 10, 64)
+	s.expect("the end of task id "+id, err, nil)
+	return number
 }
 
 // podCases are the cases about pods while the plan deploy is open.

@@ -180,8 +180,8 @@ func (s *sdkShop) node(name string) string {
 	return n.ID
 }
 
-// workUntil carries out the tasks of a plan until the next one is as wanted, or none is left. It returns those that were carried out, as
-// "web-0 START".
+// workUntil carries out the tasks of a plan until the next one is as wanted, or none is left. It returns the actions that were carried
+// out, as "web-0 START".
 func (s *sdkShop) workUntil(plan string, wanted func(model.Task) bool) (done []string) {
 	s.t.Helper()
 	op := s.mustOperation(plan).ID
@@ -194,8 +194,10 @@ func (s *sdkShop) workUntil(plan string, wanted func(model.Task) bool) (done []s
 		if !ok || t.Service != "" && wanted(t) {
 			return done
 		}
+		if action := s.Does(t); action != "" {
+			done = append(done, names[t.Node]+" "+action)
+		}
 		s.Report(t.ID, model.TaskSucceeded, "")
-		done = append(done, names[t.Node]+" "+t.Action.String())
 	}
 }
 

@@ -1389,6 +1389,7 @@ type Mark struct {
 	Configured    string                 `protobuf:"bytes,3,opt,name=configured,proto3" json:"configured,omitempty"`
 	Goal          string                 `protobuf:"bytes,4,opt,name=goal,proto3" json:"goal,omitempty"`
 	Initialized   bool                   `protobuf:"varint,5,opt,name=initialized,proto3" json:"initialized,omitempty"`
+	Started       uint64                 `protobuf:"varint,6,opt,name=started,proto3" json:"started,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1456,6 +1457,13 @@ func (x *Mark) GetInitialized() bool {
 		return x.Initialized
 	}
 	return false
+}
+
+func (x *Mark) GetStarted() uint64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
 }
 
 // NodeHealth is what checks and recovery know of a node.
@@ -1849,7 +1857,7 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.coopr.record.v1.MarkR\x05value:\x028\x01\x1aN\n" +
 	"\tBackEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.coopr.record.v1.MarkR\x05value:\x028\x01\"\x94\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.coopr.record.v1.MarkR\x05value:\x028\x01\"\xae\x01\n" +
 	"\x04Mark\x12\x1e\n" +
 	"\n" +
 	"definition\x18\x01 \x01(\x03R\n" +
@@ -1859,7 +1867,8 @@ const file_record_cluster_proto_rawDesc = "" +
 	"configured\x18\x03 \x01(\tR\n" +
 	"configured\x12\x12\n" +
 	"\x04goal\x18\x04 \x01(\tR\x04goal\x12 \n" +
-	"\vinitialized\x18\x05 \x01(\bR\vinitialized\"\xc4\x04\n" +
+	"\vinitialized\x18\x05 \x01(\bR\vinitialized\x12\x18\n" +
+	"\astarted\x18\x06 \x01(\x04R\astarted\"\xc4\x04\n" +
 	"\n" +
 	"NodeHealth\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +

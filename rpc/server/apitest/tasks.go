@@ -38,6 +38,27 @@ func (s *Store) Next(op string) (t model.Task, ok bool) {
 	return s.member.Machine.View().Task("", string(model.OperationID(op).Task(next[0])))
 }
 
+// Does returns the action that a worker carries out for a task now, or "" if it changes nothing: a service that is launched anew is stopped
+// first, a machine that exists is found, and a task that is not repeated is left out.
+func (s *Store) Does(t model.Task) string {
+	_, u, err := model.TaskID(t.ID).Split()
+	check(err)
+	_, p, ok := s.plan(t.Operation)
+	if !ok {
+		return ""
+	}
+	switch n := p.Note(u); {
+	case n == nil:
+	case n.Skip, n.Observe && t.Action == model.Create:
+		return ""
+	case n.Undo && t.Service != "":
+		return model.Stop.String()
+	case n.Undo:
+		return model.Delete.String()
+	}
+	return t.Action.String()
+}
+
 // Work carries out the tasks of an operation in their order, until the operation has ended or is
 // held. result returns the message of a task that fails, or "".
 func (s *Store) Work(op string, result func(model.Task) string) {

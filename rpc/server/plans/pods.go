@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
@@ -33,18 +34,31 @@ func podName(n *model.Node) string {
 func pod(cl *model.Cluster, n *model.Node, now attempts) tree.Pod {
 	p := tree.Pod{Name: podName(n), Tasks: []tree.PodTask{}}
 	for _, s := range n.Services {
-		p.Tasks = append(p.Tasks, tree.PodTask{ID: string(model.NodeID(n.ID).Placement(s)), Name: p.Name + "-" + s,
-			Status: taskState(cl, n, s, now)})
+		p.Tasks = append(p.Tasks, tree.PodTask{ID: taskID(n, s, now), Name: p.Name + "-" + s, Status: taskState(cl, n, s, now)})
 	}
 	return p
 }
 
-// attempts has the states of services that operations under way have begun to change, by node and service.
-type attempts map[[2]string]string
+// taskID returns the id of a service's task: the placement of the service and, once it was started, the number of its latest start. So the
+// id of a service that was started again is another one.
+func taskID(n *model.Node, service string, now attempts) string {
+	id := string(model.NodeID(n.ID).Placement(service))
+	if started := max(n.Marks[service].Started, now.starts[[2]string{n.ID, service}]); started > 0 {
+		id += "/" + strconv.FormatUint(started, 10)
+	}
+	return id
+}
+
+// attempts is what operations under way have begun to change, by node and service: the states of services, and the numbers of their starts.
+type attempts struct {
+	states map[[2]string]string
+	starts map[[2]string]uint64
+}
 
 // attemptsOf returns the present attempts of the operations of a cluster that have not ended.
 func attemptsOf(c *rest.Call, v rest.View, cl *model.Cluster) attempts {
-	out, stopped, running := attempts{}, map[[2]string]bool{}, map[[2]string]bool{}
+	out := attempts{states: map[[2]string]string{}, starts: map[[2]string]uint64{}}
+	stopped, running := map[[2]string]bool{}, map[[2]string]bool{}
 	for _, n := range v.Nodes(c.Who.Tenant, cl.ID) {
 		for service, state := range n.States {
 			running[[2]string{n.ID, service}] = state == model.Start.String()
@@ -63,6 +77,9 @@ func attemptsOf(c *rest.Call, v rest.View, cl *model.Cluster) attempts {
 		latest := map[[2]string]int64{}
 		for _, t := range tasks {
 			at := [2]string{t.Node, t.Service}
+			if t.Action == model.Start {
+				out.starts[at] = max(out.starts[at], t.Fence)
+			}
 			if t.Service == "" || t.LeasedAt == 0 || t.LeasedAt < latest[at] {
 				continue
 			}
@@ -71,7 +88,7 @@ func attemptsOf(c *rest.Call, v rest.View, cl *model.Cluster) attempts {
 				continue // the service goes on running until it is stopped
 			}
 			if state := attemptState(cl, &t); state != "" {
-				latest[at], out[at] = t.LeasedAt, state
+				latest[at], out.states[at] = t.LeasedAt, state
 			}
 		}
 	}
@@ -124,12 +141,12 @@ func taskState(cl *model.Cluster, n *model.Node, service string, now attempts) s
 			return h.Paused[service]
 		case h.Machine == model.MachineGone:
 			return "GONE"
-		case now[[2]string{n.ID, service}] != "": // below
+		case now.states[[2]string{n.ID, service}] != "": // below
 		case h.Services[service].Status == model.Unhealthy:
 			return "FAILED"
 		}
 	}
-	if state := now[[2]string{n.ID, service}]; state != "" {
+	if state := now.states[[2]string{n.ID, service}]; state != "" {
 		return state
 	}
 	switch n.States[service] {
