@@ -173,7 +173,8 @@ func checkMail(k *checks, path string, s AuditSink) {
 
 // checkAddress returns what is wrong with an address of mail, or "".
 func checkAddress(text string) string {
-	if a, err := mail.ParseAddress(text); err != nil || a.Address != text || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	odd := func(r rune) bool { return r <= ' ' || r > '~' }
+	if a, err := mail.ParseAddress(text); err != nil || a.Address != text || strings.ContainsFunc(text, odd) {
 		return fmt.Sprintf("%q: write an address such as ops@example.com", text)
 	}
 	return ""

@@ -108,7 +108,7 @@ func (s Sources) agent() collector {
 	crashes := counter("coopr_plugin_crashes_total",
 		"Plugin processes of this agent that died or did not start. A later task starts them again.")
 	calls := counter("coopr_provider_calls_total",
-		"Calls of providers' plugins of this agent that have ended: by provider type, operation (an action, LIST, REMOVE or VALIDATE) and outcome.",
+		"Calls of providers' plugins of this agent that have ended: by provider type, operation (an action, LIST, REMOVE or VALIDATE), outcome.",
 		"provider", "operation", "outcome")
 	calling := counter("coopr_provider_call_seconds_total", "Time that these calls took.", "provider", "operation", "outcome")
 	return collector{[]family{build, slots, running, crashes, calls, calling}, func(send emit) {

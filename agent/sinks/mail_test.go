@@ -35,12 +35,12 @@ import (
 
 // mailServer is a small SMTP server.
 type mailServer struct {
-	t                     *testing.T
-	host, port, ca        string
-	cert                  tls.Certificate
-	close                 func()
-	early, offers, logins bool   // TLS from the start; STARTTLS; AUTH
-	end                   string // the answer to the end of a mail; "": the server hangs up
+	t              *testing.T
+	host, port, ca string
+	cert           tls.Certificate
+	close          func()
+	early, offers  bool   // TLS from the start; STARTTLS
+	end            string // the answer to the end of a mail; "": the server hangs up
 
 	mu    sync.Mutex
 	mails []string

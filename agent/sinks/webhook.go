@@ -22,7 +22,8 @@ import (
 	"github.com/coopr/coopr/engine/audit"
 )
 
-// Webhook posts records to a URL as lines of JSON, or as a message that Slack shows. Every answer of success means that the server has them.
+// Webhook posts records to a URL as lines of JSON, or as a message that Slack shows. Every answer of success means that the server has
+// them.
 type Webhook struct {
 	cfg    config.AuditSink
 	client *http.Client // nil until the CAs could be read

@@ -195,7 +195,8 @@ func historyCmd(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[api.HistoryEntry]{
 		Use: "history NAME", Short: "List the snapshots of a cluster, taken before and after its operations",
 		Example: "  coopr cluster history shop",
-		Args:    cli.Args("NAME"), Complete: cli.CompleteClusters(app), Empty: "There are no snapshots yet. The first one is taken when the cluster has been created.",
+		Args:    cli.Args("NAME"), Complete: cli.CompleteClusters(app),
+		Empty: "There are no snapshots yet. The first one is taken when the cluster has been created.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]api.HistoryEntry, client.Meta, error) {
 			return c.History(ctx, args[0], read)
 		},
