@@ -37,11 +37,7 @@ func NodeCommand(app cli.App) *cobra.Command {
 		Example: "  coopr node get 00000001-1000\n  coopr node get shop/1000", ValidArgsFunction: cli.CompleteNodes(app)}
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
 	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (model.Node, error) {
-		if cluster, name, ok := strings.Cut(args[0], "/"); ok {
-			return nodeOf(ctx, c, cluster, name)
-		}
-		n, _, err := c.Node(ctx, args[0], client.Read{})
-		return n, err
+		return findNode(ctx, c, args[0])
 	}, nil)
 	return cli.Group("node", "Show, restart, replace and pause nodes", list, get,
 		nodeRunCmd(app, "restart", model.OpRecover, "Restart all or some services of a node"),
@@ -103,18 +99,20 @@ func address(n model.Node) string {
 	return ""
 }
 
-// nodeOf returns the node of a cluster with an id, host name, short name or number.
-func nodeOf(ctx context.Context, c *client.Client, cluster, name string) (model.Node, error) {
-	cl, _, err := c.Cluster(ctx, cluster, client.Read{})
-	if err != nil {
-		return model.Node{}, err
-	}
-	for i := range cl.Nodes {
-		if n := &cl.Nodes[i]; slices.Contains([]string{n.ID, n.Hostname, n.ShortName(), strconv.Itoa(n.Number)}, name) {
-			one, _, err := c.Node(ctx, n.ID, client.Read{})
-			return one, err
+// findNode returns the node with an id, or the one of CLUSTER/NODE, where NODE is its id, host name, short name or number.
+func findNode(ctx context.Context, c *client.Client, text string) (model.Node, error) {
+	id := text
+	if cluster, name, ok := strings.Cut(text, "/"); ok {
+		cl, _, err := c.Cluster(ctx, cluster, client.Read{})
+		if err != nil {
+			return model.Node{}, err
+		}
+		for i := range cl.Nodes {
+			if n := &cl.Nodes[i]; slices.Contains([]string{n.ID, n.Hostname, n.ShortName(), strconv.Itoa(n.Number)}, name) {
+				id = n.ID
+			}
 		}
 	}
-	one, _, err := c.Node(ctx, cluster+"/"+name, client.Read{}) // which says that there is none
-	return one, err
+	n, _, err := c.Node(ctx, id, client.Read{})
+	return n, err
 }
