@@ -443,7 +443,7 @@ func TestWants(t *testing.T) {
 func TestSlack(t *testing.T) {
 	list := records(1, mostPosted)
 	for i := range list {
-		list[i].Message = "<!channel> & <https://evil.example|a link>\nfake" + strings.Repeat("&", 5000)
+		list[i].Message = "<!channel> & <https://evil.example|a link>\nfake @all [x](https://evil.example) [x][y]" + strings.Repeat("&", 5000)
 	}
 	w := NewWebhook(config.AuditSink{Format: config.FormatSlack})
 	text, kind, err := w.body(list)
@@ -461,7 +461,8 @@ func TestSlack(t *testing.T) {
 		strings.Count(message.Text, "\n") != mostPosted {
 		t.Errorf("%d bytes: %s", len(message.Text), message.Text)
 	}
-	want := "2025-06-15T15:06:40Z info: tenant.changed, tenant t, by ann: &lt;!channel&gt; &amp; &lt;https://evil.example|a link&gt; fake"
+	want := "2025-06-15T15:06:40Z info: tenant.changed, tenant t, by ann: &lt;!channel&gt; &amp; &lt;https://evil.example|a link&gt; fake " +
+		"@\u200ball [x]\u200b(https://evil.example) [x]\u200b[y]"
 	if !strings.HasPrefix(message.Text, want) {
 		t.Errorf("%s", message.Text)
 	}
