@@ -351,3 +351,25 @@ func TestForgedBrowserCertificates(t *testing.T) {
 		t.Error("a CA that may sign no other one:", err)
 	}
 }
+
+// TestBrowserNames renews with names as a configuration may have them. Once there are constraints of names, an empty label in one of them
+// spoils a certificate.
+func TestBrowserNames(t *testing.T) {
+	f := found(t)
+	s := f.first.Store()
+	names := []string{"web.example.com.", "web_1", "host..1", ".x", "", "10.0.0.1", "fd00::1", "fe80::1%eth0", "::ffff:10.0.0.2"}
+	r, err := s.Renewal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := f.sign(oneID, Voter, r.Request)
+	if a.Certificates, err = f.ca.Issue(Subject{Mesh: f.mesh, Role: Voter, ID: oneID, Names: names}, r.Request, r.API, time.Now(), Lifetime); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Renewed(a); err != nil {
+		t.Fatal(err)
+	}
+	if !s.ForBrowsers() || !s.Names([]string{"web.example.com", "web.example.com.", "10.0.0.1", "fd00::1", "10.0.0.2"}) {
+		t.Errorf("the certificate is for %v and %v", s.api.Leaf.DNSNames, s.api.Leaf.IPAddresses)
+	}
+}
