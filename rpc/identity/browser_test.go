@@ -363,7 +363,8 @@ func TestBrowserNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := f.sign(oneID, Voter, r.Request)
-	if a.Certificates, err = f.ca.Issue(Subject{Mesh: f.mesh, Role: Voter, ID: oneID, Names: names}, r.Request, r.API, time.Now(), Lifetime); err != nil {
+	subject := Subject{Mesh: f.mesh, Role: Voter, ID: oneID, Names: names}
+	if a.Certificates, err = f.ca.Issue(subject, r.Request, r.API, time.Now(), Lifetime); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Renewed(a); err != nil {
