@@ -74,20 +74,20 @@ func (m *Mail) dial(ctx context.Context) (c *smtp.Client, err error) {
 	if err != nil {
 		return nil, err
 	}
-	conn = &bounded{Conn: conn, left: mostSaid}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	bare := &bounded{Conn: conn, left: mostSaid}
+	stop := context.AfterFunc(ctx, func() { _ = bare.Close() })
 	defer stop()
 	defer func() {
 		if err != nil {
-			_ = conn.Close()
+			_ = bare.Close()
 			err = fmt.Errorf("%s: %w", server.Address, err)
 		}
 	}()
-	if err := conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
+	if err := bare.SetDeadline(time.Now().Add(answerTime)); err != nil {
 		return nil, err
 	}
-	if server.TLS {
-		conn = tls.Client(conn, encrypt)
+	if conn = bare; server.TLS {
+		conn = tls.Client(bare, encrypt)
 	}
 	if c, err = smtp.NewClient(conn, server.Host); err != nil {
 		return nil, err
@@ -135,9 +135,14 @@ func (m *Mail) logIn(c *smtp.Client) error {
 		return err
 	}
 	err = c.Auth(plain{m.cfg.Username, password})
+	// The texts of both errors may repeat what the agent sent.
 	var refused *textproto.Error
-	if errors.As(err, &refused) { // whose text may repeat what the agent sent
+	if errors.As(err, &refused) {
 		return fmt.Errorf("the server refuses the name %s with its password: it answers %d", m.cfg.Username, refused.Code)
+	}
+	var garbled textproto.ProtocolError
+	if errors.As(err, &garbled) {
+		return errors.New("the server's answer to name and password is none of SMTP: it is no mail server")
 	}
 	return err
 }

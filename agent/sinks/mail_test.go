@@ -48,8 +48,8 @@ type mailServer struct {
 	clear bool     // a mail or password came without TLS
 }
 
-func newMailServer(t *testing.T) *mailServer {
-	s := &mailServer{t: t, host: site.Loopback(), port: "0", offers: true, end: "250 2.0.0 taken"}
+func newMailServer(t *testing.T, early bool) *mailServer {
+	s := &mailServer{t: t, host: site.Loopback(), port: "0", early: early, offers: true, end: "250 2.0.0 taken"}
 	cert, key, err := site.Certificate(t.TempDir(), "mail", s.host)
 	if err == nil {
 		s.ca = cert
@@ -112,6 +112,10 @@ func (s *mailServer) serve(conn net.Conn) {
 		case "AUTH":
 			text, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(rest, "PLAIN "))
 			user := strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " "))
+			if user == "coopr garbled one" {
+				say(user)
+				continue
+			}
 			if user != "coopr a secret" {
 				say("535 5.7.8 wrong: " + user)
 				continue
@@ -197,18 +201,19 @@ func (s *mailServer) last(n int) (m *mail.Message, text string) {
 // TestMail sends mails over each kind of encrypted connection. A delivery is one mail.
 func TestMail(t *testing.T) {
 	for _, scheme := range []string{"smtp", "smtps"} {
-		s := newMailServer(t)
-		s.early = scheme == "smtps"
+		s := newMailServer(t, scheme == "smtps")
 		file := filepath.Join(t.TempDir(), "password")
 		sink := s.sink(scheme, func(c *config.AuditSink) { c.Username, c.PasswordFile = "coopr", file })
 		if err := sink.Deliver(t.Context(), records(1, 1)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("without the file of the password: %v", err)
 		}
-		if err := os.WriteFile(file, []byte("wrong one\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := sink.Deliver(t.Context(), records(1, 1)); err == nil || strings.Contains(err.Error(), "wrong one") {
-			t.Errorf("a wrong password: %v", err)
+		for _, password := range []string{"wrong one", "garbled one"} { // the server repeats both, one of them outside of SMTP
+			if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := sink.Deliver(t.Context(), records(1, 1)); err == nil || strings.Contains(err.Error(), password) {
+				t.Errorf("a wrong password: %v", err)
+			}
 		}
 		if err := os.WriteFile(file, []byte("a secret\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -260,7 +265,7 @@ func TestMail(t *testing.T) {
 
 // TestMailAway writes records while the mail server is away. When it is back, it gets each of them, in few mails.
 func TestMailAway(t *testing.T) {
-	s := newMailServer(t)
+	s := newMailServer(t, false)
 	s.close()
 	m, err := state.New(state.Config{})
 	if err != nil {
@@ -312,7 +317,7 @@ func TestMailAway(t *testing.T) {
 
 // TestMailHostile has records whose names would be headers, mails or other records of their own.
 func TestMailHostile(t *testing.T) {
-	s := newMailServer(t)
+	s := newMailServer(t, false)
 	const evil = "x\r\nBcc: all@example.com\r\n\r\n.\r\nMAIL FROM:<a@b>\r\n2025-01-01 error: \u202e\u2028fake\x00"
 	list := records(1, 1)
 	list[0].Subject, list[0].ClusterName, list[0].Cluster, list[0].Actor, list[0].Message = evil, evil, evil, evil, evil+strings.Repeat("ä", 5000)
@@ -327,7 +332,7 @@ func TestMailHostile(t *testing.T) {
 
 // TestMailFaults has servers that do not take a mail.
 func TestMailFaults(t *testing.T) {
-	s := newMailServer(t)
+	s := newMailServer(t, false)
 	fails := func(what string, sink *Mail) {
 		t.Helper()
 		if err := sink.Deliver(t.Context(), records(1, 1)); err == nil {
@@ -336,7 +341,7 @@ func TestMailFaults(t *testing.T) {
 	}
 	nobody := func(c *config.AuditSink) { c.To = []string{"ops@example.com", "nobody@example.com"} }
 	fails("a server that does not know a recipient", s.sink("smtp", nobody))
-	fails("a server with an unknown certificate", s.sink("smtp", func(c *config.AuditSink) { c.CACert = newMailServer(t).ca }))
+	fails("a server with an unknown certificate", s.sink("smtp", func(c *config.AuditSink) { c.CACert = newMailServer(t, false).ca }))
 	fails("a sink without the file of its CA", s.sink("smtp", func(c *config.AuditSink) { c.CACert = "/nothing" }))
 	fails("a server without TLS", s.sink("smtps"))
 	s.end = "451 4.3.0 later"
@@ -387,15 +392,18 @@ func TestMailEndless(t *testing.T) {
 	if err := sink.Deliver(t.Context(), records(1, 1)); !errors.Is(err, errEndless) {
 		t.Errorf("a server that talks without end: %v", err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		conn := <-accepted
-		defer conn.Close()
-		cancel()
-		_, _ = io.Copy(io.Discard, conn)
-	}()
-	if err := sink.Deliver(ctx, records(1, 1)); err == nil {
-		t.Error("a server that says nothing takes a mail")
+	for _, scheme := range []string{"smtp", "smtps"} {
+		sink := NewMail(config.AuditSink{Address: scheme + "://" + l.Addr().String(), From: "a@b", To: []string{"c@d"}}, "h")
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			conn := <-accepted
+			defer conn.Close()
+			cancel()
+			_, _ = io.Copy(io.Discard, conn)
+		}()
+		if err := sink.Deliver(ctx, records(1, 1)); err == nil {
+			t.Error("a server that says nothing takes a mail")
+		}
 	}
 }
 
@@ -435,7 +443,7 @@ func TestWants(t *testing.T) {
 func TestSlack(t *testing.T) {
 	list := records(1, mostPosted)
 	for i := range list {
-		list[i].Message = "<!channel> & <https://evil.example|a link>\nfake" + strings.Repeat("&", 5000)
+		list[i].Message = "<!channel> & <https://evil.example|a link>\nfake @all [x](https://evil.example) [x][y]" + strings.Repeat("&", 5000)
 	}
 	w := NewWebhook(config.AuditSink{Format: config.FormatSlack})
 	text, kind, err := w.body(list)
@@ -453,7 +461,8 @@ func TestSlack(t *testing.T) {
 		strings.Count(message.Text, "\n") != mostPosted {
 		t.Errorf("%d bytes: %s", len(message.Text), message.Text)
 	}
-	want := "2025-06-15T15:06:40Z info: tenant.changed, tenant t, by ann: &lt;!channel&gt; &amp; &lt;https://evil.example|a link&gt; fake"
+	want := "2025-06-15T15:06:40Z info: tenant.changed, tenant t, by ann: &lt;!channel&gt; &amp; &lt;https://evil.example|a link&gt; fake " +
+		"@\u200ball [x]\u200b(https://evil.example) [x]\u200b[y]"
 	if !strings.HasPrefix(message.Text, want) {
 		t.Errorf("%s", message.Text)
 	}

@@ -63,8 +63,9 @@ const (
 	postPause  = time.Second
 )
 
-// slack has what Slack reads as markup. No name can mention people, or have a link that leads elsewhere.
-var slack = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+// slack has what Slack and Mattermost read as markup. No name can mention people, or have a link that leads elsewhere. A space of no width
+// keeps Mattermost, which takes Markdown, from either.
+var slack = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@\u200b", "](", "]\u200b(", "][", "]\u200b[")
 
 // body returns the body of a request, and its type.
 func (w *Webhook) body(records []audit.Record) (text []byte, kind string, err error) {

@@ -23,6 +23,9 @@ const (
 	browserKeyLabel = "coopr agent 1 api key for browsers"
 )
 
+// noDomain is a domain that never exists (RFC 2606).
+const noDomain = "none.invalid"
+
 // deriveP256 returns the P-256 key that follows from a secret, by the method with extra random bits of FIPS 186-5, A.2.1.
 func deriveP256(secret []byte, label string) (*ecdsa.PrivateKey, error) {
 	n := new(big.Int).Sub(elliptic.P256().Params().N, big.NewInt(1))
@@ -65,8 +68,10 @@ func (a *Authority) forBrowsers() (*browserCA, error) {
 		}
 	}
 	root, bridge := template(1), template(2) // the mesh's CA has given 1 to itself
-	// Agents are named by URIs. Builds that do not look at the kind of key refuse such a name for this.
-	bridge.ExcludedURIDomains, bridge.PermittedDNSDomainsCritical = []string{""}, true
+	// Agents are named by URIs. Builds that do not look at the kind of key refuse such a name for this: only URIs of one domain are permitted,
+	// and those are excluded. To exclude the empty domain would do the same, but Java takes a certificate with it for damaged.
+	bridge.PermittedURIDomains, bridge.ExcludedURIDomains = []string{noDomain}, []string{noDomain, "." + noDomain}
+	bridge.PermittedDNSDomainsCritical = true
 	ca := &browserCA{key: key}
 	if ca.root, err = create(nil, root, root, key.Public(), key); err == nil {
 		ca.bridge, err = create(nil, bridge, a.cert, key.Public(), a.key)

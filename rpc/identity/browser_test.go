@@ -178,7 +178,7 @@ func TestBrowserRootIsTheSameEverywhere(t *testing.T) {
 		}
 		for want, cert := range map[string]*x509.Certificate{
 			"0320baf5d150ccfc": ca.root,
-			"d274c74939698254": ca.bridge,
+			"f916ff5f73544eb1": ca.bridge,
 		} {
 			if sum := sha256.Sum256(cert.Raw); hex.EncodeToString(sum[:8]) != want {
 				t.Errorf("%s, signed by %s: %x instead of %s", cert.Subject, cert.Issuer, sum[:8], want)
@@ -203,9 +203,9 @@ func TestBrowserCAMakesNoAgents(t *testing.T) {
 		}
 		seed := newKey()
 		key := ed25519.NewKeyFromSeed(seed)
-		sign := func(parent *x509.Certificate, signer crypto.Signer) *x509.Certificate {
+		sign := func(mesh string, parent *x509.Certificate, signer crypto.Signer) *x509.Certificate {
 			t.Helper()
-			template := peerTemplate(Subject{Mesh: f.mesh, Role: Voter, ID: twoID})
+			template := peerTemplate(Subject{Mesh: mesh, Role: Voter, ID: twoID})
 			template.NotBefore, template.NotAfter = time.Now().Add(-backdate), time.Now().Add(Lifetime)
 			cert, err := issue(template, parent, key.Public(), signer)
 			if err != nil {
@@ -223,7 +223,7 @@ func TestBrowserCAMakesNoAgents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		direct, under := sign(ca.root, ca.key), sign(between.cert, between.key)
+		direct, under := sign(f.mesh, ca.root, ca.key), sign(f.mesh, between.cert, between.key)
 		ders := func(certs ...*x509.Certificate) (out [][]byte) {
 			for _, c := range certs {
 				out = append(out, c.Raw)
@@ -233,6 +233,12 @@ func TestBrowserCAMakesNoAgents(t *testing.T) {
 		for name, chain := range map[string][][]byte{
 			"alone": ders(direct), "with the root": ders(direct, ca.root), "with the bridge": ders(direct, ca.bridge, f.ca.cert),
 			"with a CA in between": ders(under, sub, ca.bridge, f.ca.cert),
+			// The bridge's constraints name a domain.
+			"of the domain":       ders(sign(noDomain, ca.root, ca.key), ca.bridge, f.ca.cert),
+			"beneath the domain":  ders(sign("x."+noDomain, ca.root, ca.key), ca.bridge, f.ca.cert),
+			"of no domain":        ders(sign("", ca.root, ca.key), ca.bridge, f.ca.cert),
+			"of an address":       ders(sign("127.0.0.1", ca.root, ca.key), ca.bridge, f.ca.cert),
+			"of a domain in caps": ders(sign("NONE.invalid", ca.root, ca.key), ca.bridge, f.ca.cert),
 		} {
 			shown := &tls.Certificate{Certificate: chain, PrivateKey: key}
 			agent := &Identity{store: other.store, agent: func() (*tls.Certificate, error) { return shown, nil }}
@@ -343,5 +349,28 @@ func TestForgedBrowserCertificates(t *testing.T) {
 	}
 	if out, err := secret.Issue(s, request, api, time.Now(), Lifetime); err != nil || len(out.Browser) > 0 || out.API == nil {
 		t.Error("a CA that may sign no other one:", err)
+	}
+}
+
+// TestBrowserNames renews with names as a configuration may have them. Once there are constraints of names, an empty label in one of them
+// spoils a certificate.
+func TestBrowserNames(t *testing.T) {
+	f := found(t)
+	s := f.first.Store()
+	names := []string{"web.example.com.", "web_1", "host..1", ".x", "", "10.0.0.1", "fd00::1", "fe80::1%eth0", "::ffff:10.0.0.2"}
+	r, err := s.Renewal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := f.sign(oneID, Voter, r.Request)
+	subject := Subject{Mesh: f.mesh, Role: Voter, ID: oneID, Names: names}
+	if a.Certificates, err = f.ca.Issue(subject, r.Request, r.API, time.Now(), Lifetime); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Renewed(a); err != nil {
+		t.Fatal(err)
+	}
+	if !s.ForBrowsers() || !s.Names([]string{"web.example.com", "web.example.com.", "10.0.0.1", "fd00::1", "10.0.0.2"}) {
+		t.Errorf("the certificate is for %v and %v", s.api.Leaf.DNSNames, s.api.Leaf.IPAddresses)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -192,10 +194,12 @@ func apiTemplate(id string, names []string) *x509.Certificate {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, name := range names {
+		// Clients accept no certificate with a name that has an empty label, not even for its other names.
+		dns := strings.TrimSuffix(name, ".")
 		if ip, err := netip.ParseAddr(name); err == nil {
 			t.IPAddresses = append(t.IPAddresses, net.IP(ip.Unmap().AsSlice()))
-		} else {
-			t.DNSNames = append(t.DNSNames, name)
+		} else if !slices.Contains(strings.Split(dns, "."), "") {
+			t.DNSNames = append(t.DNSNames, dns)
 		}
 	}
 	return t

@@ -29,7 +29,7 @@ func TestParts(t *testing.T) {
 	var numbers []uint64
 	got := 0
 	for {
-		next, _, err := take(m.View(), trail, p.at, &p.target)
+		_, next, _, err := take(m.View(), trail, p.at, &p.target)
 		if err != nil {
 			t.Fatal(err)
 		}

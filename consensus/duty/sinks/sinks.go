@@ -33,7 +33,7 @@ type Target struct {
 	Wants func(r *audit.Record, labels map[string]string) bool
 	// Most bounds the records of one delivery. 0: 1000.
 	Most int
-	// Every is the time from a delivery to the next one, unless Most records wait. 0: none.
+	// Every is the time from a delivery to the next one, unless more records wait than one has. 0: none.
 	Every time.Duration
 }
 
@@ -50,6 +50,8 @@ type Config struct {
 const (
 	// mostRecords and mostBytes bound one delivery. A single record may be larger.
 	mostRecords, mostBytes = 1000, 1 << 20
+	// mostRead bounds the records that are searched at once for those that a sink gets.
+	mostRead = 10 * mostRecords
 	// patience bounds one delivery.
 	patience = time.Minute
 	// gather is how long more records are waited for before a delivery begins.
@@ -179,7 +181,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Time, err
 	if retry.After(time.Now()) {
 		return retry, nil
 	}
-	batch, wanted, err := take(v, trail, from, &p.target)
+	batch, wanted, more, err := take(v, trail, from, &p.target)
 	if err == nil && len(batch) == 0 {
 		return time.Time{}, nil
 	}
@@ -200,7 +202,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Time, err
 		c.cfg.Logger.Info("a sink takes records of the audit log again", "sink", name)
 	}
 	p.fault, p.failed, p.pause, p.retry = nil, time.Time{}, 0, time.Time{}
-	if n := len(wanted); n > 0 && n < p.target.most() {
+	if len(wanted) > 0 && !more {
 		p.retry = time.Now().Add(p.target.Every)
 	}
 	p.took(batch)
@@ -261,11 +263,12 @@ func (c *Controller) fail(p *progress, err error) time.Time {
 // most returns the largest number of records of a delivery.
 func (t *Target) most() int { return cmp.Or(t.Most, mostRecords) }
 
-// take returns the next records of the log, and those of them that a sink gets.
-func take(v *state.View, trail *audit.Trail, from audit.Cursor, t *Target) (batch, wanted []audit.Record, err error) {
+// take returns the places of the next records of the log, and those of the records that a sink gets. more is true if a bound has ended the
+// search and not the end of the log.
+func take(v *state.View, trail *audit.Trail, from audit.Cursor, t *Target) (batch, wanted []audit.Record, more bool, err error) {
 	bytes, clusters := 0, map[string]*model.Cluster{}
 	err = trail.Each(&audit.Filter{}, false, from, func(r audit.Record) bool {
-		batch = append(batch, r)
+		batch = append(batch, audit.Record{Seq: r.Seq, Item: r.Item, Items: r.Items})
 		cl, known := clusters[r.Cluster]
 		if !known && r.Cluster != "" {
 			cl, _ = v.Cluster(r.Tenant, r.Cluster)
@@ -279,9 +282,10 @@ func take(v *state.View, trail *audit.Trail, from audit.Cursor, t *Target) (batc
 			wanted = append(wanted, r)
 			bytes += 300 + len(r.Before) + len(r.After) + len(r.Message)
 		}
-		return len(batch) < mostRecords && len(wanted) < t.most() && bytes < mostBytes
+		more = len(batch) >= mostRead || len(wanted) >= t.most() || bytes >= mostBytes
+		return !more
 	})
-	return batch, wanted, err
+	return batch, wanted, more, err
 }
 
 // record records how far the sinks have come.

@@ -99,3 +99,26 @@ func TestEvery(t *testing.T) {
 		}
 	})
 }
+
+// TestEveryInLongLog has a sink that gets one record of many, seldom. It does not fall behind a log that grows fast.
+func TestEveryInLongLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := newLog(t), &sink{fault: errors.New("away")}
+		seldom := target("seldom", s)
+		seldom.Most, seldom.Every = 500, time.Minute
+		seldom.Wants = func(r *audit.Record, _ map[string]string) bool { return r.Seq%500 == 0 }
+		c, end := l.lead(seldom)
+		defer end()
+		l.write(25_000)
+		pass(time.Minute)
+		s.breakWith(nil)
+		calls := s.calls
+		pass(time.Minute)
+		if len(s.took) != 50 || s.calls-calls > 3 {
+			t.Errorf("%d deliveries of %d records", s.calls-calls, len(s.took))
+		}
+		if r := c.Report()[0]; r.Behind != 0 || r.Lost != 0 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
