@@ -280,7 +280,7 @@ them.`,
 			}
 			defer r.Close()
 			if len(args) == 0 {
-				_, err = io.Copy(out.Stdout, r)
+				_, err = out.Copy(r)
 				return err
 			}
 			err = cli.WriteFile(args[0], func(w io.Writer) error {

@@ -96,18 +96,23 @@ func CompleteDefinitions(app App, kind model.Kind) Completion {
 	})
 }
 
-// CompleteClusters completes the names of clusters.
+// CompleteClusters completes the names of clusters. A whole id stays as it is.
 func CompleteClusters(app App) Completion {
-	return Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
-		all, _, err := c.Clusters(ctx, client.ClusterFilter{}, client.Read{})
-		var out []string
-		for _, cl := range all {
-			if cl.Status != model.ClusterTerminated {
-				out = append(out, cl.Name+"\t"+string(cl.Status))
+	return func(cmd *cobra.Command, given []string, start string) ([]string, cobra.ShellCompDirective) {
+		return Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
+			all, _, err := c.Clusters(ctx, client.ClusterFilter{}, client.Read{})
+			var out []string
+			for _, cl := range all {
+				switch {
+				case cl.ID == start:
+					out = append(out, cl.ID+"\t"+cl.Name)
+				case cl.Status != model.ClusterTerminated:
+					out = append(out, cl.Name+"\t"+string(cl.Status))
+				}
 			}
-		}
-		return out, err
-	})
+			return out, err
+		})(cmd, given, start)
+	}
 }
 
 // CompleteNodes completes the ids of nodes.

@@ -1,14 +1,18 @@
 package output
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
 )
 
 // hostile sets the title of a terminal, clears it, asks it for an answer, and hides what was written before.
@@ -68,6 +72,37 @@ func TestCopyToAFile(t *testing.T) {
 	p := Printer{Stdout: &out}
 	if _, err := p.Copy(strings.NewReader(hostile)); err != nil || out.String() != hostile {
 		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+// TestOutputToATerminal writes output of programs to an error output that is a terminal, while the results go to a file. The terminal gets
+// no control characters, and the file gets all.
+func TestOutputToATerminal(t *testing.T) {
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer person.Close()
+	number, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	var file bytes.Buffer
+	p := Printer{Stdout: &file, Stderr: program}
+	if err := errors.Join(p.Output(p.Stdout, hostile), p.Output(p.Stderr, hostile+"\n")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := bufio.NewReader(person).ReadString('\n')
+	if want := Printable(hostile) + "\r\n"; got != want || file.String() != hostile || err != nil { // the terminal adds \r
+		t.Errorf("%q, %q, %v", got, file.String(), err)
 	}
 }
 

@@ -98,7 +98,7 @@ func (p *Printer) Copy(r io.Reader) (n int64, err error) {
 	for in := bufio.NewReader(r); ; {
 		line, err := in.ReadString('\n')
 		n += int64(len(line))
-		if _, e := io.WriteString(p.Stdout, Printable(line)); e != nil {
+		if e := p.Output(p.Stdout, line); e != nil {
 			return n, e
 		}
 		if errors.Is(err, io.EOF) {
@@ -108,6 +108,24 @@ func (p *Printer) Copy(r io.Reader) (n int64, err error) {
 			return n, err
 		}
 	}
+}
+
+// Output writes output of a program to one of the printer's writers. A terminal gets what is Printable; a file or a program gets all.
+func (p *Printer) Output(w io.Writer, text string) error {
+	if p.terminal(w) {
+		text = Printable(text)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// terminal reports whether one of the printer's writers is a terminal.
+func (p *Printer) terminal(w io.Writer) bool {
+	if w == p.Stdout {
+		return p.Terminal
+	}
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // Field writes "Name:  value" to Stdout, or nothing if the value is empty.
@@ -156,11 +174,7 @@ func (p *Printer) PaintTo(w io.Writer, c Colour, text string) string {
 	if c == Plain || text == "" || p.Env("NO_COLOR") != "" || p.Env("TERM") == "dumb" {
 		return text
 	}
-	terminal := w == p.Stdout && p.Terminal
-	if f, ok := w.(*os.File); ok && w != p.Stdout {
-		terminal = term.IsTerminal(int(f.Fd()))
-	}
-	if !terminal {
+	if !p.terminal(w) {
 		return text
 	}
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"

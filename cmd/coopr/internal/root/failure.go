@@ -64,6 +64,16 @@ func wantsJSON(cmd *cobra.Command) bool {
 	return f != nil && f.Value.String() == output.FormJSON
 }
 
+// completed returns the names that complete a beginning of a command's next argument.
+func completed(cmd *cobra.Command, given []string, start string) []string {
+	completions, _ := cmd.ValidArgsFunction(cmd, given, start)
+	names := make([]string, len(completions))
+	for i, c := range completions {
+		names[i], _, _ = strings.Cut(c, "\t")
+	}
+	return names
+}
+
 // mostNames bounds the names that an error lists.
 const mostNames = 10
 
@@ -74,16 +84,11 @@ func whatThereIs(cmd *cobra.Command) string {
 	}
 	args := cmd.Flags().Args()
 	for i, arg := range args {
-		completions, _ := cmd.ValidArgsFunction(cmd, args[:i], "")
-		var names []string
-		for _, c := range completions {
-			name, _, _ := strings.Cut(c, "\t")
-			names = append(names, name)
-		}
+		names := completed(cmd, args[:i], "")
 		switch {
 		case len(names) == 0:
 			return ""
-		case slices.Contains(names, arg):
+		case slices.Contains(names, arg), slices.Contains(completed(cmd, args[:i], arg), arg): // by its name, or by its id
 			continue
 		}
 		near := words.Nearest(arg, names)

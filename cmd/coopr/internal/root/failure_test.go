@@ -30,6 +30,10 @@ func TestMissingThings(t *testing.T) {
 			t.Errorf("%v: %d %s%s", x.args, code, out, errs)
 		}
 	}
+	// A cluster may be named by its id, and is not what is missing then.
+	if code, _, errs := s.Exec("cluster", "diff", "00000001", "99"); code != 3 || strings.Contains(errs, "There is") {
+		t.Errorf("%d %s", code, errs)
+	}
 	// What only a flag names is not looked for among the arguments.
 	if _, _, errs := s.Exec("cluster", "grow", "web", "--nodes", "1", "--tenant", "none"); strings.Contains(errs, "There is") {
 		t.Error(errs)

@@ -199,12 +199,7 @@ func showLine(out *output.Printer, run api.RunDetails) func(api.RunLine) error {
 		if s, _ := run.Program.Step(l.Step); s.On != profile.OnOne && run.Cluster.NumNodes != nil && *run.Cluster.NumNodes > 1 {
 			prefix = l.Node + " | "
 		}
-		text := prefix + l.Text
-		if out.Terminal { // a file or a program gets the output as it is
-			text = output.Printable(text)
-		}
-		_, err := fmt.Fprintln(w, text)
-		return err
+		return out.Output(w, prefix+l.Text+"\n")
 	}
 }
 

@@ -77,6 +77,16 @@ function failed(status: number, body: unknown): Failure {
   return new Failure(status, typeof body === 'object' && body ? (body as Problem) : { detail: String(body ?? '') || `HTTP ${status}` });
 }
 
+/** requestHeader names a request: sent again because its answer was lost, it is carried out once. */
+export function requestHeader() {
+  return { 'Coopr-Request-Id': [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('') };
+}
+
+/** lost reports whether a request that failed may have been carried out. */
+export function lost(e: unknown): boolean {
+  return !(e instanceof Failure) || e.status === 0 || e.status >= 500;
+}
+
 /** page asks one of the routes of the console itself. */
 export async function page<T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
   let r: Response;

@@ -259,6 +259,7 @@ export const text = {
     replace: 'Replace the whole configuration instead',
     noRestart: 'Do not restart the services whose configuration changes',
     submit: 'Apply',
+    moved: 'Nothing was changed: the cluster has changed since the preview. This is what the change would do now.',
     none: 'You may not change this cluster. An administrator can permit it.',
     nodesChange: 'Nodes that change',
     node: 'Node',
