@@ -117,7 +117,7 @@ func (x secrets) clear(v *state.View, tenant string, doc *site.Document) bool {
 }
 
 // withValues adds to a part the values of the references in it, and of those that the kept generations have for the same hosts. It fails
-// if one of the part cannot be decrypted: the objects wait for a leader that has the keys.
+// if one of the part cannot be decrypted.
 func (x secrets) withValues(v *state.View, r *site.Record, s *known, p *site.Part, hosts map[string]bool) error {
 	if x.box == nil {
 		return nil
