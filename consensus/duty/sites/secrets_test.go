@@ -257,7 +257,7 @@ func TestOrdersWithoutKeys(t *testing.T) {
 		}})
 		c.welcome("s" + name)
 	}
-	settle := func() {
+	finish := func() {
 		t.Helper()
 		for {
 			commands, _ := c.advance(k)
@@ -269,7 +269,7 @@ func TestOrdersWithoutKeys(t *testing.T) {
 			}
 		}
 	}
-	settle()
+	finish()
 	last := func(name string) *site.Orders {
 		t.Helper()
 		for i := len(told[name]) - 1; i >= 0; i-- {
@@ -298,7 +298,7 @@ func TestOrdersWithoutKeys(t *testing.T) {
 		t.Error("the orders are not made again")
 	}
 	n := len(told["x"])
-	if settle(); len(told["x"]) != n {
+	if finish(); len(told["x"]) != n {
 		t.Error("the same orders are sent again")
 	}
 
@@ -314,7 +314,7 @@ func TestOrdersWithoutKeys(t *testing.T) {
 
 	c.secrets.box = x.cfg.Box
 	told["y"] = nil
-	settle()
+	finish()
 	if o := last("y"); len(o.Parts) != 1 || o.Parts[0].Sealed == nil || len(o.Parts[0].Values) != 2 {
 		t.Errorf("with the keys it gets %+v", o)
 	}
