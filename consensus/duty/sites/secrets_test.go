@@ -18,6 +18,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/doubles/logtest"
 	"github.com/coopr/coopr/testing/doubles/memkeys"
@@ -188,6 +189,11 @@ func TestSecretsOfObjects(t *testing.T) {
 	x.apply(refers)
 	if a := x.apply(refers); !a.Unchanged {
 		t.Error("the same reference makes a new generation")
+	}
+	long := &site.Document{Name: "long", Objects: []site.Object{{Name: "a", Host: "agent:x", Type: "script",
+		Content: map[string]any{"start": strings.Repeat("${secure(pin)}", 1<<17+1)}}}}
+	if _, err := x.Preview(model.Caller{Tenant: "t", Actor: "alice", Role: model.RoleAdmin}, long); !errors.Is(err, problem.TooLarge) {
+		t.Errorf("a text with more secrets than a document may have bytes: %v", err)
 	}
 	stored := latest(x.m.View(), "t", "r")["a"]
 	if stored == nil {
