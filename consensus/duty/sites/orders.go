@@ -91,7 +91,8 @@ func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *k
 		}
 	}
 	if lacks != nil && !t.lacks {
-		c.cfg.Logger.Warn("the values of a site's secrets cannot be sent: its objects wait for them", "site", r.Name, "agent", h.Agent, "error", lacks)
+		c.cfg.Logger.Warn("the values of a site's secrets cannot be sent: its objects wait for them", "site", r.Name, "agent", h.Agent,
+			"error", lacks)
 	}
 	if t.lacks = lacks != nil; same && len(parts) == 0 {
 		return nil, nil

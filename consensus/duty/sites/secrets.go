@@ -71,8 +71,8 @@ func (x secrets) given(v *state.View, who model.Caller, doc *site.Document) (*si
 			return v, nil
 		})
 		if size > most {
-			return nil, problem.New(problem.TooLarge, "the texts with secrets have more than %d bytes, as many as a document of tenant %s may have: "+
-				"split the site, or %s", most, who.Tenant, model.LimitDocumentBytes.Raise(who.Tenant))
+			return nil, problem.New(problem.TooLarge, "the texts with secrets have more than %d bytes, as many as a document of tenant %s may "+
+				"have: split the site, or %s", most, who.Tenant, model.LimitDocumentBytes.Raise(who.Tenant))
 		}
 		return out, nil
 	})

@@ -228,8 +228,8 @@ func TestSecretsOfObjects(t *testing.T) {
 	}
 }
 
-// TestOrdersWithoutKeys checks that a leader without the keys leaves an agent what it has, gives the agents of other hosts their orders, and
-// sends what is missing once it has the keys.
+// TestOrdersWithoutKeys checks that a leader without the keys leaves an agent what it has, gives the agents of other hosts their orders,
+// and sends what is missing once it has the keys.
 func TestOrdersWithoutKeys(t *testing.T) {
 	x := newVault(t)
 	for _, name := range []string{"x", "y"} {
