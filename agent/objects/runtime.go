@@ -194,7 +194,7 @@ func (r *Runtime) Orders(session string, messages []*pb.SiteOrders) {
 		// others any more.
 		for _, x := range r.runners {
 			x.post(func(x *siteRunner, _ int64) {
-				if x.session != session {
+				if x.session != session && x.kept != session {
 					x.clear()
 				}
 			})

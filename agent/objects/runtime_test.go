@@ -46,8 +46,9 @@ type ward struct {
 	lose     func() bool // whether a stream breaks now
 	action   time.Duration
 	news     chan struct{}
-	lines    sync.WaitGroup // streams that are served
-	patient  time.Duration  // how long to wait until all is converged
+	lines    sync.WaitGroup               // streams that are served
+	patient  time.Duration                // how long to wait until all is converged
+	shut     func(generation uint64) bool // whether its parts are not sent; may be nil
 	// The rest is of random runs: what watches acts, how long a packet takes, and
 	// how an act ends that is stopped or fails.
 	began func(j *Job, action string) (ended func())
@@ -354,7 +355,7 @@ func (w *ward) tell() {
 			for _, id := range p.IDs {
 				concerns[id] = true
 			}
-			if h.told[n] != slice {
+			if h.told[n] != slice && (w.shut == nil || !w.shut(n)) {
 				h.told[n] = slice
 				parts = append(parts, p)
 			}
@@ -525,4 +526,44 @@ func TestLease(t *testing.T) {
 	}
 	touch(true)
 	w.converge()
+}
+
+// A leader without the keys sends no part of a generation with secrets. An agent that has a session with it keeps what it runs, until a
+// leader sends the part.
+func TestNoPart(t *testing.T) {
+	w := newWard(t, "a")
+	doc := func(version int) *site.Document {
+		return &site.Document{Name: "s", Objects: []site.Object{{Name: "x", Host: "agent:a", Type: "script",
+			Content: map[string]any{"version": version}}}}
+	}
+	w.apply(doc(1))
+	w.converge()
+	runs := func() bool {
+		h, there := w.runtimes["a"], make(chan bool, 1)
+		h.mu.Lock()
+		h.post(siteKey{"t", "s"}, func(x *siteRunner, _ int64) { there <- x.host != nil && x.host.Object(0) != nil })
+		h.mu.Unlock()
+		return <-there
+	}
+	if !runs() {
+		t.Fatal("it does not run the object")
+	}
+	w.mu.Lock()
+	w.shut = func(n uint64) bool { return n == 2 }
+	w.mu.Unlock()
+	w.apply(doc(2))
+	w.session("a", "other")
+	if !runs() {
+		t.Error("it has forgotten what it runs")
+	}
+	w.mu.Lock()
+	w.shut = nil
+	w.mu.Unlock()
+	w.tell()
+	w.converge()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.world["x"] != version(&doc(2).Objects[0]) {
+		t.Error("the object does not follow")
+	}
 }

@@ -40,7 +40,12 @@ func (sr *siteRunner) orders(session string, o *site.Orders, now int64) {
 		newest = o.Next
 	}
 	if sr.parts[newest] == nil || o.Next != 0 && sr.parts[o.Next] == nil {
-		return // the parts were sent in an earlier session; the leader sends them again
+		// The parts were sent in an earlier session, and the leader sends them again; or it lacks the keys for them yet. What runs
+		// here stays meanwhile, and begins nothing.
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(sr.follows)), func(h string) bool { return !slices.Contains(o.Mine, h) }) {
+			sr.kept = session
+		}
+		return
 	}
 	if sr.host == nil {
 		sr.host = host.New(host.Config{Self: sr.r.cfg.Self, Site: sr.parts[newest].site, Route: sr.route, Observe: sr.observe,

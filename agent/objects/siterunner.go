@@ -41,6 +41,7 @@ type siteRunner struct {
 
 	host    *host.Runtime
 	session string // the one in which the last orders came
+	kept    string // the one in which orders came without parts that are not here yet
 	epoch   uint64
 	version uint64
 	probe   uint64 // the leader's last probe
@@ -123,7 +124,7 @@ func (sr *siteRunner) clear() {
 		x.cancel()
 		x.next = nil
 	}
-	sr.host, sr.session, sr.version, sr.held = nil, "", 0, nil
+	sr.host, sr.session, sr.kept, sr.version, sr.held = nil, "", "", 0, nil
 	sr.parts, sr.follows, sr.since = map[uint64]*part{}, map[string]uint64{}, map[string]int64{}
 	sr.routes, sr.lives, sr.agents = map[object.ID]life{}, map[object.ID]site.Lived{}, map[string]string{}
 	sr.dirty, sr.messages, sr.drifts = map[object.ID]bool{}, map[object.ID]string{}, map[object.ID]int{}

@@ -7,8 +7,19 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 )
+
+// TestResolveTooLarge checks that a short text cannot become one of any length.
+func TestResolveTooLarge(t *testing.T) {
+	calls := 0
+	fields := map[string]any{"a": strings.Repeat("${secure(s)}", 1000)}
+	_, err := profile.Resolve(fields, func(string) (string, error) { calls++; return strings.Repeat("x", 1<<20), nil })
+	if !errors.Is(err, problem.TooLarge) || calls > 10 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+}
 
 func TestResolve(t *testing.T) {
 	lookup := func(name string) (string, error) {

@@ -86,6 +86,9 @@ func Refers(v any) (found bool) {
 	return found
 }
 
+// maxRevealed bounds the bytes of all secrets that the fields of one part of a document refer to.
+const maxRevealed = 4 << 20
+
 // Resolve returns a copy of the fields of a document in which model.Hidden stands in place of each text with references to secrets: the
 // whole text, with the secrets in it. lookup returns a secret. If it fails, Resolve returns that error with the path before it. Fields
 // without references are returned as they are.
@@ -93,12 +96,25 @@ func Resolve(fields map[string]any, lookup func(name string) (string, error)) (m
 	if !Refers(fields) {
 		return fields, nil
 	}
+	size := 0 // a short text can refer to a long secret many times
+	bounded := func(name string) (s string, err error) {
+		if size <= maxRevealed {
+			if s, err = lookup(name); err != nil {
+				return "", err
+			}
+			size += len(s)
+		}
+		if size > maxRevealed {
+			return "", problem.New(problem.TooLarge, "the secrets that it refers to have more than %d bytes together: refer to fewer", maxRevealed)
+		}
+		return s, nil
+	}
 	return model.MapFields(fields, func(v any) (any, error) {
 		text, ok := v.(string)
 		if !ok || !Secure(text) {
 			return v, nil
 		}
-		out, err := Reveal(map[string]string{"": text}, func(_, name string) (string, error) { return lookup(name) })
+		out, err := Reveal(map[string]string{"": text}, func(_, name string) (string, error) { return bounded(name) })
 		if err != nil {
 			return nil, errors.Unwrap(err)
 		}

@@ -257,6 +257,31 @@ func TestService(t *testing.T) {
 	}
 }
 
+// TestEnvironmentNotInArguments checks that the variables of a supervised process reach it, and are on no command line.
+func TestEnvironmentNotInArguments(t *testing.T) {
+	dir := t.TempDir()
+	out, node := filepath.Join(dir, "out"), filepath.Join(dir, "coopr-node")
+	b := newBench(t, site.Object{Type: "service", Content: map[string]any{
+		"manager": "process", "command": []any{"/bin/sh", "-c", "echo $PASSWORD $COOPR_NODE_DIR >" + out + "; exec sleep 1000"},
+		"ready": "test -s " + out, "env": map[string]any{"PASSWORD": "canary", "COOPR_NODE_DIR": "own"},
+	}}, false)
+	write(t, node, "#!/bin/sh\necho \"$@\" >>"+filepath.Join(dir, "args")+"\nexec "+quote(b.p.cfg.NodeProgram)+" \"$@\"\n")
+	if err := os.Chmod(node, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.p.cfg.NodeProgram = node
+	b.run("start")
+	b.is("up")
+	if got := read(t, out); got != "canary own\n" {
+		t.Errorf("the process has %q", got)
+	}
+	if args := read(t, filepath.Join(dir, "args")); strings.Contains(args, "canary") || !strings.Contains(args, "--env PASSWORD") {
+		t.Errorf("coopr-node was called with %s", args)
+	}
+	b.run("stop")
+	b.is("down")
+}
+
 func tree(root string) site.Object {
 	return site.Object{Type: "filetree", Content: map[string]any{"root": root, "files": map[string]any{
 		"app.conf":   map[string]any{"content": "a = 1\n\nb = 2\n\nc = 3\n", "mode": "0640"},

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +52,9 @@ if [ -x /etc/init.d/`+u+` ]; then exit 11; fi`, "/", nil)
 	}
 	return "", fmt.Errorf("no systemd unit and no init script is called %s, and there is no command to supervise", s.unit())
 }
+
+// nodeDir is the variable from which coopr-node learns the folder of the supervisor.
+const nodeDir = "COOPR_NODE_DIR"
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
@@ -197,10 +202,14 @@ func (s *service) supervise(ctx context.Context, verb string) (int, string, erro
 	if !s.m.Local || s.p.cfg.NodeProgram == "" {
 		return s.loop(ctx, verb)
 	}
-	args := []string{s.p.cfg.NodeProgram, verb, name}
+	args, env := []string{s.p.cfg.NodeProgram, verb, name}, map[string]string{}
 	if verb == "start" {
-		for k, v := range s.content.Env {
-			args = append(args, "--env", k+"="+v)
+		for _, k := range slices.Sorted(maps.Keys(s.content.Env)) {
+			if k == nodeDir { // it says where the supervisor is
+				args = append(args, "--env", k+"="+s.content.Env[k])
+				continue
+			}
+			args, env[k] = append(args, "--env", k), s.content.Env[k] // everybody on the machine sees command lines
 		}
 		args = append(args, "--dir", s.dir(), "--restart", "always", "--")
 		args = append(args, s.content.Command...)
@@ -209,7 +218,8 @@ func (s *service) supervise(ctx context.Context, verb string) (int, string, erro
 	if err := os.MkdirAll(services, 0o700); err != nil {
 		return 0, "", err
 	}
-	return s.exec(ctx, args, services, map[string]string{"COOPR_NODE_DIR": services}, nil)
+	env[nodeDir] = services
+	return s.exec(ctx, args, services, env, nil)
 }
 
 func (s *service) nameSum() uint32 {

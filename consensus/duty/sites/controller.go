@@ -111,8 +111,9 @@ type told struct {
 	call                  uint64
 	nodes                 map[string]site.Access
 	paused                bool
-	parts                 map[uint64]string // the hosts of the slices, by generation
+	parts                 map[uint64]string // the hosts of the slices that were sent, by generation
 	concerns              map[uint64][]object.ID
+	lacks                 bool // a slice was not sent, as a value in it cannot be decrypted
 }
 
 // New returns the controller of one term.
@@ -304,6 +305,9 @@ func (c *Controller) welcome(id string) {
 			continue
 		}
 		list = append(list, o...)
+		if t := h.told[k]; t != nil && t.lacks {
+			c.queue.Add(key{site: k})
+		}
 	}
 	h.send(append(list, &site.Orders{}))
 }
@@ -326,7 +330,7 @@ func (h *session) send(list []*site.Orders) {
 func (c *Controller) reconcileSite(ctx context.Context, k state.SiteKey) (time.Time, error) {
 	commands, events := c.advance(k)
 	if len(commands) == 0 {
-		return time.Time{}, nil
+		return later(c, k), nil
 	}
 	answers, err := c.cfg.Propose(ctx, commands...)
 	if err != nil {
@@ -347,7 +351,7 @@ func (c *Controller) reconcileSite(ctx context.Context, k state.SiteKey) (time.T
 			return time.Now().Add(c.cfg.Gather), nil
 		}
 	}
-	return time.Time{}, nil
+	return later(c, k), nil
 }
 
 // advance sends the orders of a site to runtimes, and returns the commands that have to be

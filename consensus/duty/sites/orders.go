@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/host"
@@ -54,9 +55,11 @@ func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *k
 			}
 		}
 	}
-	if t.version == r.Version && t.probe == s.probe && t.call == s.call && t.paused == paused && reflect.DeepEqual(t.nodes, nodes) {
+	same := t.version == r.Version && t.probe == s.probe && t.call == s.call && t.paused == paused && reflect.DeepEqual(t.nodes, nodes)
+	if same && !t.lacks {
 		return nil, nil
 	}
+	var lacks error
 	var parts []site.Part
 	concerns := map[object.ID]bool{}
 	slice := strings.Join(slices.Sorted(maps.Keys(hosts)), "\x00")
@@ -70,25 +73,46 @@ func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *k
 				return nil, err
 			}
 			p := g.Part(g.doc, hosts)
+			t.concerns[n] = p.IDs
 			if err := c.secrets.withValues(v, r, s, &p, hosts); err != nil {
-				return nil, err
+				lacks = err // the runtime goes on with what it has got from another leader
+			} else {
+				parts, t.parts[n] = append(parts, p), slice
 			}
-			parts, t.parts[n], t.concerns[n] = append(parts, p), slice, p.IDs
 		}
 		for _, id := range t.concerns[n] {
 			concerns[id] = true
 		}
 	}
-	for n := range t.parts {
+	for n := range t.concerns {
 		if n != r.Generation && n != r.Next {
 			delete(t.parts, n)
 			delete(t.concerns, n)
 		}
 	}
+	if lacks != nil && !t.lacks {
+		c.cfg.Logger.Warn("the values of a site's secrets cannot be sent: its objects wait for them", "site", r.Name, "agent", h.Agent,
+			"error", lacks)
+	}
+	if t.lacks = lacks != nil; same && len(parts) == 0 {
+		return nil, nil
+	}
 	o := r.Orders(hosts, concerns)
 	o.Parts, o.Probe, o.Call, o.Nodes, o.Paused = parts, s.probe, s.call, nodes, paused
 	t.version, t.probe, t.call, t.nodes, t.paused = r.Version, s.probe, s.call, nodes, paused
 	return []*site.Orders{o}, nil
+}
+
+// later returns when orders for a site have to be made again because values of secrets are not at hand; the zero time if none lacks them.
+func later(c *Controller, k state.SiteKey) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range c.sessions {
+		if t := h.told[k]; t != nil && t.lacks {
+			return time.Now().Add(retryPause)
+		}
+	}
+	return time.Time{}
 }
 
 // current reports whether the hosts are assigned to this process of the agent.

@@ -12,6 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/change/builtin"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 )
 
@@ -55,8 +56,25 @@ func (x secrets) given(v *state.View, who model.Caller, doc *site.Document) (*si
 	if len(faults) > 0 || x.box == nil {
 		return &with, faults.Err()
 	}
+	t, _ := v.Tenant(who.Tenant)
+	size, most := int64(0), model.LimitDocumentBytes.Of(&t)
 	return with.MapFields(func(_ *site.Object, _ string, fields map[string]any) (map[string]any, error) {
-		return v.Resolve(x.box, who, fields)
+		out, err := v.Resolve(x.box, who, fields)
+		if err != nil {
+			return nil, err
+		}
+		_, _ = model.MapFields(out, func(v any) (any, error) { // it does not fail
+			if h, ok := v.(model.Hidden); ok {
+				text, _ := h.Value.(string)
+				size += int64(len(text))
+			}
+			return v, nil
+		})
+		if size > most {
+			return nil, problem.New(problem.TooLarge, "the texts with secrets have more than %d bytes, as many as a document of tenant %s may "+
+				"have: split the site, or %s", most, who.Tenant, model.LimitDocumentBytes.Raise(who.Tenant))
+		}
+		return out, nil
 	})
 }
 
@@ -117,7 +135,7 @@ func (x secrets) clear(v *state.View, tenant string, doc *site.Document) bool {
 }
 
 // withValues adds to a part the values of the references in it, and of those that the kept generations have for the same hosts. It fails
-// if one of the part cannot be decrypted: the objects wait for a leader that has the keys.
+// if one of the part cannot be decrypted.
 func (x secrets) withValues(v *state.View, r *site.Record, s *known, p *site.Part, hosts map[string]bool) error {
 	if x.box == nil {
 		return nil

@@ -13,10 +13,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/doubles/logtest"
 	"github.com/coopr/coopr/testing/doubles/memkeys"
@@ -188,6 +190,11 @@ func TestSecretsOfObjects(t *testing.T) {
 	if a := x.apply(refers); !a.Unchanged {
 		t.Error("the same reference makes a new generation")
 	}
+	long := &site.Document{Name: "long", Objects: []site.Object{{Name: "a", Host: "agent:x", Type: "script",
+		Content: map[string]any{"start": strings.Repeat("${secure(pin)}", 1<<17+1)}}}}
+	if _, err := x.Preview(model.Caller{Tenant: "t", Actor: "alice", Role: model.RoleAdmin}, long); !errors.Is(err, problem.TooLarge) {
+		t.Errorf("a text with more secrets than a document may have bytes: %v", err)
+	}
 	stored := latest(x.m.View(), "t", "r")["a"]
 	if stored == nil {
 		t.Fatal("the document has no reference")
@@ -218,5 +225,106 @@ func TestSecretsOfObjects(t *testing.T) {
 	}
 	if r, _ := x.m.View().Site("t", "s"); r.Last != 3 {
 		t.Errorf("the latest generation is %d", r.Last)
+	}
+}
+
+// TestOrdersWithoutKeys checks that a leader without the keys leaves an agent what it has, gives the agents of other hosts their orders,
+// and sends what is missing once it has the keys.
+func TestOrdersWithoutKeys(t *testing.T) {
+	x := newVault(t)
+	for _, name := range []string{"x", "y"} {
+		x.do(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s" + name, Agent: name,
+			Record: logtest.Agent(model.Agent{ID: name, Name: name})}}})
+	}
+	doc := secretDocument("canary")
+	doc.Objects = append(doc.Objects, site.Object{Name: "b", Host: "agent:y", Type: "script", Content: map[string]any{"start": "true"}})
+	if _, err := x.Apply(t.Context(), model.Caller{Tenant: "t", Actor: "alice", Role: model.RoleAdmin}, doc); err != nil {
+		t.Fatal(err)
+	}
+
+	empty, err := keyring.Open(&memkeys.Store{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, k := x.cfg, state.SiteKey{Tenant: "t", Name: "s"}
+	cfg.Box = sealed.NewBox(x.m, x.propose, empty)
+	c := New(cfg)
+	told := map[string][]*site.Orders{}
+	for _, name := range []string{"x", "y"} {
+		c.Join("s"+name, Runtime{Agent: name, Name: name, Process: "p", Send: func(m *pb.LeaderMessage) bool {
+			for _, s := range m.Sites {
+				o, err := logformat.DecodeOrders(s)
+				if err != nil {
+					t.Error(err)
+				}
+				told[name] = append(told[name], o)
+			}
+			return true
+		}})
+		c.welcome("s" + name)
+	}
+	finish := func() {
+		t.Helper()
+		for {
+			commands, _ := c.advance(k)
+			if len(commands) == 0 {
+				return
+			}
+			if a, err := x.propose(t.Context(), commands...); err != nil || a[0].Err != nil {
+				t.Fatal(a, err)
+			}
+		}
+	}
+	finish()
+	last := func(name string) *site.Orders {
+		t.Helper()
+		for i := len(told[name]) - 1; i >= 0; i-- {
+			if told[name][i].Site != "" {
+				return told[name][i]
+			}
+		}
+		t.Fatalf("the runtime of %s was told nothing", name)
+		return nil
+	}
+	if r, _ := x.m.View().Site("t", "s"); r.Generation != 1 || r.Next != 0 {
+		t.Errorf("generation %d is in force, %d on its way", r.Generation, r.Next)
+	}
+	if o := last("y"); len(o.Lives) != 1 {
+		t.Errorf("the agent without secrets got %+v", o)
+	}
+	for _, o := range told["x"] {
+		if len(o.Parts) > 0 {
+			t.Errorf("the agent got %+v", o)
+		}
+	}
+	if o := last("x"); len(o.Lives) != 1 || len(o.Mine) != 1 {
+		t.Errorf("the agent whose values are missing got %+v", o)
+	}
+	if later(c, k).IsZero() {
+		t.Error("the orders are not made again")
+	}
+	n := len(told["x"])
+	if finish(); len(told["x"]) != n {
+		t.Error("the same orders are sent again")
+	}
+
+	// An agent that comes back keeps what it runs of the site.
+	c.Leave("sx")
+	told["x"] = nil
+	c.Join("sx", Runtime{Agent: "x", Name: "x", Process: "p", Send: c.sessions["sy"].Send})
+	told["y"] = nil
+	c.welcome("sx")
+	if len(told["y"]) != 2 || told["y"][0].Site != "s" || len(told["y"][0].Lives) != 1 {
+		t.Errorf("it is welcomed with %+v", told["y"])
+	}
+
+	c.secrets.box = x.cfg.Box
+	told["y"] = nil
+	finish()
+	if o := last("y"); len(o.Parts) != 1 || o.Parts[0].Sealed == nil || len(o.Parts[0].Values) != 2 {
+		t.Errorf("with the keys it gets %+v", o)
+	}
+	if !later(c, k).IsZero() {
+		t.Error("the orders are made again, and nothing is missing")
 	}
 }

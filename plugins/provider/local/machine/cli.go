@@ -19,7 +19,7 @@ import (
 
 const usage = `coopr-node keeps processes running on a node.
 
-  coopr-node start NAME [--env K=V]... [--dir DIR] [--restart on-failure|always|never] [--grace 10s] -- COMMAND [ARG]...
+  coopr-node start NAME [--env K=V | --env K]... [--dir DIR] [--restart on-failure|always|never] [--grace 10s] -- COMMAND [ARG]...
   coopr-node stop NAME [--grace 10s]
   coopr-node restart NAME
   coopr-node status [NAME] [--json]     exit code 0: running; 3: not running
@@ -100,7 +100,11 @@ func parse(args []string) (*options, error) {
 		switch key {
 		case "--env":
 			if !strings.Contains(value, "=") {
-				return nil, usageError("--env needs KEY=VALUE, not " + value)
+				is, ok := os.LookupEnv(value)
+				if !ok {
+					return nil, usageError("--env needs KEY=VALUE, or the KEY of a variable that is set, not " + value)
+				}
+				value += "=" + is
 			}
 			o.env = append(o.env, value)
 		case "--dir":

@@ -136,6 +136,9 @@ func TestStartStop(t *testing.T) {
 	if s := b.status("web"); s.PID != first.PID {
 		t.Errorf("the same again: %+v", s)
 	}
+	b.ok("start", "own", "--env", "BASE", "--", "sh", "-c", `echo "$BASE"; exec sleep 1000`)
+	b.eventually("the log", func() bool { out, _ := b.run("logs", "own"); return out == "base\n" })
+	b.ok("stop", "own")
 	b.ok("start", "web", "--", "sleep", "1001")
 	second := b.status("web")
 	if second.PID == first.PID || second.State != "running" {
