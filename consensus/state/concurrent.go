@@ -126,7 +126,7 @@ func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*m
 		case op.Type == model.OpPlan || op.Type == model.OpRun: // it waits for its nodes
 		case other.Type == model.OpRun:
 		case other.Type.Concurrent() && other.Type != model.OpPlan:
-			if id, step, clashes := a.unfinished(op, s, g, about); clashes {
+			if id, step, clashes := a.unfinished(op, other, s, g, about); clashes {
 				return nil, a.clash(other, id, step)
 			}
 		default:
@@ -152,16 +152,18 @@ func (a operations) apart(op *model.Operation) bool {
 	return op.Type == model.OpRecover && a.view().Understands(logformat.OrdersLevel)
 }
 
-// unfinished returns the first node that a plan has not finished with and that an operation, whose graph is g, is about as well, and the
-// step that is not complete. about are the services of g by node.
-func (a operations) unfinished(op *model.Operation, s *plan.State, g *plan.Graph, about map[string][]string) (node string, step uint32,
-	clashes bool) {
+// unfinished returns the first node that another operation, whose plan is s, has not finished with and that an operation, whose graph is g,
+// is about as well, and the step that is not complete. about are the services of g by node. A pause or a resume has finished with a service
+// when it ends: only then is the service paused, or not paused any more.
+func (a operations) unfinished(op, other *model.Operation, s *plan.State, g *plan.Graph, about map[string][]string) (node string,
+	step uint32, clashes bool) {
+	lasts := other.Type != model.OpRecover
 	for _, id := range g.Nodes {
 		if !a.apart(op) && slices.Contains(s.Graph.Nodes, id) {
 			return id, plan.NoStep, true
 		}
 		for _, v := range s.Graph.On(id) {
-			if !s.Status(v).Ended() && concerns(s.Graph, v, about[id]) {
+			if (lasts || !s.Status(v).Ended()) && concerns(s.Graph, v, about[id]) {
 				return id, s.Graph.StepOf(v), true
 			}
 		}
@@ -278,6 +280,14 @@ func (a endings) finishConcurrent(op *model.Operation, s *plan.State) {
 		}
 	}
 	about := subjects(s.Graph)
+	if a.operations().apart(op) {
+		// A later restart of a service, which has ended, has left its own result.
+		a.since(op, s, func(other *model.Operation, node string, action model.Action, service string, _ bool) {
+			if other.Type == model.OpRecover && action == model.Start {
+				about[node] = slices.DeleteFunc(about[node], func(svc string) bool { return svc == service })
+			}
+		})
+	}
 	for _, id := range slices.Sorted(maps.Keys(about)) {
 		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
 		if n == nil {

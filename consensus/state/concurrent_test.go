@@ -347,6 +347,63 @@ func TestOperationsOnOtherServicesOfANode(t *testing.T) {
 	}
 }
 
+// begun starts an operation on both nodes and finishes it on one of them.
+func (c *clinic) begun(op string, typ model.OperationType) {
+	c.t.Helper()
+	if a := c.do(c.concurrent(op, typ, "ann", map[string]string{app: "app", db: "db"})); a.Err != nil {
+		c.t.Fatal(a.Err)
+	}
+	for {
+		s, _ := c.m.View().Plan(op)
+		i := slices.IndexFunc(s.Leasable(), func(v uint32) bool { return s.Graph.NodeID(int(v)) == app })
+		if i < 0 {
+			return
+		}
+		v := s.Leasable()[i]
+		c.do(lease(op, "s", v))
+		s, _ = c.m.View().Plan(op)
+		c.do(report(op, v, s.Fence(v), pb.Outcome_OUTCOME_SUCCEEDED, ""))
+	}
+}
+
+// A service is paused when the pause ends. Until then it cannot be restarted, though it is stopped already.
+func TestRestartDuringAPauseOfOtherNodes(t *testing.T) {
+	c := newClinic(t)
+	c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: logformat.OrdersLevel}}})
+	const pause = "00000001-002"
+	c.begun(pause, model.OpPauseNode)
+	if a := c.do(c.concurrent("00000001-003", model.OpRecover, "ann", map[string]string{app: "app"})); !errors.Is(a.Err, problem.Conflict) {
+		t.Errorf("a restart of a service that is being paused: %v", a.Err)
+	}
+	c.run(pause, nil)
+	if a := c.do(c.concurrent("00000001-003", model.OpRecover, "ann", map[string]string{app: "app"})); a.Err != nil {
+		t.Errorf("a restart of a service that is paused: %v", a.Err)
+	}
+}
+
+// The result of a later restart stays when an earlier one, which was at work on other nodes, ends.
+func TestLaterRestartFails(t *testing.T) {
+	c := newClinic(t)
+	c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: logformat.OrdersLevel}}})
+	const first, second = "00000001-002", "00000001-003"
+	c.begun(first, model.OpRecover)
+	if a := c.do(c.concurrent(second, model.OpRecover, "ann", map[string]string{app: "app"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.run(second, func(g *plan.Graph, v uint32) bool { return g.Action[v] == model.Start })
+	c.run(first, nil)
+	if op := c.operation(first); op.Status != model.OpSucceeded || c.operation(second).Status != model.OpFailed {
+		t.Fatal(op.Status, op.Message, c.operation(second).Status)
+	}
+	n, _ := c.m.View().Node("t", app)
+	if failing := c.health(app).Failing(); n.States["app"] != "START?" || !slices.Equal(failing, []string{"app"}) {
+		t.Errorf("it is %s, and %v fail", n.States["app"], failing)
+	}
+	if n, _ = c.m.View().Node("t", db); n.States["db"] != model.Start.String() || len(c.health(db).Failing()) > 0 {
+		t.Errorf("the other node is %v", n.States)
+	}
+}
+
 func TestPausedServices(t *testing.T) {
 	c := newClinic(t)
 	c.verdict(app, "app", true, 0)

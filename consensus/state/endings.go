@@ -158,7 +158,7 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 	}
 	// Concurrent operations leave membership changes to the main operation.
 	concurrent := op.Type.Concurrent()
-	if !concurrent && a.view().Understands(logformat.OrdersLevel) {
+	if a.view().Understands(logformat.OrdersLevel) {
 		a.since(op, s, func(other *model.Operation, node string, action model.Action, service string, done bool) {
 			if n := of(node); n != nil {
 				did(n, cl, other, action, service, done)
@@ -234,7 +234,7 @@ func (a endings) since(op *model.Operation, s *plan.State,
 			}
 		}
 	}
-	slices.SortFunc(all, func(x, y effect) int { return cmp.Compare(x.s.Fence(x.v), y.s.Fence(y.v)) })
+	slices.SortStableFunc(all, func(x, y effect) int { return cmp.Compare(x.s.Fence(x.v), y.s.Fence(y.v)) })
 	for _, e := range all {
 		v := int(e.v)
 		fn(e.op, e.s.Graph.NodeID(v), e.s.Graph.Action[v], e.s.Graph.ServiceName(v), e.s.Status(e.v) == model.TaskSucceeded)
