@@ -512,7 +512,8 @@ func TestPauseOutlivesAnOperation(t *testing.T) {
 			t.Fatal(op.Status, op.Message)
 		}
 		n, _ := c.m.View().Node("t", app)
-		if stays := n.States["app"] == model.Stop.String() && c.health(app).Paused["app"] == model.Paused; stays != (level >= logformat.OrdersLevel) {
+		stays := n.States["app"] == model.Stop.String() && c.health(app).Paused["app"] == model.Paused
+		if stays != (level >= logformat.OrdersLevel) {
 			t.Errorf("level %d: it is %s, and paused are %v", level, n.States["app"], c.health(app).Paused)
 		}
 		if n, _ = c.m.View().Node("t", db); n.States["db"] != model.Start.String() {

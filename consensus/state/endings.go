@@ -124,7 +124,7 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 		cl = &model.Cluster{}
 	}
 	nodes := make([]*model.Node, len(g.Nodes))
-	numbered := a.view().Understands(logformat.OrdersLevel) // older voters would drop the number of a start
+	numbered := a.view().NumbersStarts()
 	for v := range g.Len() {
 		if g.Action[v] == model.Barrier {
 			continue

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server/apitest"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -362,6 +364,33 @@ func TestPodInfo(t *testing.T) {
 	}
 	if text, _ := info(); strings.Contains(text, "TASK_") || !strings.Contains(text, `"status":"PAUSING"`) {
 		t.Errorf("paused: %s", text)
+	}
+}
+
+// TestPodTaskIDOfOldVoters checks that the id of a task is the same during and after its start while some voters would not keep the number
+// of the start.
+func TestPodTaskIDOfOldVoters(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	for level := uint32(1); level < logformat.OrdersLevel; level++ {
+		w.Must(&pb.Command{Actor: "coopr", Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: level, Mesh: "m"}}})
+	}
+	_, op := w.cluster("hello", "1")
+	id := func() string {
+		t.Helper()
+		var out tree.Pod
+		w.client("GET", "/service/hello/v1/pod/hello1-1000/status", "").into(t, &out)
+		return out.Tasks[0].ID
+	}
+	before := id()
+	w.Work(op, func(model.Task) string {
+		if now := id(); now != before {
+			t.Errorf("during the start, %s is %s", before, now)
+		}
+		return ""
+	})
+	if now := id(); now != before {
+		t.Errorf("after the start, %s is %s", before, now)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/effect"
@@ -49,6 +50,9 @@ func (v *View) FeatureLevel() uint32 { return table.Mesh(v.txn).FeatureLevel }
 
 // Understands reports whether all voters understand entries of a feature level. A mesh of level 0 is new, and has no older agents.
 func (v *View) Understands(level uint32) bool { return understands(v.txn, level) }
+
+// NumbersStarts reports whether the number of a service's start is kept when its operation ends. Older voters would drop it.
+func (v *View) NumbersStarts() bool { return understands(v.txn, logformat.OrdersLevel) }
 
 func understands(txn *memdb.Txn, level uint32) bool {
 	is := table.Mesh(txn).FeatureLevel

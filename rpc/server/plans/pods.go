@@ -59,6 +59,7 @@ type attempts struct {
 func attemptsOf(c *rest.Call, v rest.View, cl *model.Cluster) attempts {
 	out := attempts{states: map[[2]string]string{}, starts: map[[2]string]uint64{}}
 	stopped, running := map[[2]string]bool{}, map[[2]string]bool{}
+	numbered := v.NumbersStarts()
 	for _, n := range v.Nodes(c.Who.Tenant, cl.ID) {
 		for service, state := range n.States {
 			running[[2]string{n.ID, service}] = state == model.Start.String()
@@ -77,7 +78,7 @@ func attemptsOf(c *rest.Call, v rest.View, cl *model.Cluster) attempts {
 		latest := map[[2]string]int64{}
 		for _, t := range tasks {
 			at := [2]string{t.Node, t.Service}
-			if t.Action == model.Start {
+			if numbered && t.Action == model.Start {
 				out.starts[at] = max(out.starts[at], t.Fence)
 			}
 			if t.Service == "" || t.LeasedAt == 0 || t.LeasedAt < latest[at] {

@@ -24,6 +24,8 @@ type View interface {
 	ClusterView
 	PlanView
 	RunView
+	// NumbersStarts reports whether the number of a service's start is kept when its operation ends.
+	NumbersStarts() bool
 	// Audit returns the log of all changes, of all tenants.
 	Audit() *audit.Trail
 	// SigningKeys returns the public keys with which the mesh signs and has signed.
