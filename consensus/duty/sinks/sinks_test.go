@@ -121,6 +121,13 @@ func (s *sink) breakWith(err error) {
 	s.fault = err
 }
 
+// seen returns how many deliveries there were, and how many records the sink took.
+func (s *sink) seen() (calls, records int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls, len(s.took)
+}
+
 func target(name string, s sinks.Sink) sinks.Target {
 	return sinks.Target{Name: name, Type: "webhook", Where: "https://h/", Sink: s}
 }

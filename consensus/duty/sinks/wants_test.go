@@ -83,19 +83,19 @@ func TestEvery(t *testing.T) {
 		pass(time.Second)
 		l.write(25)
 		pass(time.Second)
-		if s.calls != 3 || len(s.took) != 25 {
-			t.Errorf("%d deliveries of %d records", s.calls, len(s.took))
+		if calls, records := s.seen(); calls != 3 || records != 25 {
+			t.Errorf("%d deliveries of %d records", calls, records)
 		}
 		for range 30 {
 			l.write(1)
 			pass(time.Second)
 		}
-		if s.calls != 3 {
-			t.Errorf("%d deliveries within a minute", s.calls)
+		if calls, _ := s.seen(); calls != 3 {
+			t.Errorf("%d deliveries within a minute", calls)
 		}
 		pass(time.Minute)
-		if s.calls != 6 || len(s.took) != 55 {
-			t.Errorf("%d deliveries of %d records", s.calls, len(s.took))
+		if calls, records := s.seen(); calls != 6 || records != 55 {
+			t.Errorf("%d deliveries of %d records", calls, records)
 		}
 	})
 }
@@ -112,10 +112,10 @@ func TestEveryInLongLog(t *testing.T) {
 		l.write(25_000)
 		pass(time.Minute)
 		s.breakWith(nil)
-		calls := s.calls
+		before, _ := s.seen()
 		pass(time.Minute)
-		if len(s.took) != 50 || s.calls-calls > 3 {
-			t.Errorf("%d deliveries of %d records", s.calls-calls, len(s.took))
+		if calls, records := s.seen(); records != 50 || calls-before > 3 {
+			t.Errorf("%d deliveries of %d records", calls-before, records)
 		}
 		if r := c.Report()[0]; r.Behind != 0 || r.Lost != 0 {
 			t.Errorf("%+v", r)
