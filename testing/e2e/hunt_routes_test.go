@@ -79,7 +79,8 @@ func (p *preserve) listen() (end func(last string)) {
 		if who == "nobody" {
 			continue
 		}
-		texts[who] = &strings.Builder{}
+		text := &strings.Builder{}
+		texts[who] = text
 		readers.Go(func() {
 			// An agent that ends cuts its readers off. They begin again at another one.
 			for ; ctx.Err() == nil; pause(ctx) {
@@ -92,7 +93,7 @@ func (p *preserve) listen() (end func(last string)) {
 					var n int
 					n, err = res.Body.Read(buffer)
 					mu.Lock()
-					texts[who].Write(buffer[:n])
+					text.Write(buffer[:n])
 					mu.Unlock()
 				}
 				_ = res.Body.Close()
