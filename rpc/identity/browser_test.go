@@ -260,7 +260,7 @@ func TestBrowserCAMakesNoAgents(t *testing.T) {
 			if _, err := r.Verify([][]byte{f.ca.Certificate(), ca.bridge.Raw, ca.root.Raw}, time.Now()); !errors.Is(err, ErrNotOfThisMesh) {
 				t.Errorf("%s: a renewal: %v", name, err)
 			}
-			// What builds check that do not know of the CA for browsers, at a voter's door.
+			// The check of builds that do not know of the CA for browsers, at a voter's door.
 			leaf, err := x509.ParseCertificate(chain[0])
 			if err != nil {
 				t.Fatal(err)

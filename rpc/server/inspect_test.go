@@ -19,7 +19,7 @@ type noting struct {
 
 func (n noting) Note(i model.Incident) { n.notes <- i }
 
-// Whoever reads the log or the inner state of an agent sees names of all tenants, and is in the audit log.
+// A reader of an agent's log or inner state sees names of all tenants, and is in the audit log.
 func TestInspectionsAreNoted(t *testing.T) {
 	notes := make(chan model.Incident, 10)
 	w := serve(t, newAgent(t), func(s *rest.Services) {

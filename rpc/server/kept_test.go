@@ -70,7 +70,7 @@ func TestStoredSecretsStayWithTheirService(t *testing.T) {
 	}
 }
 
-// Whoever may write a service, and not use the secret in it, had the secret given to a script of their own.
+// A user who may write a service, and not use the secret in it, had the secret given to a script of their own.
 func TestStoredSecretsStayWithTheirScript(t *testing.T) {
 	service := func(token, script string) model.Definition {
 		return model.Define(model.KindService, &model.Service{Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{

@@ -261,7 +261,7 @@ func TestSameSecrets(t *testing.T) {
 		if got := ref(); got != before {
 			t.Errorf("the configuration has another reference: %s, %s", got, before)
 		}
-		// What is written out in a configuration is not encrypted, also if it is the same.
+		// A value that is written out in a configuration is not encrypted, also if it is the same.
 		v.Must("PUT", "/v1/clusters/"+id+"/config", map[string]any{"config": map[string]any{"motd": "hello " + canary + "-2"}}, &st)
 		v.AwaitEnd(st.Operation.ID)
 		if got := ref(); got != "hello "+canary+"-2" {

@@ -34,7 +34,7 @@ func TestMissingThings(t *testing.T) {
 	if code, _, errs := s.Exec("cluster", "diff", "00000001", "99"); code != 3 || strings.Contains(errs, "There is") {
 		t.Errorf("%d %s", code, errs)
 	}
-	// What only a flag names is not looked for among the arguments.
+	// A name that only a flag has is not looked for among the arguments.
 	if _, _, errs := s.Exec("cluster", "grow", "web", "--nodes", "1", "--tenant", "none"); strings.Contains(errs, "There is") {
 		t.Error(errs)
 	}
