@@ -44,8 +44,8 @@ type Record struct {
 	Message string          `json:"message,omitempty"`
 	// Hash covers the record and the hash of the record before it, in hexadecimal.
 	Hash string `json:"hash" doc:"SHA-256 over the record and the hash before it"`
-	// ClusterName is set for notifications only. The log has the id alone.
-	ClusterName string `json:"-"`
+	// ClusterName is set for readers. The log has the id alone, and the hash covers that.
+	ClusterName string `json:"clusterName,omitempty" doc:"The cluster's name, as long as it is there"`
 }
 
 // Change is a change of anything but tasks, before it has a place in the chain.

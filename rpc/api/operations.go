@@ -7,7 +7,8 @@ import (
 // OperationDetails is an operation and its progress.
 type OperationDetails struct {
 	model.Operation
-	Progress model.Progress `json:"progress"`
+	ClusterName string         `json:"clusterName,omitempty" doc:"The cluster's name, in lists and when the operation is read"`
+	Progress    model.Progress `json:"progress"`
 }
 
 // OrderBody has the reason for an order.

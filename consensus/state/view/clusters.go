@@ -56,6 +56,14 @@ func (v ClusterView) Cluster(tenant, idOrName string) (*model.Cluster, bool) {
 	return best, best != nil
 }
 
+// ClusterName returns the name of the cluster with an id, or "" if there is none.
+func (v ClusterView) ClusterName(tenant, id string) string {
+	if c := table.Get[model.Cluster](v.txn, table.Clusters, "id", tenant, id); c != nil {
+		return c.Name
+	}
+	return ""
+}
+
 // ClusterByID returns the cluster with an id, in any tenant. Ids are unique in the mesh.
 func (v ClusterView) ClusterByID(id string) (*model.Cluster, bool) {
 	var found *model.Cluster

@@ -42,7 +42,9 @@ func operationRoutes(s *rest.Server) {
 				},
 				Sorted: true,
 				Show:   func(op *model.Operation) api.OperationDetails { return details(v, c.Who.Tenant, op) },
-				Brief:  func(op *model.Operation) api.OperationDetails { return api.OperationDetails{Operation: *op} },
+				Brief: func(op *model.Operation) api.OperationDetails {
+					return api.OperationDetails{Operation: *op, ClusterName: v.ClusterName(op.Tenant, op.Cluster)}
+				},
 				Costly: []string{"progress"},
 			}, nil
 		})
@@ -128,7 +130,9 @@ func ordered(w api.Written) (api.OperationDetails, api.Written, error) {
 }
 
 func details(v rest.View, tenant string, op *model.Operation) api.OperationDetails {
-	return detailsOf(*op, v.Progress(tenant, op.ID))
+	out := detailsOf(*op, v.Progress(tenant, op.ID))
+	out.ClusterName = v.ClusterName(op.Tenant, op.Cluster)
+	return out
 }
 
 func detailsOf(op model.Operation, p model.Progress) api.OperationDetails {

@@ -75,6 +75,7 @@ func auditRoutes(s *rest.Server) {
 					out.Next = audit.CursorOf(&out.Records[limit-1]).String()
 					return false
 				}
+				r.ClusterName = v.ClusterName(r.Tenant, r.Cluster)
 				out.Records = append(out.Records, r)
 				return true
 			})

@@ -84,6 +84,8 @@ type ClusterView interface {
 	ClustersFrom(tenant, id string) iter.Seq[*model.Cluster]
 	// Cluster finds a cluster by id, or by name if only one living cluster has the name.
 	Cluster(tenant, idOrName string) (*model.Cluster, bool)
+	// ClusterName returns the name of the cluster with an id, or "" if there is none.
+	ClusterName(tenant, id string) string
 	Nodes(tenant, cluster string) []*model.Node
 	// NodesOf returns the nodes of all clusters of a tenant, in no order.
 	NodesOf(tenant string) iter.Seq[*model.Node]

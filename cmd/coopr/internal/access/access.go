@@ -32,7 +32,7 @@ func TenantCommand(app cli.App) *cobra.Command {
 			t := output.Table{Head: []string{"NAME", "MAX CLUSTERS", "MAX NODES", "WEIGHT", "DESCRIPTION"}}
 			for _, x := range items {
 				t.Row(x.Name, limit(&x, model.LimitClusters), limit(&x, model.LimitNodes), strconv.Itoa(max(x.Weight, 1)),
-					output.Clip(x.Description, 60))
+					x.Description)
 			}
 			return t
 		},

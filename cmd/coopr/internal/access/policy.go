@@ -31,7 +31,7 @@ func PolicyCommand(app cli.App) *cobra.Command {
 		Rows: func(items []model.Policies) output.Table {
 			t := output.Table{Head: []string{"NAME", "VERSION", "DESCRIPTION"}}
 			for _, x := range items {
-				t.Row(x.Name, fmt.Sprint(x.Version), output.Clip(x.Description, 60))
+				t.Row(x.Name, fmt.Sprint(x.Version), x.Description)
 			}
 			return t
 		},

@@ -35,7 +35,7 @@ func listTokens(app cli.App) *cobra.Command {
 			t := output.Table{Head: []string{"ID", "ACTOR", "ROLE", "KIND", "TENANT", "AGE", "USED", "ENDS", "FROM", "DESCRIPTION"}}
 			for _, x := range items {
 				t.Row(x.ID, x.Actor, string(x.Role), kindOf(x), x.Tenant, out.Ago(x.Created), used(out, x.Used), ends(out, x.Expires),
-					from(x.Sources), output.Clip(x.Description, 40))
+					from(x.Sources), x.Description)
 			}
 			return t
 		},

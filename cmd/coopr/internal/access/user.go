@@ -27,7 +27,7 @@ func UserCommand(app cli.App) *cobra.Command {
 		Rows: func(items []model.User) output.Table {
 			t := output.Table{Head: []string{"NAME", "ROLE", "GROUPS", "LOGIN", "AGE", "DESCRIPTION"}}
 			for _, x := range items {
-				t.Row(x.Name, string(x.Role), strings.Join(x.Groups, ","), loginOf(x), out.Ago(x.Created), output.Clip(x.Description, 60))
+				t.Row(x.Name, string(x.Role), strings.Join(x.Groups, ","), loginOf(x), out.Ago(x.Created), x.Description)
 			}
 			return t
 		},

@@ -3,6 +3,7 @@ package audit
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -109,14 +110,10 @@ func listCmd(app cli.App) *cobra.Command {
 		},
 		Rows: func(items []audit.Record) output.Table {
 			t := output.Table{Head: []string{"NUMBER", "TIME", "ACTOR", "TYPE", "CLUSTER", "SUBJECT", "CHANGE", "OPERATION", "REQUEST", "SOURCE",
-				"AGENT", "HASH"}, Wide: 5}
+				"AGENT", "CLUSTER ID", "HASH"}, Wide: 6}
 			for _, r := range items {
-				width := 60
-				if out.Form == output.FormWide {
-					width = 1000
-				}
-				t.Row(audit.CursorOf(&r).String(), output.Moment(r.Time), r.Actor, r.Type, r.Cluster, subject(&r), output.Clip(change(&r), width),
-					r.Operation, r.Request, r.Source, r.Agent, r.Hash[:min(len(r.Hash), 12)])
+				t.Row(audit.CursorOf(&r).String(), output.Moment(r.Time), r.Actor, r.Type, cmp.Or(r.ClusterName, r.Cluster), subject(&r), change(&r),
+					r.Operation, r.Request, r.Source, r.Agent, r.Cluster, r.Hash[:min(len(r.Hash), 12)])
 			}
 			return t
 		},

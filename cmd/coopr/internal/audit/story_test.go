@@ -68,7 +68,7 @@ func TestAuditStory(t *testing.T) {
 	s.Run(0, "audit", "verify")
 	s.Run(4, "audit", "export", "--after", "1")
 	// Request ids are random, and the hashes depend on them.
-	story := requestIDs.ReplaceAllString(s.Story.String(), `"request":"REQUEST"`)
+	story := requestIDs.ReplaceAllString(s.Story.String(), "${1}REQUEST")
 	story = hashes.ReplaceAllStringFunc(story, func(h string) string {
 		if strings.Trim(h, "0") == "" {
 			return h
@@ -81,6 +81,6 @@ func TestAuditStory(t *testing.T) {
 }
 
 var (
-	requestIDs = regexp.MustCompile(`"request":"[A-Z2-7]{26}"`)
+	requestIDs = regexp.MustCompile(`("request":"|request )[A-Z2-7]{26}`)
 	hashes     = regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{12})\b`)
 )

@@ -264,7 +264,7 @@ func showSite(out *output.Printer, s *site.SiteStatus) {
 	}
 	out.Printf("Site %s, generation %s: %s, %s\n", s.Name, generationOf(s.Overview), words.Count(s.Objects, "object"), converged)
 	if len(s.Switching) > 0 {
-		out.Printf("Agents that have not switched to the new generation: %s\n", output.Clip(strings.Join(s.Switching, ", "), 120))
+		out.Printf("Agents that have not switched to the new generation: %s\n", strings.Join(s.Switching, ", "))
 	}
 	t := output.Table{Head: []string{"OBJECT", "HOST", "STATE", "STATUS", "WAITS FOR", "AGENT", "TYPE", "INCARNATION", "GENERATION"}, Wide: 4}
 	for i := range s.Items {
@@ -275,7 +275,7 @@ func showSite(out *output.Printer, s *site.SiteStatus) {
 		} else if o.State != o.Target && o.State != "unknown" {
 			state += ", target " + o.Target
 		}
-		t.Row(o.Name, o.Host, state, status(o), output.Clip(strings.Join(o.Waits, "; "), 100), o.Agent, o.Type,
+		t.Row(o.Name, o.Host, state, status(o), strings.Join(o.Waits, "; "), o.Agent, o.Type,
 			strconv.FormatUint(uint64(o.Incarnation), 10), strconv.FormatUint(o.Generation, 10))
 	}
 	out.Show(t)
@@ -292,7 +292,7 @@ func status(o *site.ObjectStatus) string {
 	case o.Oscillating:
 		text = "oscillating"
 	case o.Phase == "backoff":
-		text = fmt.Sprintf("failed %d×: %s", o.Failures, output.Clip(o.Message, 90))
+		text = fmt.Sprintf("failed %d×: %s", o.Failures, output.Line(o.Message))
 	case o.Phase == "moving", o.Phase == "checking":
 		text = o.Phase
 	case o.Removing && !o.Converged:
@@ -396,7 +396,7 @@ func checkCmd(app cli.App) *cobra.Command {
 				drifted++
 				what = strings.TrimSpace("drifted. " + what)
 			}
-			t.Row(f.Object, f.Host, f.Known, f.Found, output.Clip(what, 100))
+			t.Row(f.Object, f.Host, f.Known, f.Found, what)
 		}
 		if out.Structured() {
 			err = out.Encode(found)

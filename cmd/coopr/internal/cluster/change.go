@@ -237,19 +237,19 @@ func diffCmd(app cli.App) *cobra.Command {
 	})
 }
 
-// shown returns a value of a difference as short text.
+// shown returns a value of a difference as text.
 func shown(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "-"
 	case string:
-		return output.Clip(v, 60)
+		return v
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		return "?"
 	}
-	return output.Clip(string(b), 60)
+	return string(b)
 }
 
 func labelCmd(app cli.App) *cobra.Command {

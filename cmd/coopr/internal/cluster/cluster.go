@@ -46,7 +46,7 @@ func listCmd(app cli.App) *cobra.Command {
 				"SERVICES", "MESSAGE"}, Wide: 4}
 			for _, cl := range items {
 				t.Row(cl.Name, cl.ID, string(cl.Status), cl.Health, strconv.Itoa(cl.NumNodes), cl.ClusterTemplate.Name, latest(cl.Progress),
-					out.Ago(cl.CreatedAt), cl.Provider.Name, cl.OwnerID, output.Clip(strings.Join(cl.Services, ","), 60), output.Clip(cl.Message, 60))
+					out.Ago(cl.CreatedAt), cl.Provider.Name, cl.OwnerID, strings.Join(cl.Services, ","), cl.Message)
 			}
 			return t
 		},

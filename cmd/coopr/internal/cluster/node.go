@@ -66,7 +66,7 @@ func nodeTable(items []model.Node) output.Table {
 			states = append(states, service+"="+state)
 		}
 		sort.Strings(states)
-		row := []string{n.ID, n.Hostname, address(n), n.HardwareType, n.ImageType, output.Clip(strings.Join(n.Services, ","), 60),
+		row := []string{n.ID, n.Hostname, address(n), n.HardwareType, n.ImageType, strings.Join(n.Services, ","),
 			strings.Join(states, ","), n.Cluster}
 		for _, c := range more {
 			row = slices.Insert(row, c.at, c.of(&n))

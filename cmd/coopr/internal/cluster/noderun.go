@@ -116,7 +116,7 @@ func healthOf(now time.Time, n *model.Node) string {
 	h := n.Health
 	words := []string{h.Status()}
 	for _, s := range h.Failing() {
-		words = append(words, s+": "+output.Clip(h.Services[s].Message, 100))
+		words = append(words, s+": "+output.Line(h.Services[s].Message))
 	}
 	for s, how := range h.Paused {
 		words = append(words, s+" "+strings.ToLower(how))

@@ -42,7 +42,7 @@ func nouns() []noun {
 				}
 				names = append(names, fmt.Sprint(s))
 			}
-			return []string{output.Clip(strings.Join(names, ","), 50), text(defaults["provider"])}
+			return []string{strings.Join(names, ","), text(defaults["provider"])}
 		}},
 		{model.KindPartialTemplate, "partial", "partial template", "monitoring", []string{"IMMUTABLE"}, func(d map[string]any) []string {
 			b, _ := d["immutable"].(bool)
@@ -51,7 +51,7 @@ func nouns() []noun {
 		{model.KindService, "service", "service", "nginx", []string{"ACTIONS"}, func(d map[string]any) []string {
 			p, _ := d["provisioner"].(map[string]any)
 			actions, _ := p["actions"].(map[string]any)
-			return []string{output.Clip(strings.Join(keys(actions), ","), 50)}
+			return []string{strings.Join(keys(actions), ",")}
 		}},
 		{model.KindProvider, "provider", "provider", "local", []string{"TYPE"}, func(d map[string]any) []string {
 			return []string{text(d["providertype"])}
@@ -72,7 +72,7 @@ func withArticle(word string) string {
 // providers returns the cell with the providers of a hardware or image type.
 func providers(d map[string]any) []string {
 	m, _ := d["providermap"].(map[string]any)
-	return []string{output.Clip(strings.Join(keys(m), ","), 50)}
+	return []string{strings.Join(keys(m), ",")}
 }
 
 // text returns a value as text; nil is empty.
@@ -116,7 +116,7 @@ func definitionCmd(app cli.App, n noun) *cobra.Command {
 			for _, raw := range items {
 				var d map[string]any
 				_ = json.Unmarshal(raw, &d)
-				t.Row(append(append([]string{text(d["name"]), text(d["version"])}, n.cells(d)...), output.Clip(text(d["description"]), 60),
+				t.Row(append(append([]string{text(d["name"]), text(d["version"])}, n.cells(d)...), text(d["description"]),
 					text(d["label"]))...)
 			}
 			return t
@@ -214,7 +214,7 @@ func definitionCmd(app cli.App, n noun) *cobra.Command {
 			if err := json.Unmarshal(raw, &base); err != nil {
 				return err
 			}
-			t.Row(strconv.Itoa(base.Version), output.Clip(base.Description, 60))
+			t.Row(strconv.Itoa(base.Version), base.Description)
 		}
 		out.Show(t)
 		return nil

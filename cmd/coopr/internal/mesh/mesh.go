@@ -128,7 +128,7 @@ func PluginCommand(app cli.App) *cobra.Command {
 					}
 				}
 				sort.Strings(fields)
-				t.Row(p.Class, p.Name, output.Clip(p.Plugin, 20), p.Description, strings.Join(fields, ", "))
+				t.Row(p.Class, p.Name, p.Plugin, p.Description, strings.Join(fields, ", "))
 			}
 			return t
 		},

@@ -2,6 +2,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -40,10 +41,10 @@ func listCmd(app cli.App) *cobra.Command {
 			return c.Operations(ctx, cluster, status, page, read)
 		},
 		Rows: func(items []api.OperationDetails) output.Table {
-			t := output.Table{Head: []string{"ID", "CLUSTER", "TYPE", "STATUS", "TASKS", "AGE", "ACTOR", "MESSAGE"}, Wide: 2}
+			t := output.Table{Head: []string{"ID", "CLUSTER", "TYPE", "STATUS", "TASKS", "AGE", "ACTOR", "MESSAGE", "CLUSTER ID"}, Wide: 3}
 			for _, op := range items {
-				t.Row(op.ID, op.Cluster, string(op.Type), string(op.Status), fmt.Sprintf("%d/%d", op.Progress.Done, op.Progress.Total),
-					out.Ago(op.CreatedAt), op.Actor, output.Clip(op.Message, 80))
+				t.Row(op.ID, cmp.Or(op.ClusterName, op.Cluster), string(op.Type), string(op.Status), fmt.Sprintf("%d/%d", op.Progress.Done, op.Progress.Total),
+					out.Ago(op.CreatedAt), op.Actor, op.Message, op.Cluster)
 			}
 			return t
 		},

@@ -44,7 +44,7 @@ func TaskCommand(app cli.App) *cobra.Command {
 				if node == "" {
 					node = x.Node
 				}
-				t.Row(x.ID, progress.Does(x), x.Service, node, x.Status.String(), strconv.Itoa(x.Attempt), took, x.Agent, output.Clip(x.Message, 80))
+				t.Row(x.ID, progress.Does(x), x.Service, node, x.Status.String(), strconv.Itoa(x.Attempt), took, x.Agent, x.Message)
 			}
 			return t
 		},
@@ -79,7 +79,7 @@ func TaskCommand(app cli.App) *cobra.Command {
 				if x.Ended > 0 {
 					took = output.Span(since(x.Leased, x.Ended))
 				}
-				tab.Row(strconv.Itoa(x.Number), x.Agent, x.Outcome, output.Moment(x.Leased), took, output.Clip(x.Message, 200))
+				tab.Row(strconv.Itoa(x.Number), x.Agent, x.Outcome, output.Moment(x.Leased), took, x.Message)
 			}
 			out.Show(tab)
 		}

@@ -18,7 +18,8 @@ type Table struct {
 func (t *Table) Row(cells ...string) { t.Rows = append(t.Rows, cells) }
 
 // Show writes a table to Stdout. Empty cells show as "-". If the terminal is too narrow, the text of
-// the widest columns continues on the lines below; nothing is cut off.
+// the widest columns continues on the lines below, on three lines at most unless all is to be shown (-o wide).
+// Nothing is cut if Stdout is no terminal.
 func (p *Printer) Show(t Table) {
 	n := len(t.Head)
 	if p.Form != FormWide {
@@ -42,6 +43,9 @@ func (p *Printer) Show(t Table) {
 		lines := 1
 		for i := range n {
 			cells[i] = fold(row[i], widths[i])
+			if p.Form != FormWide {
+				cells[i] = first(cells[i], widths[i])
+			}
 			lines = max(lines, len(cells[i]))
 		}
 		for l := range lines {
@@ -63,8 +67,22 @@ func (p *Printer) Show(t Table) {
 	}
 }
 
+// mostLines is on how many lines a folded cell continues.
+const mostLines = 3
+
+// first returns the first lines of a folded cell, which end with an ellipsis if there are more.
+func first(lines []string, width int) []string {
+	if len(lines) <= mostLines {
+		return lines
+	}
+	last := []rune(lines[mostLines-1])
+	lines = lines[:mostLines]
+	lines[mostLines-1] = string(last[:min(len(last), width-1)]) + "…"
+	return lines
+}
+
 // narrow reduces the widths of columns until they fit a terminal, or until no column is left that can
-// be folded. Columns without spaces, such as ids, are never folded, because people copy them.
+// be folded. Columns without spaces and commas, such as ids, are never folded, because people copy them.
 func narrow(widths []int, rows [][]string, terminal int) {
 	over := 2 * (len(widths) - 1)
 	for _, width := range widths {
@@ -73,7 +91,7 @@ func narrow(widths []int, rows [][]string, terminal int) {
 	for over -= terminal; over > 0; {
 		widest := -1
 		for i, width := range widths {
-			words := slices.ContainsFunc(rows, func(row []string) bool { return strings.ContainsAny(row[i], " ") })
+			words := slices.ContainsFunc(rows, func(row []string) bool { return strings.ContainsAny(row[i], " ,") })
 			if words && width > leastRoom && (widest < 0 || width > widths[widest]) {
 				widest = i
 			}

@@ -44,13 +44,25 @@ func TestNarrowTable(t *testing.T) {
 	}{
 		{[]string{"one", "a message that is long for this"}, "NAME  MESSAGE\none   a message that is long\n      for this\n"},
 		{[]string{"a name with so many words as this", "ok"}, "NAME                   MESSAGE\na name with so many    ok\nwords as this\n"},
+		{[]string{"one", "apache,balancer,cassandra,dns"}, "NAME  MESSAGE\none   apache,balancer,\n      cassandra,dns\n"},
+		{[]string{"one", strings.Repeat("many words ", 9) + "more"}, "NAME  MESSAGE\none   many words many words\n" +
+			"      many words many words\n      many words many words…\n"},
+		{[]string{"one", "\na list\n\n  of lines\n"}, "NAME  MESSAGE\none   a list of lines\n"},
 		{[]string{id, "so it is wide"}, "NAME                       MESSAGE\n" + id + "  so it is wide\n"},
 	} {
 		if got := show(x.cells...); got != x.want {
 			t.Errorf("on a terminal:\n%s", got)
 		}
 	}
-	p.Terminal = false
+	long := strings.Repeat("many words ", 9) + "more"
+	p.Form = FormWide
+	if got := strings.Join(strings.Fields(show("one", long)), " "); got != "NAME MESSAGE one "+long {
+		t.Errorf("with -o wide:\n%s", got)
+	}
+	p.Form, p.Terminal = FormTable, false
+	if got, want := show("one", long), "NAME  MESSAGE\none   "+long+"\n"; got != want {
+		t.Errorf("a long text elsewhere:\n%s", got)
+	}
 	if got, want := show("one", "a message that is long for this"), "NAME  MESSAGE\none   a message that is long for this\n"; got != want {
 		t.Errorf("elsewhere:\n%s", got)
 	}

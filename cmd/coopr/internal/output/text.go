@@ -43,9 +43,12 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
+// Line returns a text on one line.
+func Line(s string) string { return strings.Join(strings.Fields(s), " ") }
+
 // Clip shortens a text to one line of at most width characters.
 func Clip(s string, width int) string {
-	s = strings.Join(strings.Fields(s), " ")
+	s = Line(s)
 	if utf8.RuneCountInString(s) <= width || width < 2 {
 		return s
 	}
@@ -67,10 +70,13 @@ func Printable(text string) string {
 	})
 }
 
+// lineEnds matches the ends of lines, and tabs, with the space around them.
+var lineEnds = regexp.MustCompile(`\s*[\n\t]\s*`)
+
 // cell returns a text for a cell of a table: on one line, and without colours.
 func cell(text string) string {
 	text = control.ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "")
-	return strings.NewReplacer("\n", " ", "\t", " ").Replace(text)
+	return lineEnds.ReplaceAllString(strings.Trim(text, "\n\t"), " ")
 }
 
 // YesNo returns "yes" or "no".

@@ -92,7 +92,7 @@ func profileShowCmd(app cli.App, use, short string) *cobra.Command {
 		if len(p.Provisioner.Properties) > 0 {
 			t := output.Table{Head: []string{"PROPERTY", "VALUE", "EDITABLE"}}
 			for _, q := range p.Provisioner.Properties {
-				t.Row(q.Name, output.Clip(q.Value, 80), output.YesNo(!q.Locked()))
+				t.Row(q.Name, q.Value, output.YesNo(!q.Locked()))
 			}
 			out.Show(t)
 		}
@@ -393,7 +393,7 @@ func provisionersCmd(app cli.App) *cobra.Command {
 						names = append(names, p.Name)
 					}
 				}
-				t.Row(s.Name, s.Description, output.Clip(strings.Join(names, " "), 100))
+				t.Row(s.Name, s.Description, strings.Join(names, " "))
 			}
 			return t
 		},

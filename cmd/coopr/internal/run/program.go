@@ -84,7 +84,7 @@ func ScheduleCommand(app cli.App) *cobra.Command {
 			t := output.Table{Head: []string{"NAME", "PROGRAM", "CRON", "ZONE", "STATUS", "NEXT", "LAST RUN", "SKIPPED", "MESSAGE"}}
 			for _, s := range items {
 				t.Row(s.Name, s.Program, s.Cron, s.TimeZone, s.Status, output.Moment(s.Next), s.LastRun, strconv.FormatInt(s.Skipped, 10),
-					output.Clip(s.Message, 60))
+					s.Message)
 			}
 			return t
 		},

@@ -278,7 +278,7 @@ func RunsCommand(app cli.App) *cobra.Command {
 					message = r.Orphan.Reason
 				}
 				t.Row(r.ID, r.Program.Name, r.Profile, string(r.Status), string(r.Cluster.Status), nodes, out.Ago(r.Created),
-					output.Moment(r.Cluster.ExpiresAt), output.Clip(message, 60))
+					output.Moment(r.Cluster.ExpiresAt), message)
 			}
 			return t
 		},
