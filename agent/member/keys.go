@@ -172,7 +172,8 @@ func (m *Member) retireKeys(ctx context.Context, id string, active uint32, numbe
 }
 
 // eraseKeys erases keys from this agent's keyring, once neither its log nor its snapshots have anything from before an index, and no
-// content of a plugin resource needs them. Until then it has them replaced, and returns false. It fails if this agent's state needs one of the keys.
+// content of a plugin resource needs them. Until then it has them replaced, and returns false. It fails if this agent's state needs one
+// of the keys.
 func (m *Member) eraseKeys(active uint32, numbers []uint32, index uint64) (done bool, err error) {
 	v := m.Machine.View()
 	if v.Index() < index {
