@@ -202,7 +202,8 @@ func (a *Agent) openMember() error {
 		ID: a.id, Build: a.cfg.Build, Eligible: a.cfg.Eligible, BootstrapExpect: a.cfg.BootstrapExpect,
 		NewTransport: func() member.Transport { return wire.NewRaftTransport(a.net.mux, a.peerAddr, a.log) },
 		Timing:       timing, RecoveryDir: a.cfg.DataDir, Mesh: a.mesh, Peers: a.net.peers, Registry: a.agents,
-		ResourcesChanged: func() { a.blobs.Notify() }, Logger: a.log, OpenStores: openStores, PutAside: putAside, Keyring: a.ring,
+		ResourcesChanged: func() { a.blobs.Notify() }, ResourcesFollowed: func() (bool, error) { return a.blobs.Followed() },
+		Logger: a.log, OpenStores: openStores, PutAside: putAside, Keyring: a.ring,
 		Leader: member.LeaderConfig{
 			SessionTTL: a.cfg.TTL, HostExec: a.cfg.Rules(), Rank: func(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
 				return a.definitions.Rank(ctx, q)

@@ -34,8 +34,14 @@ type entry struct {
 	body func() (io.ReadCloser, error)
 }
 
+// source is an archive.
+type source interface {
+	io.ReadSeeker
+	io.ReaderAt
+}
+
 // Check reads an archive as Unpack does, and writes nothing.
-func Check(f *os.File) error {
+func Check(f source) error {
 	return walk(f, newUnpacker(nil).add)
 }
 
@@ -43,7 +49,7 @@ func Check(f *os.File) error {
 // an empty folder. If everything in the archive is below one folder with the
 // resource's own name, and no link leaves it, that folder is stripped. Unpack writes
 // nothing outside the folder and creates no link that leaves it.
-func Unpack(f *os.File, dir, name string) error {
+func Unpack(f source, dir, name string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -66,7 +72,7 @@ func Unpack(f *os.File, dir, name string) error {
 }
 
 // walk calls fn for each entry of an archive.
-func walk(f *os.File, fn func(*entry) error) error {
+func walk(f source, fn func(*entry) error) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -130,12 +136,12 @@ func walkTar(r io.Reader, fn func(*entry) error) error {
 	}
 }
 
-func walkZip(f *os.File, fn func(*entry) error) error {
-	fi, err := f.Stat()
+func walkZip(f source, fn func(*entry) error) error {
+	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
-	z, err := zip.NewReader(f, fi.Size())
+	z, err := zip.NewReader(f, size)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrArchive, err)
 	}

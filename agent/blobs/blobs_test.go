@@ -33,7 +33,7 @@ func hash(b []byte) string {
 
 func newStore(t testing.TB) *Store {
 	t.Helper()
-	return OpenStore(filepath.Join(t.TempDir(), "blobs"))
+	return OpenStore(filepath.Join(t.TempDir(), "blobs"), nil, false)
 }
 
 // TestStore checks that a blob is stored completely or not at all, that only its owner can
@@ -112,7 +112,7 @@ func TestSweep(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, unfinishedPrefix+"x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	OpenStore(b.dir)
+	OpenStore(b.dir, nil, false)
 	if _, err := os.Stat(filepath.Join(b.dir, unfinishedPrefix+"x")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
@@ -356,10 +356,10 @@ func TestFolders(t *testing.T) {
 	pins := []model.ResourcePin{pin("scripts", "run", "file", script), pin("cookbooks", "web", "archive", books),
 		pin("keys", "id", "file", script)}
 	pins[0].Permissions = "0755"
-	pins[2].Permissions, pins[2].Secret = "0644", true
+	pins[2].Permissions = "0600"
 	store := newStore(t)
 	var opened atomic.Int32
-	v := OpenFolders(filepath.Join(t.TempDir(), "views"), nil, func(_ context.Context, p model.ResourcePin) (*os.File, error) {
+	v := OpenFolders(filepath.Join(t.TempDir(), "views"), nil, func(_ context.Context, p model.ResourcePin) (*Content, error) {
 		opened.Add(1)
 		return store.Open(p.SHA256)
 	})
@@ -440,8 +440,8 @@ func TestOpenWhereNothingCanBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := []byte("#!/bin/sh\n")
-	store := OpenStore(filepath.Join(dir, "contents"))
-	folders := OpenFolders(filepath.Join(dir, "folders"), nil, func(_ context.Context, p model.ResourcePin) (*os.File, error) {
+	store := OpenStore(filepath.Join(dir, "contents"), nil, false)
+	folders := OpenFolders(filepath.Join(dir, "folders"), nil, func(_ context.Context, p model.ResourcePin) (*Content, error) {
 		return store.Open(p.SHA256)
 	})
 	pins := []model.ResourcePin{pin("scripts", "run", "file", script)}

@@ -46,7 +46,7 @@ type Config struct {
 	Locator    *member.Locator
 	Mesh       member.Mesh
 	Peers      member.Peers
-	Ring       Ring // of the mesh's keys, for tickets
+	Ring       Ring // of the mesh's keys, for tickets and blobs
 	// Worker reports whether this agent's certificate has the role worker, so that it has to show tickets. Nil: never.
 	Worker func() bool
 	Logger *slog.Logger
@@ -84,7 +84,8 @@ func Open(cfg Config) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.store = OpenStore(filepath.Join(dir, "contents"))
+	c.store = OpenStore(filepath.Join(dir, "contents"), cfg.Ring, cfg.Worker != nil && cfg.Worker())
+	c.reseal() // before anything reads the files of an earlier version
 	folders := filepath.Join(dir, "folders")
 	if cfg.Folders != "" && cfg.Folders != folders {
 		_ = os.RemoveAll(folders) // of an earlier version of the agent
@@ -157,6 +158,7 @@ func (c *Cache) groupMember() *member.Member {
 
 // fill fetches the missing blobs that a member of the Raft group has to keep.
 func (c *Cache) fill(ctx context.Context) {
+	c.reseal()
 	m := c.groupMember()
 	if m == nil {
 		return
@@ -169,6 +171,25 @@ func (c *Cache) fill(ctx context.Context) {
 			c.cfg.Logger.Warn("the content of a plugin resource could not be fetched", "sha256", sum, "error", err)
 		}
 	}
+}
+
+// reseal encrypts the blobs that are not encrypted with the active key.
+func (c *Cache) reseal() {
+	if err := c.store.Reseal(); err != nil {
+		c.cfg.Logger.Warn("contents of plugin resources are not encrypted with the key in use; this agent tries again", "error", err)
+	}
+}
+
+// Followed reports whether this agent's blobs need no key of the mesh but the active one. If they do, it has Run encrypt them again.
+func (c *Cache) Followed() (bool, error) {
+	if c.store == nil {
+		return true, nil
+	}
+	done, err := c.store.Followed()
+	if !done {
+		c.Notify()
+	}
+	return done, err
 }
 
 func (c *Cache) sweep(now time.Time) {
@@ -195,7 +216,7 @@ func (c *Cache) Store() (*Store, error) {
 
 // Content returns the verified content of a resource, from this disk or from another
 // agent.
-func (c *Cache) Content(ctx context.Context, p model.ResourcePin) (*os.File, error) {
+func (c *Cache) Content(ctx context.Context, p model.ResourcePin) (*Content, error) {
 	if c.store == nil {
 		return nil, ErrNoDisk
 	}

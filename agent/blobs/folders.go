@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ import (
 type Folders struct {
 	dir  string
 	lend func(dir string) error
-	open func(ctx context.Context, p model.ResourcePin) (*os.File, error)
+	open func(ctx context.Context, p model.ResourcePin) (*Content, error)
 
 	mu      sync.Mutex
 	folders map[string]*folder
@@ -43,7 +44,7 @@ type folder struct {
 // incomplete and is removed: at once, or before the first folder is created if the directory
 // cannot be written now. lend, which may be nil, lets plugins read a folder. open returns the verified content of a resource, from
 // wherever it is.
-func OpenFolders(dir string, lend func(dir string) error, open func(ctx context.Context, p model.ResourcePin) (*os.File, error)) *Folders {
+func OpenFolders(dir string, lend func(dir string) error, open func(ctx context.Context, p model.ResourcePin) (*Content, error)) *Folders {
 	if lend == nil {
 		lend = func(string) error { return nil }
 	}
@@ -72,6 +73,7 @@ func (f *Folders) Use(ctx context.Context, pins []model.ResourcePin) (dir string
 	if err != nil {
 		return "", nil, err
 	}
+	secret := slices.ContainsFunc(pins, func(p model.ResourcePin) bool { return p.Secret })
 	for {
 		f.mu.Lock()
 		w, exists := f.folders[name]
@@ -90,12 +92,7 @@ func (f *Folders) Use(ctx context.Context, pins []model.ResourcePin) (dir string
 			}
 			close(w.ready)
 		}
-		release := sync.OnceFunc(func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			w.users--
-			w.idleSince = time.Now()
-		})
+		release := sync.OnceFunc(func() { f.release(name, w, secret) })
 		select {
 		case <-w.ready:
 		case <-ctx.Done():
@@ -111,6 +108,34 @@ func (f *Folders) Use(ctx context.Context, pins []model.ResourcePin) (dir string
 		}
 		return "", nil, w.err
 	}
+}
+
+// release ends one use of a folder. One with a secret is removed with its last use.
+func (f *Folders) release(name string, w *folder, secret bool) {
+	f.mu.Lock()
+	w.users--
+	w.idleSince = time.Now()
+	dir := ""
+	if secret && w.users == 0 && f.folders[name] == w {
+		dir = f.retireOne(name)
+	}
+	f.mu.Unlock()
+	if dir != "" {
+		_ = os.RemoveAll(dir) // what stays is removed at the next start
+	}
+}
+
+// retireOne renames a folder that is to be removed and returns its new path, or "" if it cannot. The caller holds mu.
+func (f *Folders) retireOne(name string) string {
+	dir, err := os.MkdirTemp(f.dir, unfinishedPrefix)
+	if err == nil {
+		err = os.Rename(filepath.Join(f.dir, name), filepath.Join(dir, name))
+	}
+	if err != nil {
+		return ""
+	}
+	delete(f.folders, name)
+	return dir
 }
 
 // folderName returns the name of the folder with these resources: a hash of all of
@@ -207,9 +232,7 @@ func (f *Folders) retire(unusedSince time.Time) (retired []string) {
 		if w.users > 0 || w.idleSince.After(unusedSince) {
 			continue
 		}
-		dir := filepath.Join(f.dir, unfinishedPrefix+name)
-		if os.Rename(filepath.Join(f.dir, name), dir) == nil {
-			delete(f.folders, name)
+		if dir := f.retireOne(name); dir != "" {
 			retired = append(retired, dir)
 		}
 	}

@@ -10,8 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/internal/durable"
 )
@@ -27,31 +30,93 @@ var (
 	ErrChecksum = errors.New("the checksum does not match")
 )
 
-// Store keeps blobs on disk by their SHA-256, in hexadecimal. It is safe for
+// Store keeps blobs on disk by their SHA-256, in hexadecimal, and encrypts them. It is safe for
 // concurrent use.
-type Store struct{ dir string }
+type Store struct {
+	dir      string
+	ring     Ring            // nil: none
+	volatile bool            // without a key in the ring, memory encrypts
+	memory   *keyring.Cipher // ends with this process
 
-// sumPattern is the form of a blob's name; no other name becomes a path.
+	// mu keeps a sealed file from being replaced by one of another key while it is opened or put in its place.
+	mu sync.RWMutex
+}
+
+// sumPattern is the form of a blob's checksum; nothing else becomes a path.
 var sumPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// unfinishedPrefix starts the names of files that are being written.
-const unfinishedPrefix = "new-"
+const (
+	// unfinishedPrefix starts the names of files that are being written.
+	unfinishedPrefix = "new-"
+	// sealedSuffix ends the names of files that are encrypted.
+	sealedSuffix = ".sealed"
+)
 
-// OpenStore opens the store in a folder. It removes files that an earlier process did not finish; on
-// a read-only disk they stay until the next start.
-func OpenStore(dir string) *Store {
+// OpenStore opens the store in a folder, which encrypts with the active key of a ring. Without one, a store that is volatile encrypts
+// with a key that ends with this process, so that its blobs are lost then; any other keeps them in the clear. OpenStore removes files
+// that an earlier process did not finish; on a read-only disk they stay until the next start.
+func OpenStore(dir string, ring Ring, volatile bool) *Store {
 	left, _ := filepath.Glob(filepath.Join(dir, unfinishedPrefix+"*")) // fails for a bad pattern only
 	for _, path := range left {
 		_ = os.Remove(path)
 	}
-	return &Store{dir}
+	return &Store{dir: dir, ring: ring, volatile: volatile, memory: keyring.NewCipher(keyring.NewKey(0))}
 }
 
+// path returns the path of a blob that is not encrypted. The other one has sealedSuffix.
 func (s *Store) path(sum string) (string, error) {
 	if !sumPattern.MatchString(sum) {
 		return "", fmt.Errorf("%w: %q is not a SHA-256", ErrMissing, sum)
 	}
 	return filepath.Join(s.dir, sum), nil
+}
+
+// active returns the number of the key that encrypts now, and false if nothing does.
+func (s *Store) active() (number uint32, ok bool) {
+	if s.ring != nil {
+		if number = s.ring.Set().Active; number != 0 {
+			return number, true
+		}
+	}
+	return 0, s.volatile
+}
+
+// seal returns the header of a blob with a key. It returns nil if the store has no key to encrypt with.
+func (s *Store) seal(sum string, key keyring.Key) ([]byte, error) {
+	number, ok := s.active()
+	switch {
+	case !ok:
+		return nil, nil
+	case number == 0:
+		return s.memory.Seal(headerPlace(sum), key.Secret[:]), nil
+	}
+	return s.ring.Seal(headerPlace(sum), key.Secret[:])
+}
+
+// unseal returns the key that a header has, and the number of the key that encrypts it.
+func (s *Store) unseal(f io.ReaderAt, sum string) (key keyring.Key, number uint32, err error) {
+	header := make([]byte, headerLen)
+	if _, err := f.ReadAt(header, 0); errors.Is(err, io.EOF) {
+		return key, 0, keyring.ErrNotSealed
+	} else if err != nil {
+		return key, 0, err
+	}
+	if number, err = keyring.NumberOf(header); err != nil {
+		return key, 0, err
+	}
+	var secret []byte
+	switch {
+	case number == 0:
+		if secret, err = s.memory.Open(headerPlace(sum), header); err != nil {
+			err = fmt.Errorf("%w: it ended with an earlier process of this agent", keyring.ErrNoKey)
+		}
+	case s.ring == nil:
+		err = keyring.ErrNoKey
+	default:
+		secret, err = s.ring.Open(headerPlace(sum), header)
+	}
+	copy(key.Secret[:], secret)
+	return key, number, err
 }
 
 // Put stores what r returns, at most limit bytes. Unless want is "", the content
@@ -70,8 +135,14 @@ func (s *Store) Put(r io.Reader, limit int64, want string) (sum string, size int
 			_ = os.Remove(f.Name())
 		}
 	}()
-	h := sha256.New()
-	size, err = io.Copy(io.MultiWriter(f, h), io.LimitReader(r, limit+1))
+	h, key := sha256.New(), keyring.NewKey(0)
+	r = io.TeeReader(io.LimitReader(r, limit+1), h)
+	_, sealed := s.active()
+	if sealed {
+		size, err = writeSealed(f, r, key)
+	} else {
+		size, err = io.Copy(f, r)
+	}
 	switch {
 	case err != nil:
 		return "", size, err
@@ -82,20 +153,43 @@ func (s *Store) Put(r io.Reader, limit int64, want string) (sum string, size int
 	if want != "" && sum != want {
 		return "", size, fmt.Errorf("%w: the content has SHA-256 %s, but %s was announced", ErrChecksum, sum, want)
 	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	path := filepath.Join(s.dir, sum)
+	if sealed {
+		var header []byte
+		if header, err = s.seal(sum, key); err == nil && header == nil {
+			err = fmt.Errorf("%w: it was taken away while a content was written", keyring.ErrNoKey)
+		}
+		if err == nil {
+			_, err = f.WriteAt(header, 0)
+		}
+		if err != nil {
+			return "", size, err
+		}
+		path += sealedSuffix
+	}
 	if err = errors.Join(f.Sync(), f.Close()); err != nil {
 		return "", size, err
 	}
-	if err = os.Rename(f.Name(), filepath.Join(s.dir, sum)); err != nil {
+	if err = os.Rename(f.Name(), path); err != nil {
 		return "", size, err
 	}
 	return sum, size, durable.SyncFolder(s.dir)
 }
 
-// Has reports whether a blob of that size is on the disk. It does not read it.
+// Has reports whether a blob of that size is on the disk, and can be decrypted. It reads the header at most.
 func (s *Store) Has(sum string, size int64) bool {
 	path, err := s.path(sum)
 	if err != nil {
 		return false
+	}
+	if f, err := os.Open(path + sealedSuffix); err == nil {
+		defer f.Close()
+		fi, err := f.Stat()
+		if _, _, uerr := s.unseal(f, sum); err == nil && uerr == nil && fi.Size() == sealedLen(size) {
+			return true
+		}
 	}
 	fi, err := os.Stat(path)
 	return err == nil && fi.Size() == size
@@ -103,11 +197,39 @@ func (s *Store) Has(sum string, size int64) bool {
 
 // Open returns a blob after comparing all of it with its checksum. A corrupt blob
 // is removed, and Open fails with ErrCorrupt.
-func (s *Store) Open(sum string) (*os.File, error) {
+func (s *Store) Open(sum string) (*Content, error) {
 	path, err := s.path(sum)
 	if err != nil {
 		return nil, err
 	}
+	c, err := s.openSealed(path+sealedSuffix, sum)
+	if errors.Is(err, ErrMissing) {
+		c, err = openClear(path, sum)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h := sha256.New()
+	_, err = io.Copy(h, c)
+	if err == nil && hex.EncodeToString(h.Sum(nil)) != sum {
+		err = fmt.Errorf("%w: %s", ErrCorrupt, sum)
+	}
+	if errors.Is(err, ErrCorrupt) {
+		err = errors.Join(err, os.Remove(c.file.Name()))
+	}
+	if err == nil {
+		_, err = c.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// openSealed opens a sealed file. It fails with ErrMissing if there is none, or its key is not there.
+func (s *Store) openSealed(path, sum string) (*Content, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s", ErrMissing, sum)
@@ -115,24 +237,43 @@ func (s *Store) Open(sum string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	if err == nil && hex.EncodeToString(h.Sum(nil)) != sum {
+	var c *Content
+	key, _, err := s.unseal(f, sum)
+	switch {
+	case errors.Is(err, keyring.ErrNoKey):
+		err = fmt.Errorf("%w: %s: it cannot be decrypted: %w", ErrMissing, sum, err)
+	case errors.Is(err, keyring.ErrNotSealed):
 		err = errors.Join(fmt.Errorf("%w: %s", ErrCorrupt, sum), os.Remove(path))
-	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
+	case err == nil:
+		c, err = sealedContent(f, key)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return f, nil
+	return c, nil
+}
+
+// openClear opens a file that is not sealed. It fails with ErrMissing if there is none.
+func openClear(path, sum string) (*Content, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s", ErrMissing, sum)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := clearContent(f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return c, nil
 }
 
 // Touch marks a blob as used now, so that Sweep keeps it.
 func (s *Store) Touch(sum string) {
 	if path, err := s.path(sum); err == nil {
 		now := time.Now()
+		_ = os.Chtimes(path+sealedSuffix, now, now)
 		_ = os.Chtimes(path, now, now)
 	}
 }
@@ -145,7 +286,8 @@ func (s *Store) Sweep(needed func(sum string) bool, unusedSince time.Time) (remo
 		return 0, nil // nothing was stored yet
 	}
 	for _, e := range entries {
-		if !sumPattern.MatchString(e.Name()) || needed(e.Name()) {
+		sum, _ := strings.CutSuffix(e.Name(), sealedSuffix)
+		if !sumPattern.MatchString(sum) || needed(sum) {
 			continue
 		}
 		fi, ierr := e.Info()

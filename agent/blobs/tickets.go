@@ -31,8 +31,11 @@ const (
 	expirySize    = 8 // bytes at the beginning of a ticket
 )
 
-// Ring makes and checks authentication codes; *keyring.Ring implements it.
+// Ring makes and checks authentication codes, and encrypts blobs; *keyring.Ring implements it.
 type Ring interface {
+	Set() keyring.Set
+	Seal(aad, plaintext []byte) ([]byte, error)
+	Open(aad, sealed []byte) ([]byte, error)
 	MAC(purpose string, data []byte) ([]byte, error)
 	Verify(purpose string, data, mac []byte) error
 }

@@ -171,8 +171,9 @@ func (m *Member) retireKeys(ctx context.Context, id string, active uint32, numbe
 	return err == nil && !answer.Pending, err
 }
 
-// eraseKeys erases keys from this agent's keyring, once neither its log nor its snapshots have anything from before an index. Until
-// then it has them replaced, and returns false. It fails if this agent's state needs one of the keys.
+// eraseKeys erases keys from this agent's keyring, once neither its log nor its snapshots have anything from before an index, and no
+// content of a plugin resource needs them. Until then it has them replaced, and returns false. It fails if this agent's state needs one
+// of the keys.
 func (m *Member) eraseKeys(active uint32, numbers []uint32, index uint64) (done bool, err error) {
 	v := m.Machine.View()
 	if v.Index() < index {
@@ -193,6 +194,14 @@ func (m *Member) eraseKeys(active uint32, numbers []uint32, index uint64) (done 
 		default:
 		}
 		return false, nil
+	}
+	if err := m.cfg.Keyring.Drop(active); err != nil { // erases none: what is encrypted from now on needs none of the others
+		return false, err
+	}
+	if m.cfg.ResourcesFollowed != nil {
+		if done, err := m.cfg.ResourcesFollowed(); err != nil || !done {
+			return false, err
+		}
 	}
 	if err := m.cfg.Keyring.Drop(active, numbers...); err != nil {
 		return false, err

@@ -77,7 +77,10 @@ type Config struct {
 	Leader   LeaderConfig
 	// ResourcesChanged is called when the state refers to other plugin resources.
 	ResourcesChanged func()
-	Logger           *slog.Logger
+	// ResourcesFollowed reports whether the contents of this agent's plugin resources need no mesh key but the active one, and has them
+	// encrypted again if they do. Nil: there are none.
+	ResourcesFollowed func() (bool, error)
+	Logger            *slog.Logger
 }
 
 // Supervisor keeps a Raft member running for as long as the agent runs.

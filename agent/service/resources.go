@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 
 	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/agent/member"
@@ -25,7 +24,7 @@ type Blobs interface {
 	// Replicate copies content to the disks of a majority of the voters.
 	Replicate(ctx context.Context, m *member.Member, sum string, size int64) error
 	// Content opens content, which it may fetch from another agent first.
-	Content(ctx context.Context, p model.ResourcePin) (*os.File, error)
+	Content(ctx context.Context, p model.ResourcePin) (*blobs.Content, error)
 }
 
 // Resources stores plugin resources.

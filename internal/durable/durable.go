@@ -41,17 +41,29 @@ func Replace(path string, content []byte) error {
 	if err := WriteFile(path, content); err != nil {
 		return err
 	}
-	info, err := old.Stat()
-	if err != nil {
-		return nil
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 0 {
-		return nil // somebody has a link to it on purpose
-	}
-	if _, err := old.Write(make([]byte, info.Size())); err == nil {
-		_ = old.Sync()
+	if info, err := old.Stat(); err == nil {
+		_ = Overwrite(old, info.Size())
 	}
 	return nil
+}
+
+// Overwrite overwrites the first bytes of an open file with zeros, after the file was removed or replaced. It leaves a file that still
+// has a name: somebody has linked to it on purpose.
+func Overwrite(old *os.File, size int64) error {
+	info, err := old.Stat()
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 0 {
+		return nil
+	}
+	zeros := make([]byte, min(size, 1<<20))
+	for at := int64(0); at < size; at += int64(len(zeros)) {
+		if _, err := old.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err != nil {
+			return err
+		}
+	}
+	return old.Sync()
 }
 
 // SyncFolder returns when the names in a folder are on the disk.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/archive"
 	"github.com/coopr/coopr/consensus/logstore"
@@ -69,10 +68,6 @@ var places = map[string]func(dir, text string) error{
 	"a log in segments":    logOf(logstore.WAL, `{"password":"%"}`, "nothing"),
 	"a snapshot of a log":  logOf(logstore.BoltDB, "nothing", `{"password":"%"}`),
 	"the journal of tasks": journal,
-	"a blob": func(dir, text string) error {
-		_, _, err := blobs.OpenStore(dir).Put(strings.NewReader("key "+text), 1000, "")
-		return err
-	},
 	"a saved snapshot": func(dir, text string) error {
 		var b bytes.Buffer
 		state := strings.Repeat("something else ", 5000) + text

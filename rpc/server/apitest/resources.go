@@ -2,7 +2,6 @@ package apitest
 
 import (
 	"context"
-	"os"
 
 	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/agent/member"
@@ -15,7 +14,7 @@ import (
 // StoreResources makes the agent store resources for plugins of these types in dir. A resource may
 // have at most most bytes, and all resources of a tenant together at most all.
 func (a *Agent) StoreResources(dir string, most, all int64, types ...model.PluginType) {
-	store := blobs.OpenStore(dir)
+	store := blobs.OpenStore(dir, nil, true)
 	open := &pb.OpenSession{Session: "blobs", Agent: id("blobs"), Record: &record.Agent{Id: id("blobs")}}
 	for _, t := range types {
 		open.Types = append(open.Types, logtest.PluginType(t))
@@ -39,7 +38,7 @@ func (c contents) Store() (*blobs.Store, error) {
 func (contents) Replicate(context.Context, *member.Member, string, int64) error { return nil }
 
 // Content opens content.
-func (c contents) Content(_ context.Context, p model.ResourcePin) (*os.File, error) {
+func (c contents) Content(_ context.Context, p model.ResourcePin) (*blobs.Content, error) {
 	s, err := c.Store()
 	if err != nil {
 		return nil, err
