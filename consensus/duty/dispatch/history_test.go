@@ -171,11 +171,11 @@ func (h *history) recover() {
 	if g, err = d.Compile(g); err != nil {
 		h.t.Fatal(err)
 	}
-	h.beside(model.Operation{Type: model.OpRecover, OnFailure: "leave"}, g, logtest.Tree(&d.Tree))
+	h.concurrent(model.Operation{Type: model.OpRecover, OnFailure: "leave"}, g, logtest.Tree(&d.Tree))
 }
 
-// beside begins an operation that runs concurrently with the others, and reports whether it has begun.
-func (h *history) beside(op model.Operation, g *plan.Graph, t *record.PlanTree) bool {
+// concurrent begins an operation that runs concurrently with the others, and reports whether it has begun.
+func (h *history) concurrent(op model.Operation, g *plan.Graph, t *record.PlanTree) bool {
 	c, id := h.start(op, g, nil)
 	c.GetStartOperation().Tree = t
 	_, _ = h.propose(h.t.Context(), c)

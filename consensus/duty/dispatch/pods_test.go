@@ -45,7 +45,7 @@ func (h *history) podOrder(order model.OperationType, node string, services ...s
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return h.beside(p.Operation, p.Graph, logtest.Tree(p.Tree))
+	return h.concurrent(p.Operation, p.Graph, logtest.Tree(p.Tree))
 }
 
 // place is a service on a node.
