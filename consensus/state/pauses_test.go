@@ -52,7 +52,8 @@ func TestPauseOutlivesTheCreation(t *testing.T) {
 	c.do(order(main, "resume"))
 	c.run(main, nil)
 	n, _ := c.m.View().Node("t", app)
-	if op := c.operation(main); op.Status != model.OpSucceeded || n.States["app"] != model.Stop.String() || c.health(app).Paused["app"] != model.Paused {
+	if op := c.operation(main); op.Status != model.OpSucceeded || n.States["app"] != model.Stop.String() ||
+		c.health(app).Paused["app"] != model.Paused {
 		t.Errorf("the creation is %s, the service is %s, and paused are %v", op.Status, n.States["app"], c.health(app).Paused)
 	}
 }

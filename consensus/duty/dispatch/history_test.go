@@ -204,7 +204,7 @@ func (h *history) rollBack() {
 	}
 }
 
-// over reports whether no order is needed to bring an operation to its end. A pause or resume that has failed takes none: it is given again.
+// over reports whether no order is needed to bring an operation to its end. A pause or resume that has failed takes none: it is repeated.
 func over(op *model.Operation) bool {
 	again := op.Type == model.OpPauseNode || op.Type == model.OpResumeNode
 	return op.Status == model.OpSucceeded || op.Status == model.OpRolledBack || again && op.Status.Ended()
