@@ -197,8 +197,11 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 			}
 		}
 		a.put(table.Nodes, n)
-		if !concurrent {
+		switch {
+		case !concurrent:
 			a.health().unwatched(n, services[id], made[id] && n.Confirmed)
+		case a.view().Understands(logformat.OrdersLevel):
+			a.health().started(n, services[id])
 		}
 	}
 }

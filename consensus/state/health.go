@@ -5,10 +5,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/coopr/coopr/engine/plan"
-
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -90,6 +90,25 @@ func (a health) verdict(c *pb.HealthChange) bool {
 	return true
 }
 
+// startedAgain reports whether a paused service of a node was started by another operation than a resume: it runs, and is checked and
+// recovered again.
+func startedAgain(n *model.Node, service string) bool {
+	return n.States[service] == model.Start.String()
+}
+
+// started ends the pauses of the services that a concurrent operation has started on a node.
+func (a health) started(n *model.Node, services map[string]bool) {
+	have := table.Get[model.NodeHealth](a.txn, table.Health, "id", n.Tenant, n.ID)
+	if have == nil || len(have.Paused) == 0 {
+		return
+	}
+	h := a.healthOf(n)
+	maps.DeleteFunc(h.Paused, func(s, how string) bool { return how == model.Paused && services[s] && startedAgain(n, s) })
+	if len(h.Paused) < len(have.Paused) {
+		a.putHealth(h, "")
+	}
+}
+
 // unwatched discards the results of checks of the services that an operation changed on a node, and
 // of a machine that it made. A start ends a pause.
 func (a health) unwatched(n *model.Node, services map[string]bool, machine bool) {
@@ -99,14 +118,15 @@ func (a health) unwatched(n *model.Node, services map[string]bool, machine bool)
 	}
 	h := a.healthOf(n)
 	maps.DeleteFunc(h.Services, func(s string, _ model.ServiceHealth) bool { return services[s] })
-	// A paused service that was started runs: it is checked and recovered again.
-	maps.DeleteFunc(h.Paused, func(s, how string) bool {
-		return how == model.Paused && services[s] && n.States[s] == model.Start.String()
-	})
+	maps.DeleteFunc(h.Paused, func(s, how string) bool { return how == model.Paused && services[s] && startedAgain(n, s) })
 	if machine {
 		clear(h.Services)
-		clear(h.Paused)
 		h.Machine, h.GoneSince = "", 0
+		// Services that were stopped on the new machine, or are about to be, were paused after it was made.
+		maps.DeleteFunc(h.Paused, func(s, how string) bool {
+			later := n.States[s] == model.Stop.String() || how == model.Pausing
+			return !later || !a.view().Understands(logformat.OrdersLevel)
+		})
 	}
 	if len(h.Services) == len(have.Services) && h.Machine == have.Machine && len(h.Paused) == len(have.Paused) {
 		return
