@@ -43,8 +43,8 @@ func listCmd(app cli.App) *cobra.Command {
 		Rows: func(items []api.OperationDetails) output.Table {
 			t := output.Table{Head: []string{"ID", "CLUSTER", "TYPE", "STATUS", "TASKS", "AGE", "ACTOR", "MESSAGE", "CLUSTER ID"}, Wide: 3}
 			for _, op := range items {
-				t.Row(op.ID, cmp.Or(op.ClusterName, op.Cluster), string(op.Type), string(op.Status), fmt.Sprintf("%d/%d", op.Progress.Done, op.Progress.Total),
-					out.Ago(op.CreatedAt), op.Actor, op.Message, op.Cluster)
+				t.Row(op.ID, cmp.Or(op.ClusterName, op.Cluster), string(op.Type), string(op.Status),
+					fmt.Sprintf("%d/%d", op.Progress.Done, op.Progress.Total), out.Ago(op.CreatedAt), op.Actor, op.Message, op.Cluster)
 			}
 			return t
 		},
