@@ -48,10 +48,10 @@ func NodeCommand(app cli.App) *cobra.Command {
 
 // nodeTable returns a table of nodes.
 func nodeTable(items []model.Node) output.Table {
-	t := output.Table{Head: []string{"ID", "HOSTNAME", "ADDRESS", "HARDWARE", "IMAGE", "SERVICES", "STATES", "CLUSTER"}, Wide: 2}
+	t := output.Table{Head: []string{"ID", "HOSTNAME", "ADDRESS", "SERVICES", "HARDWARE", "IMAGE", "STATES", "CLUSTER"}, Wide: 4}
 	// Optional columns, from right to left. A column is left out if no node has a value for it.
 	more := slices.DeleteFunc([]nodeColumn{
-		{6, "HEALTH", func(n *model.Node) string { return n.Health.Status() }},
+		{4, "HEALTH", func(n *model.Node) string { return n.Health.Status() }},
 		{3, "HOST", func(n *model.Node) string { return n.Host }},
 		{3, "ZONE", func(n *model.Node) string { return n.Zone }},
 	}, func(c nodeColumn) bool {
@@ -66,7 +66,7 @@ func nodeTable(items []model.Node) output.Table {
 			states = append(states, service+"="+state)
 		}
 		sort.Strings(states)
-		row := []string{n.ID, n.Hostname, address(n), n.HardwareType, n.ImageType, strings.Join(n.Services, ","),
+		row := []string{n.ID, n.Hostname, address(n), strings.Join(n.Services, ","), n.HardwareType, n.ImageType,
 			strings.Join(states, ","), n.Cluster}
 		for _, c := range more {
 			row = slices.Insert(row, c.at, c.of(&n))

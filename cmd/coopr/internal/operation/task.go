@@ -32,7 +32,7 @@ func TaskCommand(app cli.App) *cobra.Command {
 			return c.Tasks(ctx, args[0], status, page, read)
 		},
 		Rows: func(items []model.Task) output.Table {
-			t := output.Table{Head: []string{"ID", "ACTION", "SERVICE", "NODE", "STATUS", "ATTEMPT", "TOOK", "AGENT", "MESSAGE"}, Wide: 2}
+			t := output.Table{Head: []string{"ID", "ACTION", "SERVICE", "NODE", "STATUS", "TOOK", "ATTEMPT", "AGENT", "MESSAGE"}, Wide: 3}
 			for _, x := range items {
 				took := ""
 				if x.LeasedAt > 0 && x.EndedAt >= x.LeasedAt {
@@ -44,7 +44,7 @@ func TaskCommand(app cli.App) *cobra.Command {
 				if node == "" {
 					node = x.Node
 				}
-				t.Row(x.ID, progress.Does(x), x.Service, node, x.Status.String(), strconv.Itoa(x.Attempt), took, x.Agent, x.Message)
+				t.Row(x.ID, progress.Does(x), x.Service, node, x.Status.String(), took, strconv.Itoa(x.Attempt), x.Agent, x.Message)
 			}
 			return t
 		},

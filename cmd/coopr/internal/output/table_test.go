@@ -48,7 +48,8 @@ func TestNarrowTable(t *testing.T) {
 		{[]string{"one", strings.Repeat("many words ", 9) + "more"}, "NAME  MESSAGE\none   many words many words\n" +
 			"      many words many words\n      many words many words…\n"},
 		{[]string{"one", "\na list\n\n  of lines\n"}, "NAME  MESSAGE\none   a list of lines\n"},
-		{[]string{id, "so it is wide"}, "NAME                       MESSAGE\n" + id + "  so it is wide\n"},
+		{[]string{id, "so it is wide"}, "NAME\n    MESSAGE\n" + id + "\n    so it is wide\n"},
+		{[]string{id, "wide"}, "NAME                       MESSAGE\n" + id + "  wide\n"},
 	} {
 		if got := show(x.cells...); got != x.want {
 			t.Errorf("on a terminal:\n%s", got)
