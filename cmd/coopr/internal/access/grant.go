@@ -34,6 +34,7 @@ func GrantCommand(app cli.App) *cobra.Command {
 	var until string
 	add := &cobra.Command{
 		Use: "add TO ACTIONS TYPE/NAME", Short: "Share something with a user or a group", Args: cli.Args("TO", "ACTIONS", "TYPE/NAME"),
+		ValidArgsFunction: completeUsers(app),
 		Long: "Share something with a user, a service account or a group (group/NAME). ACTIONS are separated by commas: read, operate,\n" +
 			"update, delete, label, use, execute, approve. Who may do something with a resource may also see it. You can share only what you\n" +
 			"may do yourself, and the grant counts as long as you may. Who got a grant cannot hand it on.",

@@ -85,6 +85,14 @@ func revokeJoinToken(app cli.App) *cobra.Command {
 	out := app.Printer()
 	revoke := &cobra.Command{Use: "revoke-join ID", Short: "Revoke a join token; agents that have joined with it stay", Args: cli.Args("ID"),
 		Example: "  coopr token revoke-join 0fa3b2c1d4e5f607 --yes"}
+	revoke.ValidArgsFunction = cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
+		all, _, err := c.JoinTokens(ctx, client.Read{})
+		var out []string
+		for _, t := range all {
+			out = append(out, t.ID+"\t"+t.Role+" "+t.Zone)
+		}
+		return out, err
+	})
 	revoke.RunE = cli.Confirmed(app, func(args []string) string { return fmt.Sprintf("Revoke join token %s?", args[0]) },
 		func(ctx context.Context, c *client.Client, args []string) error {
 			_, err := c.DeleteJoinToken(ctx, args[0])

@@ -107,6 +107,7 @@ func AuthCommand(app cli.App) *cobra.Command {
 		Example: "  coopr auth can-i delete cluster/shop\n  coopr auth can-i update template/web --as bob",
 	}
 	can.Flags().StringVar(&as, "as", "", "ask for this user, whom you must be allowed to administer")
+	cli.CompleteFlag(can, "as", completeUsers(app))
 	cli.FormFlag(can, output.FormTable, output.FormJSON, output.FormYAML)
 	can.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		p, err := c.CanI(ctx, args[0], args[1], as)

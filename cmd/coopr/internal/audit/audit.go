@@ -52,6 +52,7 @@ func (f *auditFlags) add(cmd *cobra.Command, app cli.App) {
 	fl.StringVar(&f.until, "until", "", "only records until this time")
 	cli.CompleteFlag(cmd, "cluster", cli.CompleteClusters(app))
 	cli.CompleteFlag(cmd, "operation", cli.CompleteOperations(app))
+	cli.CompleteFlag(cmd, "node", cli.CompleteNodes(app))
 }
 
 // narrowing are the flags after which an empty list means that nothing matches.

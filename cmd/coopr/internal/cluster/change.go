@@ -42,6 +42,7 @@ func changeCmd(app cli.App, op model.OperationType, use, short, example string, 
 	c.starter.AddFlags(c.cmd)
 	f := c.cmd.Flags()
 	f.StringVar(&c.op.Change.OnFailure, "on-failure", "", "what to do when a task fails for good: rollback (default), pause or leave")
+	cli.CompleteValues(c.cmd, "on-failure", "rollback", "pause", "leave")
 	f.StringArrayVar(&c.fields, "provider-field", nil, "value of a provider field, as name=value; may be repeated")
 	c.cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if take != nil {

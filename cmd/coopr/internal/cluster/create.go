@@ -54,10 +54,11 @@ only the display; the work continues.`,
 	f.StringVar(&lease, "lease", "", "lifetime of the cluster, such as 2h or 3d; 0: no limit (default: from the template)")
 	f.StringVar(&req.DNSSuffix, "dns-suffix", "", "domain of the nodes (default: from the template)")
 	f.StringVar(&req.OnFailure, "on-failure", "", "what to do when a task fails for good: delete (default), pause or leave")
+	cli.CompleteValues(cmd, "on-failure", "delete", "pause", "leave")
 	resolveFlag(f, &req.ResolveOnFailure)
 	r.AddFlags(cmd)
 	for flag, kind := range map[string]model.Kind{"template": model.KindClusterTemplate, "provider": model.KindProvider,
-		"hardware": model.KindHardwareType, "image": model.KindImageType} {
+		"hardware": model.KindHardwareType, "image": model.KindImageType, "services": model.KindService} {
 		cli.CompleteFlag(cmd, flag, cli.CompleteDefinitions(app, kind))
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -46,8 +46,10 @@ func LeaveCommand(app cli.App) *cobra.Command {
 		Use: "leave [AGENT]", Short: "Make the agent at --addr leave the mesh, or remove a dead agent from the mesh", Args: cli.Args("[AGENT]"),
 		Long: "Make the agent at --addr leave the mesh, or remove another agent, which must be dead.\n\n" +
 			"With --force, an agent is removed even if it answers, for example because its machine was stolen: its certificates end at\n" +
-			"once. Change the secrets of what it worked on. A voter also had the keys of the mesh, and nothing changes those yet.",
-		Example: "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes\n  coopr leave agent-3 --force",
+			"once. Change the secrets of what it worked on. A voter also had the keys of the mesh: replace them with the\n" +
+			"commands rotate of coopr operator.",
+		ValidArgsFunction: cli.CompleteAgents(app, false),
+		Example:           "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes\n  coopr leave agent-3 --force",
 	}
 	var force bool
 	cmd.Flags().BoolVar(&force, "force", false, "remove another agent even if it answers")
@@ -149,6 +151,8 @@ func EventsCommand(app cli.App) *cobra.Command {
 	cmd.Flags().StringSliceVar(&f.Types, "type", nil, "only events of these types, such as operation.changed or task.*")
 	cmd.Flags().StringVar(&cluster, "cluster", "", "only events of this cluster")
 	cmd.Flags().StringVar(&f.Operation, "operation", "", "only events of this operation")
+	cli.CompleteFlag(cmd, "cluster", cli.CompleteClusters(app))
+	cli.CompleteFlag(cmd, "operation", cli.CompleteOperations(app))
 	cmd.Flags().Uint64Var(&f.After, "index", 0, "start after this index, as far as events are kept (default: new events only)")
 	cmd.Flags().IntVar(&limit, "limit", 0, "stop after this many events")
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON)

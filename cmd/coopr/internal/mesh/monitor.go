@@ -26,6 +26,7 @@ func MonitorCommand(app cli.App) *cobra.Command {
 		Example: "  coopr monitor\n  coopr monitor --agent agent-2 --level debug\n  coopr monitor --agent agent-2 --latest",
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent's name or id (default: the agent at --addr)")
+	cli.CompleteFlag(cmd, "agent", cli.CompleteAgents(app, false))
 	cmd.Flags().StringVar(&level, "level", "info", "the lowest level of the lines: debug, info, warn or error")
 	cmd.Flags().BoolVar(&latest, "latest", false, "show the latest lines, as the agent printed them, and end")
 	cli.CompleteValues(cmd, "level", "debug", "info", "warn", "error")

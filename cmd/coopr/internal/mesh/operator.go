@@ -37,7 +37,8 @@ func OperatorCommand(app cli.App) *cobra.Command {
 	})
 	transfer := &cobra.Command{
 		Use: "transfer [ID]", Short: "Transfer leadership to another voter", Args: cli.Args("[ID]"),
-		Example: "  coopr operator raft transfer\n  coopr operator raft transfer 7d0f1b2c-1111-4222-8333-944455566677",
+		ValidArgsFunction: cli.CompleteAgents(app, true),
+		Example:           "  coopr operator raft transfer\n  coopr operator raft transfer 7d0f1b2c-1111-4222-8333-944455566677",
 	}
 	transfer.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, given []string) error {
 		to := ""
@@ -52,6 +53,7 @@ func OperatorCommand(app cli.App) *cobra.Command {
 	})
 	remove := &cobra.Command{
 		Use: "remove ID", Short: "Remove a member from the Raft group", Args: cli.Args("ID"),
+		ValidArgsFunction: cli.CompleteAgents(app, true),
 		Long: "Remove a member from the Raft group. The mesh removes dead agents by itself;\n" +
 			"use this command only for a member that the mesh does not remove.",
 		Example: "  coopr operator raft remove 7d0f1b2c-1111-4222-8333-944455566677 --yes",

@@ -56,7 +56,8 @@ func TaskCommand(app cli.App) *cobra.Command {
 	cli.OffsetFlag(list, &page)
 
 	get := &cobra.Command{Use: "get ID", Short: "Show a task with all its attempts", Args: cli.Args("ID"),
-		Example: "  coopr task get 00000001-001/3"}
+		ValidArgsFunction: cli.CompleteTasks(app),
+		Example:           "  coopr task get 00000001-001/3"}
 	cli.FormFlag(get, output.FormTable, output.FormJSON, output.FormYAML)
 	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		t, _, err := c.Task(ctx, args[0], client.Read{})
@@ -91,7 +92,8 @@ func TaskCommand(app cli.App) *cobra.Command {
 	var attempt int
 	log := &cobra.Command{
 		Use: "log ID", Short: "Show the log of a task", Args: cli.Args("ID"),
-		Example: "  coopr task log 00000001-001/3\n  coopr task log 00000001-001/3 --follow",
+		ValidArgsFunction: cli.CompleteTasks(app),
+		Example:           "  coopr task log 00000001-001/3\n  coopr task log 00000001-001/3 --follow",
 	}
 	log.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until the task ends")
 	log.Flags().IntVar(&attempt, "attempt", 0, "number of an earlier attempt (default: the latest)")

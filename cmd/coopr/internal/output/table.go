@@ -108,7 +108,8 @@ func folds(rows [][]string, column int) bool {
 }
 
 // narrow reduces the widths of columns until they fit a terminal, or until no column is left that can
-// be folded. It returns how much they are still too wide. Columns without spaces and commas, such as ids, are never folded, because people copy them.
+// be folded. It returns how much they are still too wide. Columns without spaces and commas, such as ids, are never folded, because
+// people copy them.
 func narrow(widths []int, rows [][]string, terminal int) (over int) {
 	over = 2 * (len(widths) - 1)
 	for _, width := range widths {

@@ -97,6 +97,7 @@ func (a *app) command() *cobra.Command {
 		}
 	}
 	root.AddCommand(search.Command(a), versionCmd(&a.printer), manual.Command())
+	cli.CompleteRest(root)
 	return root
 }
 
