@@ -22,8 +22,8 @@ type Completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellC
 // completionTime is the most time that completion takes; the person is waiting for the key.
 const completionTime = 2 * time.Second
 
-// Complete completes the first argument with names from the mesh, and with files if the command takes any. If the mesh does not answer at once,
-// there are no names and no error. A name may be followed by a tab and a description.
+// Complete completes the first argument with names from the mesh, and with files if the command takes any. If the mesh does not answer at
+// once, there are no names and no error. A name may be followed by a tab and a description.
 func Complete(app App, names func(context.Context, *client.Client) ([]string, error)) Completion {
 	return func(cmd *cobra.Command, given []string, start string) ([]string, cobra.ShellCompDirective) {
 		none := cobra.ShellCompDirectiveNoFileComp
