@@ -33,7 +33,7 @@ func hash(b []byte) string {
 
 func newStore(t testing.TB) *Store {
 	t.Helper()
-	return OpenStore(filepath.Join(t.TempDir(), "blobs"), nil, false)
+	return OpenStore(filepath.Join(t.TempDir(), "blobs"), nil, never)
 }
 
 // TestStore checks that a blob is stored completely or not at all, that only its owner can
@@ -112,7 +112,7 @@ func TestSweep(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, unfinishedPrefix+"x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	OpenStore(b.dir, nil, false)
+	OpenStore(b.dir, nil, never)
 	if _, err := os.Stat(filepath.Join(b.dir, unfinishedPrefix+"x")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
@@ -440,7 +440,7 @@ func TestOpenWhereNothingCanBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := []byte("#!/bin/sh\n")
-	store := OpenStore(filepath.Join(dir, "contents"), nil, false)
+	store := OpenStore(filepath.Join(dir, "contents"), nil, never)
 	folders := OpenFolders(filepath.Join(dir, "folders"), nil, func(_ context.Context, p model.ResourcePin) (*Content, error) {
 		return store.Open(p.SHA256)
 	})

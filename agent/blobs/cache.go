@@ -84,8 +84,7 @@ func Open(cfg Config) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.store = OpenStore(filepath.Join(dir, "contents"), cfg.Ring, cfg.Worker != nil && cfg.Worker())
-	c.reseal() // before anything reads the files of an earlier version
+	c.store = OpenStore(filepath.Join(dir, "contents"), cfg.Ring, c.worker)
 	folders := filepath.Join(dir, "folders")
 	if cfg.Folders != "" && cfg.Folders != folders {
 		_ = os.RemoveAll(folders) // of an earlier version of the agent
@@ -94,6 +93,9 @@ func Open(cfg Config) (*Cache, error) {
 	c.folders = OpenFolders(folders, cfg.Lend, c.Content)
 	return c, nil
 }
+
+// worker reports whether this agent has to show tickets, and has no keys of the mesh.
+func (c *Cache) worker() bool { return c.cfg.Worker != nil && c.cfg.Worker() }
 
 // Close cancels all transfers and waits for their end.
 func (c *Cache) Close() {

@@ -50,8 +50,12 @@ func (s *Store) behind() (names []string, err error) {
 		}
 		if sealed {
 			f, oerr := os.Open(filepath.Join(s.dir, e.Name()))
-			if oerr != nil {
+			if errors.Is(oerr, fs.ErrNotExist) {
 				continue // it was removed meanwhile
+			}
+			if oerr != nil { // it may need another key than the active one
+				err = errors.Join(err, oerr)
+				continue
 			}
 			_, number, uerr := s.unseal(f, sum)
 			_ = f.Close()
@@ -65,7 +69,8 @@ func (s *Store) behind() (names []string, err error) {
 	return names, err
 }
 
-// reseal replaces a file by one under the active key. A blob that cannot be read is removed: it is fetched again if it is needed.
+// reseal replaces a file by one under the active key. A damaged blob is removed: it is fetched again if it is needed. A file in the clear
+// that is being read stays until the next time.
 func (s *Store) reseal(name string) error {
 	path := filepath.Join(s.dir, name)
 	sum, sealed := strings.CutSuffix(name, sealedSuffix)
@@ -82,31 +87,35 @@ func (s *Store) reseal(name string) error {
 		return err
 	}
 	content, err := clearContent(old)
+	var number uint32
 	if sealed {
 		var key keyring.Key
-		if key, _, err = s.unseal(old, sum); err == nil {
+		if key, number, err = s.unseal(old, sum); err == nil {
 			content, err = sealedContent(old, key)
 		}
 	}
 	if err == nil {
 		_, _, err = s.Put(content, fi.Size(), sum)
 	}
+	lost := sealed && number == 0 && errors.Is(err, keyring.ErrNoKey) // its key ended with an earlier process
 	switch {
 	case err == nil:
 		err = os.Chtimes(filepath.Join(s.dir, sum+sealedSuffix), fi.ModTime(), fi.ModTime()) // it was not used
-	case errors.Is(err, keyring.ErrNoKey), errors.Is(err, keyring.ErrNotSealed), errors.Is(err, ErrCorrupt), errors.Is(err, ErrChecksum):
-		err = os.Remove(path)
-		if !sealed {
-			err = errors.Join(err, durable.Overwrite(old, fi.Size()))
-		}
+	case sealed && (lost || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrChecksum)):
+		err = s.discard(old)
+	case sealed || !errors.Is(err, ErrChecksum):
 		return err
 	default:
+		err = nil
+	}
+	if sealed {
+		s.mu.Lock() // a reader that has opened the old file has read its header
+		defer s.mu.Unlock()
+		return errors.Join(err, durable.Overwrite(old, headerLen))
+	}
+	if !s.reading.TryLock() {
 		return err
 	}
-	if !sealed {
-		return errors.Join(err, os.Remove(path), durable.Overwrite(old, fi.Size()))
-	}
-	s.mu.Lock() // a reader that has opened the old file has read its header
-	defer s.mu.Unlock()
-	return errors.Join(err, durable.Overwrite(old, headerLen))
+	defer s.reading.Unlock()
+	return errors.Join(err, s.discard(old), durable.Overwrite(old, fi.Size()))
 }

@@ -71,10 +71,17 @@ func writeSealed(f *os.File, r io.Reader, key keyring.Key) (size int64, err erro
 type Content struct {
 	*io.SectionReader
 	file *os.File
+	done func() // nil: nothing waits for the end
 }
 
 // Close closes the file.
-func (c *Content) Close() error { return c.file.Close() }
+func (c *Content) Close() error {
+	err := c.file.Close()
+	if c.done != nil {
+		c.done()
+	}
+	return err
+}
 
 // clearContent returns the content of a file that is not sealed.
 func clearContent(f *os.File) (*Content, error) {
@@ -82,7 +89,7 @@ func clearContent(f *os.File) (*Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Content{io.NewSectionReader(f, 0, fi.Size()), f}, nil
+	return &Content{SectionReader: io.NewSectionReader(f, 0, fi.Size()), file: f}, nil
 }
 
 // sealedContent returns the content of a sealed file with a key.
@@ -92,7 +99,8 @@ func sealedContent(f *os.File, key keyring.Key) (*Content, error) {
 		return nil, err
 	}
 	size := clearLen(fi.Size())
-	return &Content{io.NewSectionReader(&pieceReader{file: f, size: size, cipher: keyring.NewCipher(key)}, 0, size), f}, nil
+	pieces := &pieceReader{file: f, size: size, cipher: keyring.NewCipher(key)}
+	return &Content{SectionReader: io.NewSectionReader(pieces, 0, size), file: f}, nil
 }
 
 // pieceReader decrypts the pieces of a file.
@@ -129,7 +137,9 @@ func (p *pieceReader) load(ordinal int64) error {
 		return nil
 	}
 	buf := make([]byte, min(pieceLen, p.size-ordinal*pieceLen)+overhead)
-	if _, err := p.file.ReadAt(buf, headerLen+ordinal*(pieceLen+overhead)); err != nil {
+	if _, err := p.file.ReadAt(buf, headerLen+ordinal*(pieceLen+overhead)); errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: it ends in piece %d", ErrCorrupt, ordinal) // io.EOF would end it for a reader as if it were whole
+	} else if err != nil {
 		return err
 	}
 	piece, err := p.cipher.Open(piecePlace(ordinal), buf)

@@ -16,6 +16,10 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
+func never() bool { return false }
+
+func always() bool { return true }
+
 // contentOf returns the content of a blob.
 func contentOf(t *testing.T, s *Store, sum string) []byte {
 	t.Helper()
@@ -66,8 +70,8 @@ func TestSealed(t *testing.T) {
 	for _, size := range []int64{0, 1, 100, pieceLen - 1, pieceLen, pieceLen + 1, 3*pieceLen + 7} {
 		content := make([]byte, size)
 		_, _ = rand.Read(content)
-		sum := put(t, OpenStore(dir, ring, false), content)
-		s := OpenStore(dir, ring, false)
+		sum := put(t, OpenStore(dir, ring, never), content)
+		s := OpenStore(dir, ring, never)
 		if got := contentOf(t, s, sum); !bytes.Equal(got, content) || sum != hash(content) {
 			t.Errorf("%d bytes: %d came back", size, len(got))
 		}
@@ -87,7 +91,7 @@ func TestSealed(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s := OpenStore(dir, ring, false)
+	s := OpenStore(dir, ring, never)
 	if _, _, err := s.Put(io.MultiReader(strings.NewReader("12"), broken{}), 5, ""); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("an upload that was cut off: %v", err)
 	}
@@ -99,18 +103,17 @@ func TestSealed(t *testing.T) {
 	}
 }
 
-// Damage in the header, in a piece and at the end is found, and the blob is removed.
+// Damage in a piece and at the end is found, and the blob is removed.
 func TestSealedDamage(t *testing.T) {
 	ring := ringOf(t, keyring.NewKey(1))
 	content := bytes.Repeat([]byte("a key of a node "), 10_000)
 	for what, damage := range map[string]func(file []byte) []byte{
-		"the header":  func(file []byte) []byte { file[20] ^= 1; return file },
 		"a piece":     func(file []byte) []byte { file[headerLen+pieceLen+overhead+50] ^= 1; return file },
 		"the end":     func(file []byte) []byte { return file[:len(file)-1] },
 		"all of it":   func([]byte) []byte { return nil },
 		"a piece cut": func(file []byte) []byte { return file[:headerLen+pieceLen+overhead] },
 	} {
-		s := OpenStore(t.TempDir(), ring, false)
+		s := OpenStore(t.TempDir(), ring, never)
 		sum := put(t, s, content)
 		path := filepath.Join(s.dir, sum+sealedSuffix)
 		file, err := os.ReadFile(path)
@@ -129,15 +132,111 @@ func TestSealedDamage(t *testing.T) {
 	}
 }
 
+// A blob stays if the ring has another key of the same number, as after a restore without the right keyring: no rotation waits for it, and
+// with the right key it can be read again.
+func TestSealedWithAnotherKey(t *testing.T) {
+	dir, content, key := t.TempDir(), []byte("a key of a node, in the clear"), keyring.NewKey(1)
+	sum := put(t, OpenStore(dir, ringOf(t, key), never), content)
+	other := OpenStore(dir, ringOf(t, keyring.NewKey(1)), never)
+	if err := other.Reseal(); err != nil {
+		t.Error(err)
+	}
+	if _, err := other.Open(sum); !errors.Is(err, ErrMissing) || other.Has(sum, int64(len(content))) {
+		t.Error(err)
+	}
+	if done, err := other.Followed(); !done || err != nil {
+		t.Error(done, err)
+	}
+	if got := contentOf(t, OpenStore(dir, ringOf(t, key), never), sum); !bytes.Equal(got, content) {
+		t.Errorf("%q", got)
+	}
+	put(t, other, content)
+	if got := contentOf(t, other, sum); !bytes.Equal(got, content) {
+		t.Errorf("%q", got)
+	}
+}
+
+// A file in the clear that is being read is overwritten only once its last reader has closed it.
+func TestResealWhileRead(t *testing.T) {
+	dir, ring, content := t.TempDir(), ringOf(t), bytes.Repeat([]byte("a key of a node "), 5000)
+	s := OpenStore(dir, ring, never)
+	sum, _, err := s.Put(bytes.NewReader(content), 1<<20, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := s.Open(sum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ring.Put(keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reseal(); err != nil {
+		t.Error(err)
+	}
+	if got, err := io.ReadAll(reader); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("the reader got another content: %v", err)
+	}
+	if done, err := s.Followed(); done || err != nil {
+		t.Error("nothing is left to do:", err)
+	}
+	if err := errors.Join(reader.Close(), s.Reseal()); err != nil {
+		t.Error(err)
+	}
+	encrypted(t, dir, content)
+	if got := contentOf(t, s, sum); !bytes.Equal(got, content) {
+		t.Error("the encrypted blob differs")
+	}
+	if done, err := s.Followed(); !done || err != nil {
+		t.Error(done, err)
+	}
+}
+
+// An agent that becomes a worker while it runs encrypts what it has, too.
+func TestSealedOnNewWorker(t *testing.T) {
+	worker, content := false, bytes.Repeat([]byte("a key of a node "), 10)
+	s := OpenStore(t.TempDir(), ringOf(t), func() bool { return worker })
+	sum, _, err := s.Put(bytes.NewReader(content), 1000, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker = true
+	if err := s.Reseal(); err != nil {
+		t.Error(err)
+	}
+	encrypted(t, s.dir, content)
+	if got := contentOf(t, s, sum); !bytes.Equal(got, content) {
+		t.Errorf("%q", got)
+	}
+}
+
+// A content that is removed from below is not discarded when another one has its place.
+func TestDiscard(t *testing.T) {
+	s, content := OpenStore(t.TempDir(), ringOf(t, keyring.NewKey(1)), never), []byte("a key of a node, in the clear")
+	sum := put(t, s, content)
+	old, err := s.Open(sum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	put(t, s, content)
+	if err := s.discard(old.file); err != nil {
+		t.Error(err)
+	}
+	if got := contentOf(t, s, sum); !bytes.Equal(got, content) {
+		t.Errorf("%q", got)
+	}
+}
+
 // A worker's blobs end with its process: the next one cannot read them, and removes them.
 func TestSealedOnWorker(t *testing.T) {
 	dir, content := t.TempDir(), []byte("a key of a node, in the clear")
-	s := OpenStore(dir, ringOf(t), true)
+	s := OpenStore(dir, ringOf(t), always)
 	sum := put(t, s, content)
 	if got := contentOf(t, s, sum); !bytes.Equal(got, content) {
 		t.Errorf("%q", got)
 	}
-	next := OpenStore(dir, ringOf(t), true)
+	next := OpenStore(dir, ringOf(t), always)
 	if _, err := next.Open(sum); !errors.Is(err, ErrMissing) || next.Has(sum, int64(len(content))) {
 		t.Errorf("the next process: %v", err)
 	}
@@ -147,13 +246,18 @@ func TestSealedOnWorker(t *testing.T) {
 	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
 		t.Error(left, err)
 	}
-	put(t, next, content)
+	if again := put(t, next, content); again != sum { // as it is fetched again
+		t.Error(again)
+	}
+	if got := contentOf(t, next, sum); !bytes.Equal(got, content) {
+		t.Errorf("fetched again: %q", got)
+	}
 }
 
 // Blobs in the clear stay so until the ring has a key. Then they are encrypted, and their old bytes are overwritten. Damaged ones go.
 func TestResealClear(t *testing.T) {
 	dir, ring, content := t.TempDir(), ringOf(t), bytes.Repeat([]byte("a key of a node "), 5000)
-	s := OpenStore(dir, ring, false)
+	s := OpenStore(dir, ring, never)
 	sum, _, err := s.Put(bytes.NewReader(content), 1<<20, "")
 	damaged := filepath.Join(dir, hash([]byte("damaged")))
 	if err = errors.Join(err, os.WriteFile(damaged, content, 0o600), s.Reseal()); err != nil {
@@ -198,7 +302,7 @@ func TestResealRotated(t *testing.T) {
 	dir, content := t.TempDir(), bytes.Repeat([]byte("a key of a node "), 5000)
 	one, two := keyring.NewKey(1), keyring.NewKey(2)
 	ring := ringOf(t, one)
-	s := OpenStore(dir, ring, false)
+	s := OpenStore(dir, ring, never)
 	sum := put(t, s, content)
 	old, err := os.Open(filepath.Join(dir, sum+sealedSuffix))
 	if err != nil {
@@ -235,7 +339,7 @@ func TestResealRotated(t *testing.T) {
 		t.Errorf("a reader that began before: %v", err)
 	}
 	// Without its key, a blob is missing, and can be put again.
-	other := OpenStore(dir, ringOf(t, keyring.NewKey(3)), false)
+	other := OpenStore(dir, ringOf(t, keyring.NewKey(3)), never)
 	if _, err := other.Open(sum); !errors.Is(err, ErrMissing) || other.Has(sum, int64(len(content))) {
 		t.Error(err)
 	}

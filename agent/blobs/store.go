@@ -35,11 +35,13 @@ var (
 type Store struct {
 	dir      string
 	ring     Ring            // nil: none
-	volatile bool            // without a key in the ring, memory encrypts
+	volatile func() bool     // whether memory encrypts without a key in the ring
 	memory   *keyring.Cipher // ends with this process
 
 	// mu keeps a sealed file from being replaced by one of another key while it is opened or put in its place.
 	mu sync.RWMutex
+	// reading keeps files in the clear from being overwritten while they are read.
+	reading sync.RWMutex
 }
 
 // sumPattern is the form of a blob's checksum; nothing else becomes a path.
@@ -52,10 +54,10 @@ const (
 	sealedSuffix = ".sealed"
 )
 
-// OpenStore opens the store in a folder, which encrypts with the active key of a ring. Without one, a store that is volatile encrypts
-// with a key that ends with this process, so that its blobs are lost then; any other keeps them in the clear. OpenStore removes files
-// that an earlier process did not finish; on a read-only disk they stay until the next start.
-func OpenStore(dir string, ring Ring, volatile bool) *Store {
+// OpenStore opens the store in a folder, which encrypts with the active key of a ring. Without one, a store encrypts with a key that ends
+// with this process as long as volatile returns true, so that its blobs are lost then, or else keeps them in the clear. OpenStore removes
+// files that an earlier process did not finish; on a read-only disk they stay until the next start.
+func OpenStore(dir string, ring Ring, volatile func() bool) *Store {
 	left, _ := filepath.Glob(filepath.Join(dir, unfinishedPrefix+"*")) // fails for a bad pattern only
 	for _, path := range left {
 		_ = os.Remove(path)
@@ -78,7 +80,7 @@ func (s *Store) active() (number uint32, ok bool) {
 			return number, true
 		}
 	}
-	return 0, s.volatile
+	return 0, s.volatile()
 }
 
 // seal returns the header of a blob with a key. It returns nil if the store has no key to encrypt with.
@@ -93,11 +95,12 @@ func (s *Store) seal(sum string, key keyring.Key) ([]byte, error) {
 	return s.ring.Seal(headerPlace(sum), key.Secret[:])
 }
 
-// unseal returns the key that a header has, and the number of the key that encrypts it.
+// unseal returns the key that a header has, and the number of the key that encrypts it. It fails with keyring.ErrNoKey if that key is not
+// there, which is so too if the ring has another one of the same number: a keyring from a backup may have the right one again.
 func (s *Store) unseal(f io.ReaderAt, sum string) (key keyring.Key, number uint32, err error) {
 	header := make([]byte, headerLen)
 	if _, err := f.ReadAt(header, 0); errors.Is(err, io.EOF) {
-		return key, 0, keyring.ErrNotSealed
+		return key, 0, fmt.Errorf("%w: it is too short", ErrCorrupt)
 	} else if err != nil {
 		return key, 0, err
 	}
@@ -113,7 +116,9 @@ func (s *Store) unseal(f io.ReaderAt, sum string) (key keyring.Key, number uint3
 	case s.ring == nil:
 		err = keyring.ErrNoKey
 	default:
-		secret, err = s.ring.Open(headerPlace(sum), header)
+		if secret, err = s.ring.Open(headerPlace(sum), header); errors.Is(err, keyring.ErrNotSealed) {
+			err = fmt.Errorf("%w: key %d of this agent does not open it", keyring.ErrNoKey, number)
+		}
 	}
 	copy(key.Secret[:], secret)
 	return key, number, err
@@ -204,7 +209,11 @@ func (s *Store) Open(sum string) (*Content, error) {
 	}
 	c, err := s.openSealed(path+sealedSuffix, sum)
 	if errors.Is(err, ErrMissing) {
-		c, err = openClear(path, sum)
+		var cerr error
+		if c, cerr = s.openClear(path, sum); errors.Is(cerr, ErrMissing) {
+			c, cerr = s.openSealed(path+sealedSuffix, sum) // it may have been encrypted in between
+		}
+		err = cerr
 	}
 	if err != nil {
 		return nil, err
@@ -215,7 +224,7 @@ func (s *Store) Open(sum string) (*Content, error) {
 		err = fmt.Errorf("%w: %s", ErrCorrupt, sum)
 	}
 	if errors.Is(err, ErrCorrupt) {
-		err = errors.Join(err, os.Remove(c.file.Name()))
+		err = errors.Join(err, s.discard(c.file))
 	}
 	if err == nil {
 		_, err = c.Seek(0, io.SeekStart)
@@ -228,24 +237,27 @@ func (s *Store) Open(sum string) (*Content, error) {
 
 // openSealed opens a sealed file. It fails with ErrMissing if there is none, or its key is not there.
 func (s *Store) openSealed(path, sum string) (*Content, error) {
+	var key keyring.Key
 	s.mu.RLock()
-	defer s.mu.RUnlock()
 	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", ErrMissing, sum)
+	if err == nil {
+		key, _, err = s.unseal(f, sum)
 	}
-	if err != nil {
+	s.mu.RUnlock()
+	if f == nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: %s", ErrMissing, sum)
+		}
 		return nil, err
 	}
 	var c *Content
-	key, _, err := s.unseal(f, sum)
 	switch {
-	case errors.Is(err, keyring.ErrNoKey):
-		err = fmt.Errorf("%w: %s: it cannot be decrypted: %w", ErrMissing, sum, err)
-	case errors.Is(err, keyring.ErrNotSealed):
-		err = errors.Join(fmt.Errorf("%w: %s", ErrCorrupt, sum), os.Remove(path))
 	case err == nil:
 		c, err = sealedContent(f, key)
+	case errors.Is(err, keyring.ErrNoKey):
+		err = fmt.Errorf("%w: %s: it cannot be decrypted: %w", ErrMissing, sum, err)
+	case errors.Is(err, ErrCorrupt):
+		err = errors.Join(fmt.Errorf("%s: %w", sum, err), s.discard(f))
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -253,20 +265,39 @@ func (s *Store) openSealed(path, sum string) (*Content, error) {
 	return c, nil
 }
 
-// openClear opens a file that is not sealed. It fails with ErrMissing if there is none.
-func openClear(path, sum string) (*Content, error) {
+// openClear opens a file that is not sealed, which stays until it is closed. It fails with ErrMissing if there is none.
+func (s *Store) openClear(path, sum string) (*Content, error) {
+	s.reading.RLock()
 	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", ErrMissing, sum)
-	}
 	if err != nil {
+		s.reading.RUnlock()
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: %s", ErrMissing, sum)
+		}
 		return nil, err
 	}
 	c, err := clearContent(f)
 	if err != nil {
+		s.reading.RUnlock()
 		return nil, errors.Join(err, f.Close())
 	}
+	c.done = sync.OnceFunc(s.reading.RUnlock)
 	return c, nil
+}
+
+// discard removes an open file, unless another one has its name by now.
+func (s *Store) discard(f *os.File) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	opened, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := os.Stat(f.Name())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(opened, named) {
+		return nil
+	}
+	return errors.Join(err, os.Remove(f.Name()))
 }
 
 // Touch marks a blob as used now, so that Sweep keeps it.

@@ -172,7 +172,7 @@ func (t *tickets) refused(tenant string, err error) {
 // ticket returns a ticket for a tenant's resources, from the leader or the one that it gave a few minutes ago. It is nil
 // for an agent that needs none, and if the leader's version knows no tickets.
 func (c *Cache) ticket(ctx context.Context, tenant string) ([]byte, error) {
-	if c.cfg.Worker == nil || !c.cfg.Worker() {
+	if !c.worker() {
 		return nil, nil
 	}
 	known, ok := c.tickets.get(tenant)

@@ -29,7 +29,7 @@ const (
 // single transfer.
 func (c *Cache) fetch(ctx context.Context, sum string, size int64, first string) error {
 	tenant, key := tenantOf(ctx), sum
-	if c.cfg.Worker != nil && c.cfg.Worker() {
+	if c.worker() {
 		key += "\x00" + tenant // the ticket of one tenant is of no use to another
 	}
 	done := c.flight.DoChan(key, func() (any, error) {

@@ -123,6 +123,40 @@ func TestKeyringPut(t *testing.T) {
 	}
 }
 
+// TestEraseKeys has a member erase an old key. It keeps the key as long as a content of a plugin resource needs it, but encrypts with the new one.
+func TestEraseKeys(t *testing.T) {
+	s, _ := voterOf(t, true)
+	ring := s.Supervisor.cfg.Keyring
+	if err := ring.Put(keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1), keyring.NewKey(2)}}); err != nil {
+		t.Fatal(err)
+	}
+	left := 2
+	unreadable := errors.New("the content cannot be read")
+	s.Supervisor.cfg.ResourcesFollowed = func() (bool, error) {
+		if ring.Set().Active != 2 {
+			t.Error("contents may still be encrypted with the old key")
+		}
+		left--
+		switch left {
+		case 1:
+			return false, unreadable
+		case 0:
+			return false, nil
+		}
+		return true, nil
+	}
+	for _, want := range []struct {
+		code    codes.Code
+		pending bool
+		keys    int
+	}{{codes.FailedPrecondition, false, 2}, {codes.OK, true, 2}, {codes.OK, false, 1}} {
+		r, err := s.KeyringPut(from(t, "me"), &pb.KeyringPutRequest{Active: 2, Retired: []uint32{1}})
+		if got := ring.Set(); status.Code(err) != want.code || r.GetPending() != want.pending || len(got.Keys) != want.keys || got.Active != 2 {
+			t.Errorf("want %v: %v, %v, %d keys", want, r, err, len(got.Keys))
+		}
+	}
+}
+
 // TestKeyringPutOfPassphrase writes keys into the keyring of a newcomer that needs a passphrase. It takes over that of the leader's keyring.
 func TestKeyringPutOfPassphrase(t *testing.T) {
 	leaders := keyring.WithPassphrase(filepath.Join(t.TempDir(), "keyring"))

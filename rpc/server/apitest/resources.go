@@ -14,7 +14,7 @@ import (
 // StoreResources makes the agent store resources for plugins of these types in dir. A resource may
 // have at most most bytes, and all resources of a tenant together at most all.
 func (a *Agent) StoreResources(dir string, most, all int64, types ...model.PluginType) {
-	store := blobs.OpenStore(dir, nil, true)
+	store := blobs.OpenStore(dir, nil, func() bool { return true })
 	open := &pb.OpenSession{Session: "blobs", Agent: id("blobs"), Record: &record.Agent{Id: id("blobs")}}
 	for _, t := range types {
 		open.Types = append(open.Types, logtest.PluginType(t))
