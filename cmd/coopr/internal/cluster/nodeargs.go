@@ -89,8 +89,8 @@ func nodeParts(cmd *cobra.Command, given []string) ([]string, error) {
 func completeNode(app cli.App, ids cli.Completion) cli.Completion {
 	clusters := cli.CompleteClusters(app)
 	return func(cmd *cobra.Command, given []string, start string) ([]string, cobra.ShellCompDirective) {
-		cluster, _, named := strings.Cut(start, "/")
-		prefix := cluster + "/"
+		cluster, node, named := strings.Cut(start, "/")
+		prefix := strings.TrimSuffix(start, node) // of all nodes of that cluster
 		switch {
 		case len(given) == 0 && !named:
 			names, how := clusters(cmd, nil, start)
