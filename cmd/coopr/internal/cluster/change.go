@@ -114,10 +114,10 @@ func growCmd(app cli.App) *cobra.Command {
 }
 
 func shrinkCmd(app cli.App) *cobra.Command {
-	c := changeCmd(app, model.OpShrink, "NAME (--nodes N | NODE…)",
+	c := changeCmd(app, model.OpShrink, "NAME --nodes N|CLUSTER/NODE…",
 		"Remove nodes from a cluster: the named ones, or the newest ones that can be removed",
-		"  coopr cluster shrink shop --nodes 1\n  coopr cluster shrink shop 1004 1005 --dry-run\n"+
-			"  coopr cluster shrink shop 1004 --force", []string{"NAME", "[NODE…"},
+		"  coopr cluster shrink shop --nodes 1\n  coopr cluster shrink shop/1004 shop/1005 --dry-run\n"+
+			"  coopr cluster shrink shop/1004 --force", []string{"NAME", "[NODE…"},
 		func(c *changing, args []string) error {
 			if c.op.Change.NodeNames = args; len(args) == 0 && c.nodes < 1 {
 				return cli.Usage(c.cmd, "give the number of nodes to remove with --nodes, or name the nodes")
@@ -127,6 +127,7 @@ func shrinkCmd(app cli.App) *cobra.Command {
 		})
 	c.cmd.Flags().IntVarP(&c.nodes, "nodes", "n", 0, "number of nodes to remove")
 	c.cmd.Flags().BoolVar(&c.op.Change.Forced, "force", false, "delete the machines without stopping and removing their services first")
+	takeNodes(app, c.cmd)
 	return c.cmd
 }
 
@@ -157,13 +158,14 @@ func removeServicesCmd(app cli.App) *cobra.Command {
 }
 
 func replaceNodeCmd(app cli.App) *cobra.Command {
-	c := changeCmd(app, model.OpReplaceNode, "NAME NODE…", "Delete nodes and create them again under the same names",
-		"  coopr cluster replace-node shop 1003 1004 --dry-run\n  coopr cluster replace-node shop 1003 --yes", []string{"NAME", "NODE…"},
+	c := changeCmd(app, model.OpReplaceNode, "CLUSTER/NODE…", "Delete nodes and create them again under the same names",
+		"  coopr cluster replace-node shop/1003 shop/1004 --dry-run\n  coopr cluster replace-node shop/1003 --yes", []string{"NAME", "NODE…"},
 		func(c *changing, args []string) error {
 			c.op.Change.NodeNames = args
 			c.starter.Question = fmt.Sprintf("Delete %s and create them again?", strings.Join(args, ", "))
 			return nil
 		})
+	takeNodes(app, c.cmd)
 	return c.cmd
 }
 

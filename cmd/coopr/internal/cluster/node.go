@@ -34,7 +34,7 @@ func NodeCommand(app cli.App) *cobra.Command {
 	cli.OffsetFlag(list, &page)
 
 	get := &cobra.Command{Use: "get ID|CLUSTER/NODE", Short: "Show all that is known about a node", Args: cli.Args("ID"),
-		Example: "  coopr node get 00000001-1000\n  coopr node get shop/1000", ValidArgsFunction: cli.CompleteNodes(app)}
+		Example: "  coopr node get 00000001-1000\n  coopr node get shop/1000", ValidArgsFunction: completeNode(app, cli.CompleteNodes(app))}
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
 	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (model.Node, error) {
 		return findNode(ctx, c, args[0])

@@ -21,15 +21,15 @@ import (
 // nodeRunCmd returns a command that starts an operation on one node of a cluster.
 func nodeRunCmd(app cli.App, word string, op model.OperationType, short string) *cobra.Command {
 	var r progress.Starter
-	use, names := word+" CLUSTER NODE [SERVICE…]", []string{"CLUSTER", "NODE", "[SERVICE…"}
-	example := fmt.Sprintf("  coopr node %s shop 1003", word)
+	use, names := word+" CLUSTER/NODE [SERVICE…]", []string{"CLUSTER", "NODE", "[SERVICE…"}
+	example := fmt.Sprintf("  coopr node %s shop/1003", word)
 	if op == model.OpReplaceNode {
-		use, names = word+" CLUSTER NODE", names[:2]
+		use, names = word+" CLUSTER/NODE", names[:2]
 		example += " --yes"
 	} else {
-		example += fmt.Sprintf("\n  coopr node %s shop 1003 shop-web", word)
+		example += fmt.Sprintf("\n  coopr node %s shop/1003 shop-web", word)
 	}
-	cmd := &cobra.Command{Use: use, Short: short, Args: cli.Args(names...), Example: example, ValidArgsFunction: completeNodes(app)}
+	cmd := &cobra.Command{Use: use, Short: short, Args: cli.Args(names...), Example: example}
 	r.AddFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req := api.Operate{Type: op, Services: args[2:], Change: model.ChangeCluster{NodeNames: args[1:2]}}
@@ -39,19 +39,8 @@ func nodeRunCmd(app cli.App, word string, op model.OperationType, short string) 
 		}
 		return operate(app, cmd, args[0], req, &r)
 	}
+	takeNode(app, cmd)
 	return cmd
-}
-
-// completeNodes completes a cluster and one of its nodes.
-func completeNodes(app cli.App) cli.Completion {
-	return cli.CompletePart(app, func(ctx context.Context, c *client.Client, cluster string) ([]string, error) {
-		cl, _, err := c.Cluster(ctx, cluster, client.Read{})
-		var names []string
-		for i := range cl.Nodes {
-			names = append(names, cl.Nodes[i].ShortName())
-		}
-		return names, err
-	})
 }
 
 // recoveryCmd returns a command that pauses or resumes the automatic recovery of a cluster.

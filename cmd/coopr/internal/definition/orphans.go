@@ -99,7 +99,7 @@ func showOrphans(out *output.Printer, r model.OrphanReport) {
 		out.Noteln("To remove an orphan: coopr provider orphans --remove MACHINE")
 	}
 	if len(r.Missing) > 0 {
-		out.Noteln("To replace a node without a machine: coopr node replace CLUSTER NODE")
+		out.Noteln("To replace a node without a machine: coopr node replace CLUSTER/NODE")
 	}
 	switch {
 	case r.At == 0:

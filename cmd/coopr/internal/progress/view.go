@@ -111,7 +111,8 @@ const barWidth = 24
 
 func (b *bars) clear() {
 	if b.drawn > 0 {
-		b.out.Control(fmt.Sprintf("\x1b[%dA\x1b[J", b.drawn))
+		// The cursor is not in the first column if the terminal has echoed a key, such as ^C.
+		b.out.Control(fmt.Sprintf("\r\x1b[%dA\x1b[J", b.drawn))
 		b.drawn = 0
 	}
 }

@@ -51,6 +51,9 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 		out.Notef("Try: %s --help\n", u.Command.CommandPath())
 		return ExitUsage
 	case errors.Is(err, cli.ErrInterrupted), errors.Is(err, context.Canceled):
+		if out.Terminal {
+			out.Println() // after the ^C that the terminal shows
+		}
 		return ExitInterrupted
 	case errors.Is(err, client.ErrAlready):
 		out.Error("Cannot execute command. Command has already been issued or the plan has completed")

@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/rpc/client"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+)
+
+// takeNode makes a command whose first arguments are CLUSTER and NODE also accept CLUSTER/NODE.
+func takeNode(app cli.App, cmd *cobra.Command) {
+	takeParts(cmd, 1)
+	cmd.Long = cmd.Short + ".\n\nNODE is the node's number, host name or id. CLUSTER and NODE can also be two arguments."
+	cmd.ValidArgsFunction = completeNode(app, nil)
+}
+
+// takeNodes makes a command with the arguments CLUSTER and NODE… also accept CLUSTER/NODE for each node.
+func takeNodes(app cli.App, cmd *cobra.Command) {
+	takeParts(cmd, -1)
+	cmd.Long = cmd.Short + ".\n\nNODE is a node's number, host name or id. CLUSTER can also be an argument of its own, before all NODEs."
+	clusters, nodes := cli.CompleteClusters(app), completeNode(app, nil)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, given []string, start string) ([]string, cobra.ShellCompDirective) {
+		switch {
+		case strings.Contains(start, "/"):
+			return nodes(cmd, nil, start)
+		case len(given) == 0:
+			return clusters(cmd, nil, start)
+		}
+		cluster, _, _ := strings.Cut(given[0], "/")
+		return nodes(cmd, []string{cluster}, start)
+	}
+}
+
+// takeParts makes a command get each CLUSTER/NODE among its first arguments as two arguments, or among all if first is negative.
+func takeParts(cmd *cobra.Command, first int) {
+	check, run := cmd.Args, cmd.RunE
+	split := func(cmd *cobra.Command, given []string) ([]string, error) {
+		n := len(given)
+		if first >= 0 {
+			n = min(first, n)
+		}
+		parts, err := nodeParts(cmd, given[:n])
+		return append(parts, given[n:]...), err
+	}
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		parts, err := split(cmd, given)
+		if err != nil {
+			return err
+		}
+		return check(cmd, parts)
+	}
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		parts, err := split(cmd, given)
+		if err != nil {
+			return err
+		}
+		return run(cmd, parts)
+	}
+}
+
+// nodeParts returns a cluster and names of its nodes, which arguments give as CLUSTER NODE… or as CLUSTER/NODE…. It refuses a node of
+// another cluster, because a command changes one cluster.
+func nodeParts(cmd *cobra.Command, given []string) ([]string, error) {
+	var parts []string
+	for i, arg := range given {
+		cluster, node, ok := strings.Cut(arg, "/")
+		switch {
+		case !ok:
+			parts = append(parts, arg)
+			continue
+		case cluster == "" || node == "":
+			return nil, cli.Usage(cmd, "%q does not name a node: give CLUSTER/NODE", arg)
+		case i == 0:
+			parts = append(parts, cluster)
+		case cluster != parts[0]:
+			return nil, cli.Usage(cmd, "node %s is not in cluster %s; give the nodes of one cluster", arg, parts[0])
+		}
+		parts = append(parts, node)
+	}
+	return parts, nil
+}
+
+// completeNode completes CLUSTER/NODE: first the name of a cluster, then one of its nodes. After a cluster as an argument of its own it
+// completes the node alone. If no cluster has such a name, ids completes the argument, unless it is nil.
+func completeNode(app cli.App, ids cli.Completion) cli.Completion {
+	clusters := cli.CompleteClusters(app)
+	return func(cmd *cobra.Command, given []string, start string) ([]string, cobra.ShellCompDirective) {
+		cluster, node, named := strings.Cut(start, "/")
+		prefix := strings.TrimSuffix(start, node) // of all nodes of that cluster
+		switch {
+		case len(given) == 0 && !named:
+			names, how := clusters(cmd, nil, start)
+			if len(names) == 0 && ids != nil {
+				return ids(cmd, nil, start)
+			}
+			for i, name := range names {
+				name, status, _ := strings.Cut(name, "\t")
+				names[i] = name + "/\t" + status
+			}
+			return names, how | cobra.ShellCompDirectiveNoSpace
+		case len(given) == 1 && ids == nil && !strings.Contains(given[0], "/"):
+			cluster, prefix = given[0], ""
+		case len(given) > 0:
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
+			cl, _, err := c.Cluster(ctx, cluster, client.Read{})
+			var names []string
+			for i := range cl.Nodes {
+				names = append(names, prefix+cl.Nodes[i].ShortName())
+			}
+			return names, err
+		})(cmd, nil, start)
+	}
+}
