@@ -296,6 +296,9 @@ func (a endings) finishConcurrent(op *model.Operation, s *plan.State) {
 		h := a.health().healthOf(n)
 		for _, svc := range about[id] {
 			why, bad := failed[id][svc]
+			if op.Type == model.OpPauseNode && n.States[svc] == model.Start.String() {
+				bad = true // another operation has started it since
+			}
 			a.finishService(op, h, svc, bad, why)
 		}
 		if op.Type == model.OpRecover {

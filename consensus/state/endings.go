@@ -164,6 +164,11 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 				did(n, cl, other, action, service, done)
 			}
 		})
+		for at, by := range a.overtaken(op, s) {
+			if n := changed[at.node]; n != nil {
+				by.restore(n, table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, at.node), at.service)
+			}
+		}
 	}
 	table.Each(a.txn, table.Nodes, "cluster", func(n *model.Node) bool {
 		if !concurrent && (n.Leaves || len(n.Leaving) > 0 || len(n.Back) > 0) {
@@ -207,12 +212,7 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 // after it was done with them, in their order. Their effects are the later ones.
 func (a endings) since(op *model.Operation, s *plan.State,
 	fn func(other *model.Operation, node string, action model.Action, service string, done bool)) {
-	type place struct{ node, service string }
-	latest := map[place]uint64{} // the fence of the latest attempt; of the node itself without a service
-	for v := range uint32(s.Graph.Len()) {
-		at := place{s.Graph.NodeID(int(v)), s.Graph.ServiceName(int(v))}
-		latest[at] = max(latest[at], s.Fence(v))
-	}
+	latest := latestAttempts(s)
 	type effect struct {
 		op *model.Operation
 		s  *plan.State
