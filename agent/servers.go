@@ -20,6 +20,7 @@ import (
 func (a *Agent) openServers() (err error) {
 	services := a.services()
 	a.handler, err = server.New(server.Config{Services: services, Logger: a.log, Registry: a.metrics, Name: a.cfg.Name,
+		Pages:   len(a.cfg.IdentityProviders) > 0,
 		MaxBody: int64(a.cfg.Limits.Body), MaxWatches: a.cfg.Limits.Watches, Dev: a.cfg.Dev, Root: a.cfg.Root,
 		Bounds: rest.Bounds{Tenants: true, Bodies: int64(a.cfg.Limits.Bodies), Strangers: a.cfg.Limits.Strangers}})
 	if err != nil {

@@ -60,6 +60,11 @@ func TestOIDC(t *testing.T) {
 		}
 		return <-came
 	}
+	own := openOIDC(t, config.IdentityProvider{Issuer: server.Issuer, ClientID: idp.Native, ConsoleURL: "https://coopr.example.com"})
+	const console = "https://coopr.example.com/console/callback"
+	if at, kept, err := own.Begin(ctx, console); err != nil || kept.Redirect != console || !strings.Contains(at.URL, url.QueryEscape(console)) {
+		t.Errorf("from the console: %+v, %v", at, err)
+	}
 	p, l := begin()
 	q := browse(p, "ann")
 	if ann, err := native.Finish(ctx, l, q.Get("state"), q.Get("code")); err != nil || ann.Subject != server.Issuer+" ann" || ann.Name != "ann" ||
@@ -198,5 +203,20 @@ func TestHostileProvider(t *testing.T) {
 	answers[at] = answers["/token"]
 	if p, _, err := provider().Begin(t.Context(), "http://127.0.0.1:1/"); problem.CodeOf(err) != problem.Internal {
 		t.Errorf("a description without end: %+v, %v", p, err)
+	}
+}
+
+// A browser comes back to no console but the configured one.
+func TestConsoleAddress(t *testing.T) {
+	const issuer, console = "https://login.example.com/", "https://coopr.example.com:55054"
+	with := openOIDC(t, config.IdentityProvider{Issuer: issuer, ClientID: "a", ConsoleURL: console})
+	without := openOIDC(t, config.IdentityProvider{Issuer: issuer, ClientID: "a"})
+	for redirect, o := range map[string]*OIDC{
+		"https://coopr.example.com/console/callback": with, console + "/": with, console + ".example.org/console/callback": with,
+		console + "/console/callback": without,
+	} {
+		if _, _, err := o.Begin(t.Context(), redirect); problem.CodeOf(err) != problem.Conflict {
+			t.Errorf("%s: %v", redirect, err)
+		}
 	}
 }

@@ -2,21 +2,33 @@
 import { api, Failure, get, hooks, page, type Schemas, type Self } from './api';
 import { text } from './text';
 
-type Offer = { open: boolean; dev: boolean };
+type Offer = { open: boolean; dev: boolean; pages: boolean };
+
+/** back returns what the browser came back with from an identity provider's page, and takes it out of the address. */
+function back(): URLSearchParams | undefined {
+  if (location.pathname !== '/console/callback') return undefined;
+  const came = new URLSearchParams(location.search);
+  history.replaceState(null, '', '/');
+  return came;
+}
 
 class Session {
   state = $state<'asking' | 'out' | 'in' | 'unknown'>('asking');
   self = $state<Self>();
   agent = $state<Schemas['AgentStatus']>();
   dev = $state(false);
+  pages = $state(false);
   note = $state('');
 
   /** start finds out whether the cookie is good. */
   async start() {
+    const came = back();
     try {
       const offer = await page<Offer>('GET', 'session');
       this.dev = offer.dev;
-      if (offer.open) await this.enter();
+      this.pages = offer.pages;
+      if (came) await this.finish(came);
+      else if (offer.open) await this.enter();
       else this.state = 'out';
     } catch (e) {
       if (e instanceof Failure && e.status === 401) this.end();
@@ -25,6 +37,24 @@ class Session {
         this.note = e instanceof Error ? e.message : '';
       }
     }
+  }
+
+  /** finish ends a login on an identity provider's page. The text of an error is not shown: anybody can write it into a link. */
+  private async finish(came: URLSearchParams) {
+    const code = came.get('code');
+    if (code) {
+      try {
+        await page('POST', 'finish', { state: came.get('state') ?? '', code });
+        await this.enter();
+        return;
+      } catch (e) {
+        this.note = e instanceof Error ? e.message : '';
+      }
+    } else {
+      const error = came.get('error') ?? '';
+      this.note = error === 'access_denied' ? text.login.denied : text.login.refused(/^[a-z_]{1,40}$/.test(error) ? error : '?');
+    }
+    this.state = 'out';
   }
 
   async enter() {
@@ -55,6 +85,13 @@ class Session {
   async byToken(token: string) {
     await page('POST', 'token', undefined, { Authorization: `Bearer ${token}` });
     await this.enter();
+  }
+
+  /** byPages leaves this page for that of an identity provider. */
+  async byPages(tenant: string, method: string) {
+    const { url } = await page<{ url: string }>('POST', 'begin', { tenant, method });
+    if (!/^https?:\/\//.test(url)) throw new Error(text.login.noPage);
+    location.assign(url);
   }
 
   async byClick() {
