@@ -28,9 +28,13 @@ func (m *mesh) put(name, text string) string {
 	return path
 }
 
-// content returns the path of a content at an agent.
-func (a *agent) content(text string) string {
-	return filepath.Join(a.data, "resources", "contents", fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
+// content returns the path of a content at an agent, which encrypts it if it has a key.
+func (a *agent) content(text string) (path string, sealed bool) {
+	path = filepath.Join(a.data, "resources", "contents", fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
+	if _, err := os.Stat(path + ".sealed"); err == nil {
+		return path + ".sealed", true
+	}
+	return path, false
 }
 
 // hasContent waits until an agent has a content on its disk, whole.
@@ -38,8 +42,9 @@ func (a *agent) hasContent(text string) {
 	m := a.mesh
 	m.t.Helper()
 	m.await("agent "+a.name+" to have a content", func() error {
-		b, err := os.ReadFile(a.content(text))
-		if err == nil && string(b) != text {
+		path, sealed := a.content(text)
+		b, err := os.ReadFile(path)
+		if err == nil && (sealed && len(b) <= len(text) || !sealed && string(b) != text) {
 			err = errNotYet
 		}
 		return err
@@ -133,8 +138,9 @@ func TestPluginResources(t *testing.T) {
 	}
 	for _, a := range voters {
 		a.hasContent(one)
-		if fi, err := os.Stat(a.content(one)); err != nil || fi.Mode().Perm() != 0o600 {
-			t.Errorf("%v %v", fi.Mode(), err)
+		path, sealed := a.content(one)
+		if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 || !sealed {
+			t.Errorf("%s: %v %v", path, fi, err)
 		}
 	}
 
@@ -171,8 +177,14 @@ func TestPluginResources(t *testing.T) {
 	// A content that the worker lacks and that is damaged at the leader comes from another agent.
 	worker.kill()
 	leader := m.leader()
-	for _, path := range []string{worker.content(two), leader.content(two)} {
-		if err := os.WriteFile(path, []byte(strings.Replace(two, "echo", "ECHO", 1)), 0o600); err != nil {
+	for _, a := range []*agent{worker, leader} {
+		path, _ := a.content(two)
+		b, err := os.ReadFile(path)
+		if err == nil {
+			b[len(b)-1] ^= 1
+			err = os.WriteFile(path, b, 0o600)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,7 +206,8 @@ func TestPluginResources(t *testing.T) {
 	// A content that no agent has is named, and can be uploaded again.
 	worker.kill()
 	for _, a := range m.agents {
-		if err := os.Remove(a.content(two)); err != nil {
+		path, _ := a.content(two)
+		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
 	}
