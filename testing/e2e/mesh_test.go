@@ -37,6 +37,7 @@ const (
 type mesh struct {
 	t      *testing.T
 	dir    string
+	bin    string // the folder of the programs that it runs
 	token  string
 	flags  []string // of every agent, beyond what all tests need
 	expect int      // bootstrap_expect
@@ -63,7 +64,7 @@ type agent struct {
 // newMesh returns a folder for a mesh of agents with these names. Nothing is started yet.
 func newMesh(t *testing.T, names ...string) *mesh {
 	t.Helper()
-	m := &mesh{t: t, dir: t.TempDir(), token: "coopr-e2e-" + rand.Text(), expect: len(names)}
+	m := &mesh{t: t, dir: t.TempDir(), bin: bin, token: "coopr-e2e-" + rand.Text(), expect: len(names)}
 	for _, dir := range []string{m.tmp(), m.nodes()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -173,7 +174,7 @@ func (a *agent) run(args ...string) {
 	}
 	defer log.Close()
 	fmt.Fprintf(log, "---- %s: coopr-agent %s\n", a.name, strings.Join(args, " "))
-	a.cmd = exec.Command(filepath.Join(bin, "coopr-agent"), args...)
+	a.cmd = exec.Command(filepath.Join(m.bin, "coopr-agent"), args...)
 	a.cmd.Dir, a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = m.dir, append(m.env(), a.env...), log, log
 	a.ended = make(chan struct{})
 	if err := a.cmd.Start(); err != nil {
@@ -190,7 +191,7 @@ func (a *agent) log() string { return filepath.Join(a.mesh.dir, a.name+".log") }
 // env returns the environment of all processes of the mesh. COOPR_E2E holds the path of the mesh's
 // folder, so that the test can find these processes.
 func (m *mesh) env() []string {
-	return []string{"COOPR_E2E=" + m.dir, "HOME=" + m.dir, "TMPDIR=" + m.tmp(), "PATH=" + bin + ":" + os.Getenv("PATH")}
+	return []string{"COOPR_E2E=" + m.dir, "HOME=" + m.dir, "TMPDIR=" + m.tmp(), "PATH=" + m.bin + ":" + os.Getenv("PATH")}
 }
 
 // signal sends a signal to the agent alone, none of its children.
@@ -424,7 +425,7 @@ func (m *mesh) coopr(args ...string) said {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "coopr"), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(m.bin, "coopr"), args...)
 	var out, errs bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.dir, &out, &errs
 	var addrs []string
