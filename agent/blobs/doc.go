@@ -1,5 +1,5 @@
 // Package blobs keeps the contents of plugin resources on an agent's disk, each
-// named by its checksum, and lays out for a plugin the resources that its task was
+// named by the checksum of the clear content and encrypted, and lays out for a plugin the resources that its task was
 // planned with.
 //
 // A blob is on the disk complete or not at all. Every read first compares the blob

@@ -15,8 +15,8 @@ import (
 // Followed reports whether every blob that this store can read is encrypted with the active key. So no other key is needed any more, as
 // Put takes none.
 func (s *Store) Followed() (bool, error) {
-	s.mu.Lock()   // a blob that is being put in its place is in the list
-	s.mu.Unlock() //nolint:staticcheck // an empty section on purpose
+	s.mu.Lock() // a blob that is being put in its place is in the list
+	defer s.mu.Unlock()
 	behind, err := s.behind()
 	return err == nil && len(behind) == 0, err
 }
