@@ -14,9 +14,11 @@ import (
 // NewDataKey adds a data key of a tenant, or of the mesh if tenant is "", which follows the latest one. Values are encrypted with it
 // from then on. Leader only.
 func (b *Box) NewDataKey(ctx context.Context, tenant string) error {
-	b.making.Lock()
-	defer b.making.Unlock()
-	return b.make(ctx, tenant)
+	if err := b.making.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer b.making.Release(1)
+	return b.add(ctx, tenant)
 }
 
 // Rewrap encrypts a data key with another mesh key.

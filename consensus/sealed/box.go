@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/consensus/state/table"
@@ -26,7 +28,7 @@ type Box struct {
 	propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	ring    *keyring.Ring
 
-	making sync.Mutex // of new data keys
+	making *semaphore.Weighted // of a new data key
 	mu     sync.Mutex
 	// ciphers are those of data keys, by their encrypted form. Values would otherwise need two decryptions.
 	ciphers map[string]*keyring.Cipher
@@ -37,7 +39,7 @@ const maxCiphers = 4096
 
 // NewBox returns the box of a voter. propose commits new data keys.
 func NewBox(m *state.Machine, propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error), r *keyring.Ring) *Box {
-	return &Box{machine: m, propose: propose, ring: r, ciphers: map[string]*keyring.Cipher{}}
+	return &Box{machine: m, propose: propose, ring: r, making: semaphore.NewWeighted(1), ciphers: map[string]*keyring.Cipher{}}
 }
 
 // NewID returns the id of a new value. Ids are not used again.
@@ -86,9 +88,16 @@ func (b *Box) open(v view.SealedView, r table.SealedRow) ([]byte, error) {
 
 // dataKey returns the cipher of a tenant's latest data key. It makes the first one.
 func (b *Box) dataKey(ctx context.Context, tenant string) (*keyring.Cipher, error) {
-	b.making.Lock()
-	defer b.making.Unlock()
 	v := b.machine.View()
+	if k, ok := v.DataKey(tenant); ok {
+		return b.cipher(v.Mesh(), k)
+	}
+	// A new key takes as long as its commit, so whoever waits for another's can give up.
+	if err := b.making.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer b.making.Release(1)
+	v = b.machine.View()
 	k, ok := v.DataKey(tenant)
 	if !ok && tenant != "" {
 		if _, ready := v.DataKey(""); !ready {
@@ -96,7 +105,7 @@ func (b *Box) dataKey(ctx context.Context, tenant string) (*keyring.Cipher, erro
 		}
 	}
 	if !ok {
-		if err := b.make(ctx, tenant); err != nil {
+		if err := b.add(ctx, tenant); err != nil {
 			return nil, err
 		}
 		if k, ok = b.machine.View().DataKey(tenant); !ok {
@@ -106,11 +115,11 @@ func (b *Box) dataKey(ctx context.Context, tenant string) (*keyring.Cipher, erro
 	return b.cipher(v.Mesh(), k)
 }
 
-// makeTries is how often the box makes a data key again, because the mesh key in use was replaced meanwhile.
+// makeTries is how often the box adds a data key again, because the mesh key in use was replaced meanwhile.
 const makeTries = 3
 
-// make adds a data key of a tenant, which follows the latest one.
-func (b *Box) make(ctx context.Context, tenant string) (err error) {
+// add adds a data key of a tenant, which follows the latest one.
+func (b *Box) add(ctx context.Context, tenant string) (err error) {
 	for range makeTries {
 		v := b.machine.View()
 		active, ok := v.ActiveMeshKey()

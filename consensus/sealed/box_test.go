@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
@@ -104,6 +106,51 @@ func TestBox(t *testing.T) {
 	if key, _ := v.ring.Key(1); bytes.Contains(dump.Bytes(), []byte("canary")) || bytes.Contains(dump.Bytes(), key.Secret[:]) {
 		t.Error("the snapshot has a plaintext")
 	}
+}
+
+// TestSealGivesUp has a data key's commit take for ever: whoever waits for the key gives up at its own deadline, and tenants that
+// have a key do not wait.
+func TestSealGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVoter(t)
+		if err := v.ring.Put(keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}}); err != nil {
+			t.Fatal(err)
+		}
+		stuck := false
+		box := sealed.NewBox(v.Machine, func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error) {
+			if stuck {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return v.propose(ctx, commands...)
+		}, v.ring)
+		if err := box.MakeMeshKey(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := box.Seal(t.Context(), "t", "a", 1, []byte("canary")); err != nil {
+			t.Fatal(err)
+		}
+		stuck = true
+		seal := func(tenant string, patience time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			_, err := box.Seal(ctx, tenant, "a", 1, []byte("canary"))
+			return err
+		}
+		first := make(chan error, 1)
+		go func() { first <- seal("u", time.Hour) }()
+		synctest.Wait()
+		begun := time.Now()
+		if err := seal("u", time.Minute); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Minute {
+			t.Errorf("after %s: %v", time.Since(begun), err)
+		}
+		if err := seal("t", time.Minute); err != nil {
+			t.Error("a tenant with a key:", err)
+		}
+		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestBoxOfAnotherMember opens values with the keyring of another voter: with the same keys, without, and with foreign ones.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/keyring"
@@ -81,10 +82,10 @@ const (
 type Controller struct {
 	cfg   Config
 	queue *loop.Queue[struct{}]
-	mu    sync.Mutex // of one round
-	fresh fresh      // the new key of a rotation that has begun
-	swept time.Time  // when unused values were last removed in this term
-	whole bool       // no provider is in the clear any more, as the types of providers were described then
+	turn  *semaphore.Weighted // of one round
+	fresh fresh               // the new key of a rotation that has begun
+	swept time.Time           // when unused values were last removed in this term
+	whole bool                // no provider is in the clear any more, as the types of providers were described then
 	types [sha256.Size]byte
 	// Followers are the agents that follow rotations.
 	Followers Followers
@@ -96,7 +97,7 @@ type Controller struct {
 
 // New returns the controller of one term.
 func New(cfg Config) *Controller {
-	c := &Controller{cfg: cfg}
+	c := &Controller{cfg: cfg, turn: semaphore.NewWeighted(1)}
 	c.Sealer = &Sealer{machine: cfg.Machine, box: cfg.Box, makeKeys: c.round}
 	c.queue = loop.New(loop.Config[struct{}]{
 		Reconcile: func(ctx context.Context, _ struct{}) (time.Time, error) {
@@ -154,8 +155,10 @@ func (c *Controller) put(ctx context.Context, agent string, st Status, set keyri
 
 // round has everybody have the keys, once.
 func (c *Controller) round(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.turn.Release(1)
 	v := c.cfg.Machine.View()
 	members := c.cfg.Members()
 	answers := c.ask(ctx, members)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
@@ -58,14 +60,15 @@ type Config struct {
 type Controller struct {
 	cfg    Config
 	sealer sealer
-	mu     sync.Mutex        // also of changes of users
+	turn   *semaphore.Weighted // of a change of a user
+	mu     sync.Mutex
 	last   map[Source]string // the user about whom a sweep has asked last
 }
 
 // New returns the controller of one term.
 func New(cfg Config) *Controller {
 	cfg.Every = cmp.Or(cfg.Every, 15*time.Minute)
-	return &Controller{cfg: cfg, sealer: newSealer(), last: map[Source]string{}}
+	return &Controller{cfg: cfg, sealer: newSealer(), turn: semaphore.NewWeighted(1), last: map[Source]string{}}
 }
 
 // Name returns the name of the duty in logs.
@@ -250,8 +253,10 @@ func (c *Controller) update(ctx context.Context, asked, next model.User) error {
 	same := func(a, b model.User) bool {
 		return a.Role == b.Role && a.Left == b.Left && slices.Equal(a.Groups, b.Groups)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.turn.Release(1)
 	now, ok := c.cfg.Machine.View().User(asked.Tenant, asked.Name)
 	switch {
 	case !ok || same(now, next):
