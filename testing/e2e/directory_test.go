@@ -147,7 +147,9 @@ func TestIdentityProvider(t *testing.T) {
 	if got := m.person(ann, "", "whoami"); got.code != 0 || !strings.Contains(got.out, "ann") {
 		t.Errorf("ann is %+v", got)
 	}
-	login(ann, "eve", 1, "--method", "sso")
+	if got := login(ann, "eve", 1, "--method", "sso"); !strings.Contains(got, "error: not logged in: you are not let in") {
+		t.Errorf("eve hears: %s", got)
+	}
 	if got := login(bob, "bob", 0, "--method", "remote", "--device"); !strings.Contains(got, "confirm the code") {
 		t.Errorf("bob hears: %s", got)
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -50,6 +51,7 @@ type Source struct{ Tenant, Method string }
 type Config struct {
 	Machine     *state.Machine
 	Propose     func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
+	Ring        *keyring.Ring // encrypts pending logins
 	Directories map[Source]Directory
 	Logger      *slog.Logger
 	// Every is the time between two sweeps over all users; default 15 minutes.
@@ -58,17 +60,16 @@ type Config struct {
 
 // Controller keeps the rows of users as their directories have them.
 type Controller struct {
-	cfg    Config
-	sealer sealer
-	turn   *semaphore.Weighted // of a change of a user
-	mu     sync.Mutex
-	last   map[Source]string // the user about whom a sweep has asked last
+	cfg  Config
+	turn *semaphore.Weighted // of a change of a user
+	mu   sync.Mutex
+	last map[Source]string // the user about whom a sweep has asked last
 }
 
 // New returns the controller of one term.
 func New(cfg Config) *Controller {
 	cfg.Every = cmp.Or(cfg.Every, 15*time.Minute)
-	return &Controller{cfg: cfg, sealer: newSealer(), turn: semaphore.NewWeighted(1), last: map[Source]string{}}
+	return &Controller{cfg: cfg, turn: semaphore.NewWeighted(1), last: map[Source]string{}}
 }
 
 // Name returns the name of the duty in logs.

@@ -16,11 +16,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/duty/logins"
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
+	"github.com/coopr/coopr/testing/doubles/memkeys"
 )
 
 // people are a directory: persons by subject, whose passwords are their subjects.
@@ -312,12 +314,19 @@ func (p *pages) Finish(_ context.Context, l logins.Pending, _, code string) (log
 	return logins.Person{Subject: code, Name: l.Redirect, Role: model.RoleUser}, p.err
 }
 
-// A login on pages is finished by its own id, at the leader where it began.
+// A login on pages is finished by its own id, at any leader that has the keys of the mesh.
 func TestPages(t *testing.T) {
 	x, p := newMesh(t), &pages{}
-	config := logins.Config{Machine: x.m, Propose: x.propose, Directories: map[logins.Source]logins.Directory{corp: p},
-		Logger: slog.New(slog.DiscardHandler)}
-	c := logins.New(config)
+	keys := keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}}
+	leader := func(keys keyring.Set) *logins.Controller {
+		ring, err := keyring.Open(&memkeys.Store{})
+		if err := errors.Join(err, ring.Put(keys)); err != nil {
+			t.Fatal(err)
+		}
+		return logins.New(logins.Config{Machine: x.m, Propose: x.propose, Ring: ring, Directories: map[logins.Source]logins.Directory{corp: p},
+			Logger: slog.New(slog.DiscardHandler)})
+	}
+	c := leader(keys)
 	prompt, id, err := c.Begin(t.Context(), corp, "ann")
 	if err != nil || prompt.URL == "" || prompt.Ends.After(time.Now().Add(11*time.Minute)) || strings.Contains(id, "ann") {
 		t.Fatalf("%+v, %q, %v", prompt, id, err)
@@ -339,8 +348,14 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := finish(logins.New(config), id); problem.CodeOf(err) != problem.Unauthorized {
+	if err := finish(leader(keys), id); err != nil {
 		t.Errorf("another leader: %v", err)
+	}
+	if err := finish(leader(keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}}), id); problem.CodeOf(err) != problem.Unauthorized {
+		t.Errorf("a leader of another mesh: %v", err)
+	}
+	if _, _, err := leader(keyring.Set{}).Begin(t.Context(), corp, "ann"); problem.CodeOf(err) != problem.NoMajority {
+		t.Errorf("a leader without keys: %v", err)
 	}
 	if err := c.Refresh(t.Context(), "acme", "corp.ann"); problem.CodeOf(err) != problem.Forbidden || c.Renews(corp) {
 		t.Errorf("a session is renewed: %v", err)

@@ -2,15 +2,13 @@ package logins
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 )
@@ -51,45 +49,36 @@ type Pending struct {
 	Redirect, Verifier, State, Nonce, Device string
 }
 
-// sealer encrypts pending logins, which the callers keep meanwhile. So strangers who begin logins fill no memory. Its key is
-// that of one term: after a change of leader, people begin again.
-type sealer struct{ aead cipher.AEAD }
-
-func newSealer() sealer {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key)           // never fails
-	block, _ := aes.NewCipher(key)  // nor does this, for 32 bytes
-	aead, _ := cipher.NewGCM(block) // nor this, for blocks of 16 bytes
-	return sealer{aead}
-}
-
-func (s sealer) seal(l Pending) (string, error) {
+// seal encrypts a pending login, which the caller keeps meanwhile. So strangers who begin logins fill no memory. Every leader of the mesh
+// has the key.
+func (c *Controller) seal(l Pending) (string, error) {
 	text, err := json.Marshal(l)
 	if err != nil {
 		return "", err
 	}
-	nonce := make([]byte, s.aead.NonceSize())
-	_, _ = rand.Read(nonce) // never fails
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, text, nil)), nil
+	sealed, err := c.cfg.Ring.Seal(c.place(), text)
+	if errors.Is(err, keyring.ErrNoKey) {
+		return "", problem.New(problem.NoMajority, "the mesh has no keys yet: try again in a moment")
+	}
+	return base64.RawURLEncoding.EncodeToString(sealed), err
 }
 
-func (s sealer) open(text string) (l Pending, err error) {
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	n := s.aead.NonceSize()
-	if err == nil && len(raw) < n {
-		err = errors.New("too short")
+func (c *Controller) open(text string) (l Pending, err error) {
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		sealed, err = c.cfg.Ring.Open(c.place(), sealed)
 	}
 	if err == nil {
-		raw, err = s.aead.Open(nil, raw[:n], raw[n:], nil)
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &l)
+		err = json.Unmarshal(sealed, &l)
 	}
 	if err != nil {
-		return l, problem.New(problem.Unauthorized, "this login has ended, or began at another leader: begin again")
+		return l, problem.New(problem.Unauthorized, "this login has ended, or the mesh has other keys now: begin again")
 	}
 	return l, nil
 }
+
+// place returns the additional data of a pending login.
+func (c *Controller) place() []byte { return keyring.Bind("login", c.cfg.Machine.View().Mesh()) }
 
 // Begin starts a login with a directory. A prompt without a URL asks for a name and a password. id is needed to finish the
 // login before its end.
@@ -110,13 +99,13 @@ func (c *Controller) Begin(ctx context.Context, at Source, redirect string) (p P
 		p.Ends = end
 	}
 	l.Source, l.Ends = at, p.Ends.UnixMilli()
-	id, err = c.sealer.seal(l)
+	id, err = c.seal(l)
 	return p, id, err
 }
 
 // Finish returns the user who has logged in, as Login does, or fails with ErrPending.
 func (c *Controller) Finish(ctx context.Context, id, state, code string) (u model.User, err error) {
-	l, err := c.sealer.open(id)
+	l, err := c.open(id)
 	if err != nil {
 		return u, err
 	}

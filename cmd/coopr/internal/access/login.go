@@ -72,8 +72,14 @@ func LoginCommand(app cli.App) *cobra.Command {
 			t, err = to.Client.Login(cmd.Context(), req)
 		}
 		if err != nil {
-			if errors.Is(err, client.ErrUnauthorized) && !done {
+			var refused *client.Error
+			switch {
+			case !errors.Is(err, client.ErrUnauthorized):
+				return err
+			case !done:
 				return fmt.Errorf("not logged in: the tenant, the name%s or the password is wrong, or the user is disabled", orMethod(req.Method))
+			case errors.As(err, &refused):
+				return fmt.Errorf("not logged in: %s", refused.Detail)
 			}
 			return err
 		}
