@@ -319,7 +319,9 @@ func (a endings) finishConcurrent(op *model.Operation, s *plan.State) {
 func (a endings) finishService(op *model.Operation, h *model.NodeHealth, svc string, bad bool, why string) {
 	switch {
 	case op.Type == model.OpPauseNode && bad:
-		delete(h.Paused, svc)
+		if h.Paused[svc] != model.Paused || !a.view().Understands(logformat.OrdersLevel) { // it was paused before
+			delete(h.Paused, svc)
+		}
 	case op.Type == model.OpPauseNode:
 		h.Paused[svc] = model.Paused
 		delete(h.Services, svc)
