@@ -288,6 +288,10 @@ func (a endings) finishConcurrent(op *model.Operation, s *plan.State) {
 			}
 		})
 	}
+	var started map[place]bool
+	if op.Type == model.OpPauseNode && a.view().Understands(logformat.OrdersLevel) {
+		started = a.startedSince(op, s)
+	}
 	for _, id := range slices.Sorted(maps.Keys(about)) {
 		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
 		if n == nil {
@@ -296,7 +300,7 @@ func (a endings) finishConcurrent(op *model.Operation, s *plan.State) {
 		h := a.health().healthOf(n)
 		for _, svc := range about[id] {
 			why, bad := failed[id][svc]
-			a.finishService(op, h, svc, bad, why)
+			a.finishService(op, h, svc, bad || started[place{id, svc}], why)
 		}
 		if op.Type == model.OpRecover {
 			h.Next = a.now + policy.Pause(h.Attempts)

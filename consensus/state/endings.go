@@ -164,6 +164,11 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 				did(n, cl, other, action, service, done)
 			}
 		})
+		for at, by := range a.overtaken(op, s) {
+			if n := changed[at.node]; n != nil {
+				by.restore(n, table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, at.node), at.service)
+			}
+		}
 	}
 	table.Each(a.txn, table.Nodes, "cluster", func(n *model.Node) bool {
 		if !concurrent && (n.Leaves || len(n.Leaving) > 0 || len(n.Back) > 0) {
@@ -238,67 +243,6 @@ func (a endings) since(op *model.Operation, s *plan.State,
 		v := int(e.v)
 		fn(e.op, e.s.Graph.NodeID(v), e.s.Graph.Action[v], e.s.Graph.ServiceName(v), e.s.Status(e.v) == model.TaskSucceeded)
 	}
-}
-
-// place is a service on a node, or without a service the node itself.
-type place struct{ node, service string }
-
-// attempts are the fences of the latest attempts of a plan at a place: at all tasks, and at those that start or stop the service; 0 if none
-// was made.
-type attempts struct {
-	all, moves uint64
-	left       bool // not all tasks are done
-}
-
-// before returns the fence after which an action of another operation is the later one. A service that the plan is done with runs or not
-// as the latest start or stop has left it, also if an order has repeated another task of it since, such as INSTALL.
-func (a attempts) before(action model.Action) uint64 {
-	if moves(action) && !a.left && a.moves > 0 {
-		return a.moves
-	}
-	return a.all
-}
-
-func moves(action model.Action) bool { return action == model.Start || action == model.Stop }
-
-func latestAttempts(s *plan.State) map[place]attempts {
-	out := map[place]attempts{}
-	for v := range uint32(s.Graph.Len()) {
-		at := place{s.Graph.NodeID(int(v)), s.Graph.ServiceName(int(v))}
-		is := out[at]
-		is.all = max(is.all, s.Fence(v))
-		if moves(s.Graph.Action[v]) {
-			is.moves = max(is.moves, s.Fence(v))
-		}
-		is.left = is.left || s.Status(v) != model.TaskSucceeded
-		out[at] = is
-	}
-	return out
-}
-
-// deletions returns the fences of a plan's latest deletions of machines, by node. A CREATE that is repeated finds its machine again, unless
-// it has to undo an earlier attempt.
-func deletions(s *plan.State) map[string]uint64 {
-	out := map[string]uint64{}
-	for v := range uint32(s.Graph.Len()) {
-		id, fence := s.Graph.NodeID(int(v)), uint64(0)
-		switch s.Graph.Action[v] {
-		case model.Delete:
-			fence = s.Fence(v)
-		case model.Create:
-			if n := s.Note(v); n != nil {
-				for _, a := range n.History {
-					if a.Outcome == plan.Undone {
-						fence = a.Fence
-					}
-				}
-			}
-		}
-		if fence > out[id] {
-			out[id] = fence
-		}
-	}
-	return out
 }
 
 // before returns the snapshot that was taken before an operation, or nil.

@@ -189,6 +189,58 @@ func TestResumeOfAStartedService(t *testing.T) {
 	}
 }
 
+// TestRestartGoesOnAfterAStart checks that a restart that was aborted between its stop and its start, and goes on, does not start a service
+// that another operation has started meanwhile, unless another one has paused it since.
+func TestRestartGoesOnAfterAStart(t *testing.T) {
+	for paused, adopts := range map[bool]bool{false: true, true: false} {
+		c := newCreation(t, logformat.OrdersLevel)
+		c.begin(second, model.OpRecover)
+		c.runAll(second, func(g *plan.Graph, v uint32) bool { return g.Action[v] == model.Stop })
+		c.do(order(second, "abort"))
+		c.again(model.Start)
+		c.runAll(creation, func(g *plan.Graph, v uint32) bool { return g.NodeID(int(v)) == app })
+		if paused {
+			c.begin(third, model.OpPauseNode)
+			c.run(third, nil)
+		}
+		o := &ordered{c, second}
+		o.is("before the order", model.OpAborted)
+		o.must(pb.PlanOrder_PLAN_ORDER_CONTINUE, "", "")
+		if want := map[bool]model.OperationStatus{true: model.OpSucceeded, false: model.OpRunning}[adopts]; c.operation(second).Status != want {
+			t.Errorf("paused %t: the restart is %s, not %s", paused, c.operation(second).Status, want)
+		}
+	}
+}
+
+// TestStartDuringAPause checks that a pause, which is at work on another node, does not record at its end as paused what was started after
+// it was done with the node; unless an order has forced its step to be complete.
+func TestStartDuringAPause(t *testing.T) {
+	for forced, want := range map[bool]string{false: "", true: model.Paused} {
+		c := newCreation(t, logformat.OrdersLevel)
+		if a := c.do(c.concurrent(second, model.OpPauseNode, "ann", map[string]string{app: "app", db: "db"})); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		onApp := func(g *plan.Graph, v uint32) bool { return g.NodeID(int(v)) == app }
+		if o := (&ordered{c, second}); forced {
+			c.do(lease(second, "s", o.first(app)))
+			v, _ := c.m.View().PlanTree("t", second, c.now)
+			phase, step := v.IDs(o.plan().Graph.StepOf(o.first(app)))
+			o.must(pb.PlanOrder_PLAN_ORDER_FORCE_COMPLETE, phase, step)
+		} else {
+			c.runAll(second, onApp)
+		}
+		c.again(model.Start)
+		c.runAll(creation, onApp)
+		c.run(second, nil)
+		if op := c.operation(second); op.Status != model.OpSucceeded || c.operation(creation).Status != model.OpRunning {
+			t.Fatal(op.Status, op.Message)
+		}
+		if got := c.health(app).Paused["app"]; got != want || c.health(db).Paused["db"] != model.Paused {
+			t.Errorf("forced %t: it is %q, not %q", forced, got, want)
+		}
+	}
+}
+
 // TestPauseOfAPausedService checks that a pause that fails leaves a service paused that was paused before.
 func TestPauseOfAPausedService(t *testing.T) {
 	for level, want := range map[uint32]string{logformat.OrdersLevel - 1: "", logformat.OrdersLevel: model.Paused} {

@@ -38,6 +38,18 @@ func (a tasks) startedService(op *model.Operation, node, service string) {
 	}
 }
 
+// adoptStarts ends the tasks of a restart, which goes on after it gave up, that are to start services that another operation has started
+// meanwhile.
+func (a tasks) adoptStarts(op *model.Operation, e *plan.Edit) {
+	started := a.endings().startedSince(op, e.State())
+	for u := range uint32(e.State().Graph.Len()) {
+		at := place{e.State().Graph.NodeID(int(u)), e.State().Graph.ServiceName(int(u))}
+		if v, waits := onlyStarts(e.State(), at.node, at.service); waits && v == u && started[at] && e.Adopt(v, a.index, a.now) == nil {
+			a.taskEvents(op, e, []uint32{v}, model.TaskSucceeded)
+		}
+	}
+}
+
 // onlyStarts returns the task of a plan that is to start a service, and reports whether it waits and the plan has not to stop the service
 // before.
 func onlyStarts(s *plan.State, node, service string) (start uint32, waits bool) {
