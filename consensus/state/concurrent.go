@@ -288,6 +288,10 @@ func (a endings) finishConcurrent(op *model.Operation, s *plan.State) {
 			}
 		})
 	}
+	var started map[place]bool
+	if op.Type == model.OpPauseNode && a.view().Understands(logformat.OrdersLevel) {
+		started = a.startedSince(op, s)
+	}
 	for _, id := range slices.Sorted(maps.Keys(about)) {
 		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
 		if n == nil {
@@ -296,7 +300,7 @@ func (a endings) finishConcurrent(op *model.Operation, s *plan.State) {
 		h := a.health().healthOf(n)
 		for _, svc := range about[id] {
 			why, bad := failed[id][svc]
-			a.finishService(op, h, svc, bad, why)
+			a.finishService(op, h, svc, bad || started[place{id, svc}], why)
 		}
 		if op.Type == model.OpRecover {
 			h.Next = a.now + policy.Pause(h.Attempts)
@@ -319,7 +323,9 @@ func (a endings) finishConcurrent(op *model.Operation, s *plan.State) {
 func (a endings) finishService(op *model.Operation, h *model.NodeHealth, svc string, bad bool, why string) {
 	switch {
 	case op.Type == model.OpPauseNode && bad:
-		delete(h.Paused, svc)
+		if h.Paused[svc] != model.Paused || !a.view().Understands(logformat.OrdersLevel) { // it was paused before
+			delete(h.Paused, svc)
+		}
 	case op.Type == model.OpPauseNode:
 		h.Paused[svc] = model.Paused
 		delete(h.Services, svc)

@@ -97,7 +97,7 @@ func (c *clinic) verdict(node, service string, healthy bool, machine pb.Machine)
 }
 
 // concurrent returns the command that starts a concurrent operation, which restarts one service on each
-// node with STOP and START, or pauses it with STOP.
+// node with STOP and START, pauses it with STOP, or resumes it with START.
 func (c *clinic) concurrent(id string, typ model.OperationType, actor string, on map[string]string) *pb.Command {
 	var nodes, services []string
 	for n := range on {
@@ -107,8 +107,13 @@ func (c *clinic) concurrent(id string, typ model.OperationType, actor string, on
 	b := plan.NewBuilder(nodes, []string{"app", "db"})
 	for i, n := range nodes {
 		svc, _ := slices.BinarySearch([]string{"app", "db"}, on[n])
-		if stop := b.Task(model.Stop, i, svc); typ != model.OpPauseNode {
-			b.Edge(stop, b.Task(model.Start, i, svc))
+		switch typ {
+		case model.OpPauseNode:
+			b.Task(model.Stop, i, svc)
+		case model.OpResumeNode:
+			b.Task(model.Start, i, svc)
+		default:
+			b.Edge(b.Task(model.Stop, i, svc), b.Task(model.Start, i, svc))
 		}
 		services = append(services, on[n])
 	}

@@ -164,6 +164,11 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 				did(n, cl, other, action, service, done)
 			}
 		})
+		for at, by := range a.overtaken(op, s) {
+			if n := changed[at.node]; n != nil {
+				by.restore(n, table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, at.node), at.service)
+			}
+		}
 	}
 	table.Each(a.txn, table.Nodes, "cluster", func(n *model.Node) bool {
 		if !concurrent && (n.Leaves || len(n.Leaving) > 0 || len(n.Back) > 0) {
@@ -173,6 +178,7 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 	}, op.Tenant, op.Cluster)
 	good := op.Status == model.OpSucceeded
 	only, apart := a.about(op, g)
+	gone := deletions(s)
 	for _, id := range slices.Sorted(maps.Keys(changed)) {
 		n := changed[id]
 		member := !concurrent && (!apart || only[id]) // the operation decides whether the node or its services leave
@@ -199,7 +205,7 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 		a.put(table.Nodes, n)
 		switch {
 		case !concurrent:
-			a.health().unwatched(n, services[id], made[id] && n.Confirmed)
+			a.health().unwatched(n, services[id], made[id] && n.Confirmed, gone[id] > 0)
 		case a.view().Understands(logformat.OrdersLevel):
 			a.health().started(n, services[id])
 		}
@@ -210,12 +216,7 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 // after it was done with them, in their order. Their effects are the later ones.
 func (a endings) since(op *model.Operation, s *plan.State,
 	fn func(other *model.Operation, node string, action model.Action, service string, done bool)) {
-	type place struct{ node, service string }
-	latest := map[place]uint64{} // the fence of the latest attempt; of the node itself without a service
-	for v := range uint32(s.Graph.Len()) {
-		at := place{s.Graph.NodeID(int(v)), s.Graph.ServiceName(int(v))}
-		latest[at] = max(latest[at], s.Fence(v))
-	}
+	gone, latest := deletions(s), latestAttempts(s)
 	type effect struct {
 		op *model.Operation
 		s  *plan.State
@@ -232,7 +233,7 @@ func (a endings) since(op *model.Operation, s *plan.State,
 		}
 		for v := range uint32(p.Graph.Len()) {
 			at := place{p.Graph.NodeID(int(v)), p.Graph.ServiceName(int(v))}
-			if after := latest[at]; after > 0 && p.Fence(v) > max(after, latest[place{node: at.node}]) && !p.Inherited(v) {
+			if after := latest[at].before(p.Graph.Action[v]); after > 0 && p.Fence(v) > max(after, gone[at.node]) && !p.Inherited(v) {
 				all = append(all, effect{other, p, v})
 			}
 		}

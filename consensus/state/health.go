@@ -110,23 +110,33 @@ func (a health) started(n *model.Node, services map[string]bool) {
 }
 
 // unwatched discards the results of checks of the services that an operation changed on a node, and
-// of a machine that it made. A start ends a pause.
-func (a health) unwatched(n *model.Node, services map[string]bool, machine bool) {
+// of a machine that it made. A start ends a pause, and so does the deletion of the machine.
+func (a health) unwatched(n *model.Node, services map[string]bool, machine, gone bool) {
 	have := table.Get[model.NodeHealth](a.txn, table.Health, "id", n.Tenant, n.ID)
 	if have == nil {
 		return
 	}
 	h := a.healthOf(n)
 	maps.DeleteFunc(h.Services, func(s string, _ model.ServiceHealth) bool { return services[s] })
-	maps.DeleteFunc(h.Paused, func(s, how string) bool { return how == model.Paused && services[s] && startedAgain(n, s) })
 	if machine {
 		clear(h.Services)
 		h.Machine, h.GoneSince = "", 0
+	}
+	orders := a.view().Understands(logformat.OrdersLevel)
+	maps.DeleteFunc(h.Paused, func(s, how string) bool {
+		switch {
+		case how == model.Paused && services[s] && startedAgain(n, s):
+			return true
+		case !orders:
+			return machine
+		case !slices.Contains(n.Services, s):
+			return true // it has left the node
+		}
 		// Services that were stopped on the new machine, or are about to be, were paused after it was made.
-		maps.DeleteFunc(h.Paused, func(s, how string) bool {
-			later := n.States[s] == model.Stop.String() || how == model.Pausing
-			return !later || !a.view().Understands(logformat.OrdersLevel)
-		})
+		return gone && n.States[s] != model.Stop.String() && how != model.Pausing
+	})
+	if orders {
+		maps.DeleteFunc(h.Services, func(s string, _ model.ServiceHealth) bool { return !slices.Contains(n.Services, s) })
 	}
 	if len(h.Services) == len(have.Services) && h.Machine == have.Machine && len(h.Paused) == len(have.Paused) {
 		return
@@ -166,7 +176,9 @@ func (a health) recovering(op *model.Operation, g *plan.Graph, nodes []string, b
 		for _, s := range about[id] {
 			switch op.Type {
 			case model.OpPauseNode:
-				h.Paused[s] = model.Pausing
+				if h.Paused[s] != model.Paused || !a.view().Understands(logformat.OrdersLevel) { // else it stays paused, whatever comes of the order
+					h.Paused[s] = model.Pausing
+				}
 			case model.OpResumeNode:
 				h.Paused[s] = model.Resuming
 			}

@@ -133,6 +133,9 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 			op.Status, op.Message = model.OpPaused, order+" by "+c.Actor
 		}
 	}
+	if gaveUp && revives && op.Type == model.OpRecover && len(r.Restart) == 0 {
+		a.tasks().adoptStarts(&op, e)
+	}
 	if len(o.Parameters) > 0 || r.Start {
 		op.Parameters = maps.Clone(o.Parameters)
 		if revives {

@@ -153,7 +153,8 @@ func Units(op model.OperationType, at Input, health map[string]*model.NodeHealth
 		}
 		for _, s := range n.Staying() {
 			def, _ := at.Cluster.DefinitionAt(n.Marks[s], s)
-			asked := len(services) == 0 && can(op, n, h, s) && def.Runs() || slices.Contains(services, s)
+			asked := len(services) == 0 && can(op, n, h, s) && def.Runs() || slices.Contains(services, s) &&
+				(op != model.OpResumeNode || can(op, n, h, s)) // a resume starts nothing that runs
 			if _, starts := def.Provisioner.Actions[model.Start.Key()]; asked && starts {
 				u.Services = append(u.Services, s)
 			}

@@ -62,6 +62,14 @@ func TestGoals(t *testing.T) {
 		!slices.Equal(units[0].Services, []string{"runs"}) {
 		t.Errorf("%v, %v", units, err)
 	}
+	if units, err := Units(model.OpResumeNode, at, paused, []string{"1000"}, []string{"work", "runs"}); err != nil ||
+		!slices.Equal(units[0].Services, []string{"runs"}) {
+		t.Errorf("a resume by name of a paused service and one that runs: %v, %v", units, err)
+	}
+	if _, err := Units(model.OpResumeNode, at, paused, []string{"1000"}, []string{"work"}); err == nil ||
+		!strings.Contains(err.Error(), "nothing on c1-1000 to resume") {
+		t.Errorf("a resume by name of a service that runs: %v", err)
+	}
 }
 
 // TestCompletes: an operation towards a new target completes what an earlier operation left half

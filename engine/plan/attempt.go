@@ -120,7 +120,7 @@ func (e *Edit) Succeed(v uint32, fence uint64, end End, now int64) error {
 	if n := e.Note(v); n != nil && n.Undo {
 		// The attempt deleted the result of a CREATE. The CREATE itself is next.
 		n = e.note(v)
-		e.log(n, v, End{Outcome: "undone", Message: end.Message}, now)
+		e.log(n, v, End{Outcome: Undone, Message: end.Message}, now)
 		n.Undo, n.Observe, n.RetryAt, n.Avoid = false, false, 0, ""
 		e.again(v)
 		return nil
@@ -128,6 +128,28 @@ func (e *Edit) Succeed(v uint32, fence uint64, end End, now int64) error {
 		n = e.note(v)
 		n.Adopted, n.RetryAt, n.Observe = end.Adopted, 0, false
 	}
+	e.finish(v, model.TaskSucceeded, now)
+	e.pass(v)
+	return nil
+}
+
+// Adopt makes a task that no worker holds count as succeeded, because another operation has done its work. The fence orders it among the
+// attempts of other operations.
+func (e *Edit) Adopt(v uint32, fence uint64, now int64) error {
+	if int(v) >= e.next.Graph.Len() {
+		return ErrNoVertex
+	}
+	if status := e.next.Status(v); e.next.Graph.Action[v] == model.Barrier || status.Held() || status.Ended() {
+		return ErrNotReady
+	}
+	t, i := e.tasks(v)
+	if t.attempt[i] < 255 {
+		t.attempt[i]++
+	}
+	r, _ := e.runs(v)
+	r.fence[i], r.holder[i], r.leased[i] = fence, e.index(Holder{}), now
+	n := e.note(v)
+	n.Adopted, n.RetryAt, n.Observe, n.Undo = true, 0, false, false
 	e.finish(v, model.TaskSucceeded, now)
 	e.pass(v)
 	return nil

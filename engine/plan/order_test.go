@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -260,6 +261,46 @@ func TestRestartUndoesAndSkips(t *testing.T) {
 	if a, b := r.s.Note(0), r.s.Note(1); a.Undo || b.Skip {
 		t.Errorf("restarted without either: %+v %+v", a, b)
 	}
+}
+
+// TestAdopt checks that a task whose work another operation has done is not done again, whether it waits for its turn, is held back or
+// waits for other tasks, and that an order repeats it.
+func TestAdopt(t *testing.T) {
+	r := serial(t, 2, true)
+	r.edit(func(e *plan.Edit) {
+		r.must(e.Hold(plan.Whole(), plan.GateInterrupt))
+		r.must(e.Adopt(0, 7, 3))
+		r.must(e.Adopt(3, 8, 3)) // it waits for others
+		r.must(e.Release(plan.Whole(), plan.GateInterrupt))
+	})
+	for v, fence := range map[uint32]uint64{0: 7, 3: 8} {
+		if is := r.s.Task(v); is.Status != model.TaskSucceeded || !is.Note.Adopted || is.Fence != fence || is.EndedAt != 3 || r.s.Inherited(v) {
+			t.Errorf("%+v", is)
+		}
+		r.edit(func(e *plan.Edit) {
+			if err := e.Adopt(v, 9, 4); !errors.Is(err, plan.ErrNotReady) {
+				t.Errorf("adopted twice: %v", err)
+			}
+		})
+	}
+	r.lease(1)
+	r.edit(func(e *plan.Edit) {
+		if err := e.Adopt(1, 9, 4); !errors.Is(err, plan.ErrNotReady) {
+			t.Errorf("a task that a worker holds: %v", err)
+		}
+		r.must(e.Succeed(1, r.fence, plan.End{}, 5))
+	})
+	r.lease(2)
+	r.edit(func(e *plan.Edit) { r.must(e.Succeed(2, r.fence, plan.End{}, 6)) })
+	if !r.s.Complete() {
+		t.Errorf("the plan is not complete: %+v", r.s.Progress())
+	}
+	back, err := plan.DecodeState(r.s.Graph, r.s.Encode())
+	if err != nil || !reflect.DeepEqual(back.Task(3), r.s.Task(3)) {
+		t.Errorf("read back: %+v, %v", back, err)
+	}
+	r.edit(func(e *plan.Edit) { r.must(e.Restart(plan.Whole(), plan.Order{})) })
+	r.want("restarted", 0, 1)
 }
 
 // docs/spec/plans.md, "What to do differently" 6: a late result of an attempt that was

@@ -60,6 +60,9 @@ type Attempt struct {
 	Ended  int64 `json:"ended,omitempty"`
 }
 
+// Undone is the outcome of an attempt that undid an earlier one: of a CREATE, it deleted the machine.
+const Undone = "undone"
+
 // Note has further details of a vertex. Most vertices have none.
 type Note struct {
 	// Failures counts failed attempts, without lost ones.

@@ -17,6 +17,8 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 // history is the life of a cluster: a deploy, an upgrade, a recovery or a plan of the template, and recoveries at the same time. Agents
@@ -25,6 +27,8 @@ type history struct {
 	*play
 	r      *rand.Rand
 	others []string // the other operations
+	ended  []string // the operations of which the history was once, and that a rollback has taken over
+	world  *world
 
 	mu     sync.Mutex
 	orders map[string]int // that were carried out, by status of the operation
@@ -35,7 +39,9 @@ type history struct {
 // newHistory draws a history, and begins its operation.
 func newHistory(t *testing.T, seed uint64) *history {
 	t.Helper()
-	h := &history{play: drawPlay(t, seed), r: rand.New(rand.NewPCG(seed, 7)), orders: map[string]int{}, refused: map[string]error{}}
+	h := &history{play: drawPlay(t, seed), r: rand.New(rand.NewPCG(seed, 7)), orders: map[string]int{}, refused: map[string]error{},
+		world: &world{t: t, at: map[place]feat{}, again: map[string]bool{}, types: map[string]model.OperationType{}}}
+	h.play.world = h.world
 	types := []model.OperationType{model.OpCreate, model.OpUpgrade, model.OpRecover, model.OpPlan}
 	policies := []string{"leave", "pause", "rollback"}
 	op := model.Operation{Type: types[h.r.IntN(len(types))], OnFailure: policies[h.r.IntN(len(policies))]}
@@ -52,6 +58,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	}
 	h.work = &once{h: h, t: t}
 	h.begin(op, h.graph, h.tree)
+	h.world.again[h.op] = true // its plan stops nothing
 	h.after = h.agree
 	return h
 }
@@ -80,7 +87,19 @@ func (o *once) Task(v *state.View, op *model.Operation, s *plan.State, u uint32)
 			}
 		}
 	}
-	return o.works.Task(v, op, s, u)
+	w := o.h.world
+	w.mu.Lock()
+	w.types[op.ID] = op.Type
+	w.mu.Unlock()
+	task, err := o.works.Task(v, op, s, u)
+	if err == nil {
+		if n := s.Note(u); n != nil {
+			task.Attempt = uint32(len(n.History))
+		}
+		task.Attempt++
+		task.Node, task.Service = s.Graph.NodeID(int(u)), s.Graph.ServiceName(int(u))
+	}
+	return task, err
 }
 
 // order proposes a random order about a random part of an operation.
@@ -108,6 +127,12 @@ func (h *history) order(id string) {
 // tell proposes an order, and reports whether it was carried out.
 func (h *history) tell(o *pb.OrderPlan) bool {
 	op, _ := h.machine.View().Operation("one", o.Operation)
+	switch o.Order {
+	case pb.PlanOrder_PLAN_ORDER_RESTART, pb.PlanOrder_PLAN_ORDER_START, pb.PlanOrder_PLAN_ORDER_STOP:
+		h.world.mu.Lock()
+		h.world.again[o.Operation] = true
+		h.world.mu.Unlock()
+	}
 	answers, err := h.propose(h.t.Context(), &pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: o}})
 	if err != nil {
 		return false
@@ -146,13 +171,21 @@ func (h *history) recover() {
 	if g, err = d.Compile(g); err != nil {
 		h.t.Fatal(err)
 	}
-	c, id := h.start(model.Operation{Type: model.OpRecover, OnFailure: "leave"}, g, &d.Tree)
+	h.concurrent(model.Operation{Type: model.OpRecover, OnFailure: "leave"}, g, logtest.Tree(&d.Tree))
+}
+
+// concurrent begins an operation that runs concurrently with the others, and reports whether it has begun.
+func (h *history) concurrent(op model.Operation, g *plan.Graph, t *record.PlanTree) bool {
+	c, id := h.start(op, g, nil)
+	c.GetStartOperation().Tree = t
 	_, _ = h.propose(h.t.Context(), c)
-	if _, begun := h.machine.View().Operation("one", id); begun { // also if the log did not confirm it
+	_, begun := h.machine.View().Operation("one", id) // also if the log did not confirm it
+	if begun {
 		h.play.mu.Lock()
 		h.others = append(h.others, id)
 		h.play.mu.Unlock()
 	}
+	return begun
 }
 
 // rollBack begins the rollback that an operation waits for, as the orchestrator does. Its plan has the same shape.
@@ -165,15 +198,22 @@ func (h *history) rollBack() {
 	_, _ = h.propose(h.t.Context(), c)
 	if _, begun := h.machine.View().Operation("one", id); begun { // also if the log did not confirm it
 		h.play.mu.Lock()
+		h.ended = append(h.ended, h.op)
 		h.op = id
 		h.play.mu.Unlock()
 	}
 }
 
+// over reports whether no order is needed to bring an operation to its end. A pause or resume that has failed takes none: it is repeated.
+func over(op *model.Operation) bool {
+	again := op.Type == model.OpPauseNode || op.Type == model.OpResumeNode
+	return op.Status == model.OpSucceeded || op.Status == model.OpRolledBack || again && op.Status.Ended()
+}
+
 // finishPlan brings an operation to its end by orders about its plan alone.
 func (h *history) finishPlan(id string) bool {
 	op, _ := h.machine.View().Operation("one", id)
-	if op.Status == model.OpSucceeded || op.Status == model.OpRolledBack {
+	if over(op) {
 		return true
 	}
 	v, ok := h.machine.View().PlanTree("one", id, time.Now().UnixMilli())
@@ -200,30 +240,39 @@ func (h *history) end() {
 		a.fail = 0
 		a.mu.Unlock()
 	}
-	for range 1000 {
-		h.rollBack()
-		over := h.finishPlan(h.op)
-		for _, id := range h.others {
-			over = h.finishPlan(id) && over
-		}
-		if over {
-			break
-		}
-		time.Sleep(time.Second)
-	}
-	for _, id := range append([]string{h.op}, h.others...) {
-		op, _ := h.machine.View().Operation("one", id)
-		if op.Status != model.OpSucceeded && op.Status != model.OpRolledBack {
-			v, _ := h.machine.View().PlanTree("one", id, time.Now().UnixMilli())
-			h.t.Errorf("operation %s (%s) ends %s: %s\n%s\nthe last order: %v", id, op.Type, op.Status, op.Message, v.Info().Text(id), h.refused[id])
-		}
-	}
+	h.finishAll()
+	h.pods()
+	h.resumeAll()
+	h.pods()
 	cl, _ := h.machine.View().Cluster("one", "00000001")
 	if lacks := cl.Status == model.ClusterInconsistent && h.plan().Tolerated() > 0; cl.Status != model.ClusterActive && !lacks {
 		h.t.Errorf("the cluster is %s: %s", cl.Status, cl.Message)
 	}
 	for node, op := range h.machine.View().Busy("one", "00000001") {
 		h.t.Errorf("node %s is held by operation %s at the end", node, op)
+	}
+}
+
+// finishAll brings all plans to their ends.
+func (h *history) finishAll() {
+	h.t.Helper()
+	for range 1000 {
+		h.rollBack()
+		all := h.finishPlan(h.op)
+		for _, id := range h.others {
+			all = h.finishPlan(id) && all
+		}
+		if all {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	for _, id := range append([]string{h.op}, h.others...) {
+		op, _ := h.machine.View().Operation("one", id)
+		if !over(op) {
+			v, _ := h.machine.View().PlanTree("one", id, time.Now().UnixMilli())
+			h.t.Errorf("operation %s (%s) ends %s: %s\n%s\nthe last order: %v", id, op.Type, op.Status, op.Message, v.Info().Text(id), h.refused[id])
+		}
 	}
 }
 
@@ -256,7 +305,7 @@ func TestHistories(t *testing.T) {
 					if n := len(h.others); n > 0 && h.r.IntN(3) == 0 {
 						about = h.others[h.r.IntN(n)]
 					}
-					switch h.r.IntN(12) {
+					switch h.r.IntN(14) {
 					case 0:
 						h.leader()
 					case 1:
@@ -267,6 +316,8 @@ func TestHistories(t *testing.T) {
 						h.recover()
 					case 4:
 						h.rollBack()
+					case 5, 6:
+						h.pod()
 					default:
 						h.order(about)
 					}

@@ -18,8 +18,9 @@ type part struct {
 
 // reading returns the statuses of a plan, its phases and their steps, one a line. It reads them from the tasks and the gates by the words of
 // docs/spec/plans.md §1 to §3, and shares no code with the tree.
-func reading(op *model.Operation, t *tree.Tree, s *plan.State, now int64) string {
-	paused := op.Status == model.OpPaused || s.Gates(plan.Whole())&plan.GateInterrupt != 0
+// A step of a pause is STARTED until all its services are resumed (§9): paused reports whether a service on a node is paused.
+func reading(op *model.Operation, t *tree.Tree, s *plan.State, now int64, paused func(node, service string) bool) string {
+	interrupted := op.Status == model.OpPaused || s.Gates(plan.Whole())&plan.GateInterrupt != 0
 	broken := slices.Contains([]model.OperationStatus{model.OpFailed, model.OpAborted, model.OpAborting, model.OpRollingBack,
 		model.OpRolledBack}, op.Status)
 	var lines []string
@@ -27,7 +28,14 @@ func reading(op *model.Operation, t *tree.Tree, s *plan.State, now int64) string
 	for i := range t.Phases {
 		var steps []part
 		for n := t.Phases[i].First; n < t.Phases[i].End; n++ {
-			steps = append(steps, readStep(s, n, now))
+			step := readStep(s, n, now)
+			for v := range s.Graph.Len() {
+				if op.Type == model.OpPauseNode && step.status == "COMPLETE" && s.Graph.StepOf(uint32(v)) == n &&
+					paused(s.Graph.NodeID(v), s.Graph.ServiceName(v)) {
+					step.status = "STARTED"
+				}
+			}
+			steps = append(steps, step)
 		}
 		p := readPhase(t.Phases[i].Strategy, s.Gates(plan.Phase(uint32(i)))&plan.GateInterrupt != 0, steps)
 		phases = append(phases, p)
@@ -37,10 +45,10 @@ func reading(op *model.Operation, t *tree.Tree, s *plan.State, now int64) string
 		}
 	}
 	var can []part
-	if !paused {
+	if !interrupted {
 		can = readCandidates(t.Strategy, phases)
 	}
-	return strings.Join(append([]string{aggregated(broken, paused, phases, can)}, lines...), "\n")
+	return strings.Join(append([]string{aggregated(broken, interrupted, phases, can)}, lines...), "\n")
 }
 
 // readStep reads a step. Its tasks follow each other for the most part, so that its status is that of the present one.
@@ -207,7 +215,11 @@ func (p *play) agrees(id string, now int64) {
 	if !kept || !ok || s.Graph.Step == nil {
 		return
 	}
-	if got, want := shown(t), reading(op, t.Tree, s, now); got != want {
+	paused := func(node, service string) bool {
+		h := v.ClusterHealth("one", op.Cluster)[node]
+		return h != nil && h.Paused[service] == model.Paused
+	}
+	if got, want := shown(t), reading(op, t.Tree, s, now, paused); got != want {
 		p.t.Errorf("operation %s is %s, and shows\n%s\nthe rules say\n%s", id, op.Status, got, want)
 	}
 }

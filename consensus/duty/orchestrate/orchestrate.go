@@ -385,7 +385,7 @@ func (o *Orchestrator) Preview(ctx context.Context, who model.Caller, cluster st
 		}
 		p, err := o.prepare(ctx, who, cluster, req, "")
 		if err != nil {
-			return nil, err
+			return nil, maySupersede(v, who, cluster, req, err)
 		}
 		if err = o.try(who, p); errors.Is(err, problem.Stale) && try < stale {
 			continue

@@ -96,15 +96,17 @@ func (o *Orchestrator) superseding(ctx context.Context, who model.Caller, v *sta
 	return p, c, err
 }
 
-// maySupersede adds to the refusal of a request the way in which it would be accepted, if it could take the place of the operation that
-// is under way.
+// maySupersede adds to the refusal of a request the operation that is under way, and the way in which the request would be accepted.
 func maySupersede(v *state.View, who model.Caller, cluster string, req operation.Request, err error) error {
 	if !errors.Is(err, operation.ErrState) || req.Supersede {
 		return err
 	}
 	_, open, g := openOf(v, who.Tenant, cluster)
-	if open == nil || operation.MaySupersede(req.Type, open, g) != nil {
+	if open == nil {
 		return err
+	}
+	if operation.MaySupersede(req.Type, open, g) != nil {
+		return fmt.Errorf("%w: operation %s (%s) is %s; wait for it, or abort it", err, open.ID, open.Type, open.Status)
 	}
 	return fmt.Errorf("%w: operation %s (%s) is under way; \"supersede\": true (--supersede) has this one take its place, \"queue\": true "+
 		"(--queue) has it wait", err, open.ID, open.Type)

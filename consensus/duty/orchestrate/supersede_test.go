@@ -145,6 +145,13 @@ func (l *lab) supersede(cluster, open string, waits bool) string {
 		req = operation.Request{Type: model.OpSyncTemplate}
 	}
 	ctx := context.Background()
+	replace := operation.Request{Type: model.OpReplaceNode, Victims: []string{l.m.View().Nodes("t", cluster)[0].ID}, Forced: true}
+	if _, _, err := l.o.Operate(ctx, who, cluster, replace); !errors.Is(err, operation.ErrState) || !strings.Contains(err.Error(), open) {
+		l.t.Fatalf("a replacement that cannot take the place of %s is refused with %v", open, err)
+	}
+	if _, err := l.o.Preview(ctx, who, cluster, replace); !errors.Is(err, operation.ErrState) || !strings.Contains(err.Error(), open) {
+		l.t.Fatalf("the preview of a replacement that cannot take the place of %s is refused with %v", open, err)
+	}
 	if _, _, err := l.o.Operate(ctx, who, cluster, req); !errors.Is(err, operation.ErrState) || !strings.Contains(err.Error(), "--supersede") ||
 		!strings.Contains(err.Error(), open) {
 		l.t.Fatalf("without a wish to supersede: %v", err)
