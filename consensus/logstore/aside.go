@@ -36,3 +36,10 @@ func PutAside(dir string, reason error) (to string, err error) {
 	}
 	return quarantine.Move(filepath.Join(filepath.Dir(dir), asideDir), dir, reason)
 }
+
+// DropAside removes the oldest damaged stores that PutAside has moved away from dir, and returns where they were. It
+// returns "" if there are none.
+func DropAside(dir string) (was string, err error) {
+	dir = filepath.Clean(dir)
+	return quarantine.DropOldest(filepath.Join(filepath.Dir(dir), asideDir), filepath.Base(dir))
+}

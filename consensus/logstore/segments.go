@@ -3,6 +3,7 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -16,28 +17,56 @@ import (
 
 // segmentFiles are the files of a WAL's segments. If a disk has no room for a new segment, its file is removed again.
 // The library leaves an empty file there, and every later attempt fails because the file exists.
-type segmentFiles struct{ *fs.FS }
+type segmentFiles struct {
+	*fs.FS
+	opening bool
+	opened  []io.Closer // while opening
+}
+
+// OpenReader opens the file of a complete segment.
+func (s *segmentFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
+	f, err := s.FS.OpenReader(dir, name)
+	return f, s.note(f, err)
+}
+
+// OpenWriter opens the file of the last segment.
+func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
+	f, err := s.FS.OpenWriter(dir, name)
+	return f, s.note(f, err)
+}
+
+func (s *segmentFiles) note(f io.Closer, err error) error {
+	if err == nil && s.opening {
+		s.opened = append(s.opened, f)
+	}
+	return err
+}
 
 // Create creates the file of a segment.
-func (s segmentFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
+func (s *segmentFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	f, err := s.FS.Create(dir, name, size)
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		if gone := os.Remove(filepath.Join(dir, name)); !errors.Is(gone, os.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
 	}
-	return f, err
+	return f, s.note(f, err)
 }
 
 // openWAL opens the WAL in dir. If it fails, nothing of it stays open: the library would keep the lock on the index of
-// segments, and the next attempt would wait for that lock for ever.
+// segments, and the next attempt would wait for that lock for ever. It would also keep the files of the segments, and a
+// file that is open takes its room on the disk after its removal, too.
 func openWAL(dir string, logger hclog.Logger) (*wal.WAL, error) {
 	index := &metadb.BoltMetaDB{}
-	segments := segment.NewFiler(dir, segmentFiles{fs.New()})
-	w, err := wal.Open(dir, wal.WithLogger(logger), wal.WithMetaStore(index), wal.WithSegmentFiler(segments))
+	files := &segmentFiles{FS: fs.New(), opening: true}
+	w, err := wal.Open(dir, wal.WithLogger(logger), wal.WithMetaStore(index), wal.WithSegmentFiler(segment.NewFiler(dir, files)))
 	if err != nil {
+		for _, f := range files.opened {
+			_ = f.Close() // only read
+		}
 		return nil, errors.Join(err, index.Close())
 	}
+	files.opening, files.opened = false, nil // before the first write, which may create a file
 	if err := checkOrder(w); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -89,8 +90,23 @@ func TestSegmentsWithoutIndex(t *testing.T) {
 	}
 }
 
+// openIn returns the files in dir that this process has open.
+func openIn(t *testing.T, dir string) (paths []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil || len(all) == 0 {
+		t.Fatal("the open files of this process are not known:", err)
+	}
+	for _, fd := range all {
+		if path, err := os.Readlink(fd); err == nil && strings.HasPrefix(path, dir) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
 // TestFailedOpeningLeavesNoLock opens a WAL of which a sealed segment is missing, twice. The second attempt does not
-// wait for what the first one has left open.
+// wait for what the first one has left open, and none leaves a file open, which would keep its room on the disk.
 func TestFailedOpeningLeavesNoLock(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, logstore.WAL, logstore.Options{})
@@ -99,20 +115,26 @@ func TestFailedOpeningLeavesNoLock(t *testing.T) {
 	if err := errors.Join(s.Log.DeleteRange(15, 20), s.Log.StoreLogs(entries(15, 25, 4))); err != nil {
 		t.Fatal(err)
 	}
+	if err := errors.Join(s.Log.DeleteRange(20, 25), s.Log.StoreLogs(entries(20, 25, 5))); err != nil {
+		t.Fatal(err)
+	}
 	shut(t, s)
 	segments, err := filepath.Glob(filepath.Join(dir, "wal", "*.wal"))
-	if err != nil || len(segments) != 2 {
+	if err != nil || len(segments) != 3 {
 		t.Fatal(segments, err)
 	}
-	if err := os.Rename(segments[0], segments[0]+".kept"); err != nil {
+	if err := os.Rename(segments[1], segments[1]+".kept"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		if _, err := logstore.Open(dir, logstore.WAL, logstore.Options{}); !errors.Is(err, logstore.ErrDamaged) {
 			t.Fatal(err)
 		}
+		if paths := openIn(t, dir); len(paths) > 0 {
+			t.Error("files are open:", paths)
+		}
 	}
-	if err := os.Rename(segments[0]+".kept", segments[0]); err != nil {
+	if err := os.Rename(segments[1]+".kept", segments[1]); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, dir, logstore.WAL, logstore.Options{})

@@ -39,27 +39,43 @@ func Move(dir, path string, reason error) (to string, err error) {
 	return to, nil
 }
 
+// DropOldest removes the oldest copy of a name from dir and returns where it was, or "" if there is none.
+func DropOldest(dir, name string) (was string, err error) {
+	copies, err := copiesOf(dir, name)
+	if err != nil || len(copies) == 0 {
+		return "", err
+	}
+	return copies[0], drop(copies[0])
+}
+
 // dropOldest makes room for one more copy of a name.
 func dropOldest(dir, name string) error {
-	list, err := os.ReadDir(dir) // sorted by name, so by time
-	if err != nil {
-		return err
+	copies, err := copiesOf(dir, name)
+	for ; err == nil && len(copies) >= Keep; copies = copies[1:] {
+		err = drop(copies[0])
 	}
-	var copies []string
+	return err
+}
+
+// copiesOf returns the paths of the copies of a name, the oldest first.
+func copiesOf(dir, name string) (copies []string, err error) {
+	list, err := os.ReadDir(dir) // sorted by name, so by time
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
 	for _, e := range list {
 		if len(e.Name()) == len(timeFormat)+1+len(name) && strings.HasSuffix(e.Name(), "-"+name) {
 			copies = append(copies, filepath.Join(dir, e.Name()))
 		}
 	}
-	for len(copies) >= Keep {
-		note := os.Remove(copies[0] + ".reason.txt")
-		if errors.Is(note, os.ErrNotExist) {
-			note = nil
-		}
-		if err := errors.Join(os.RemoveAll(copies[0]), note); err != nil {
-			return err
-		}
-		copies = copies[1:]
+	return copies, err
+}
+
+// drop removes a copy and the note with its reason.
+func drop(path string) error {
+	note := os.Remove(path + ".reason.txt")
+	if errors.Is(note, os.ErrNotExist) {
+		note = nil
 	}
-	return nil
+	return errors.Join(os.RemoveAll(path), note)
 }

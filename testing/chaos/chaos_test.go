@@ -46,6 +46,24 @@ func demanded(t *testing.T, otherwise bool) (long string) {
 	return long
 }
 
+// kept returns a folder of its own for the logs of one run, in CHAOS_KEEP, or "" without that variable.
+func kept(t *testing.T) string {
+	t.Helper()
+	keep := os.Getenv("CHAOS_KEEP")
+	if keep == "" {
+		return ""
+	}
+	parent := filepath.Join(keep, t.Name())
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(parent, time.Now().UTC().Format("20060102-150405-"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // TestChaos is the run that the package's documentation describes.
 func TestChaos(t *testing.T) {
 	given := os.Getenv("CHAOS_FAULTS")
@@ -77,7 +95,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("%d agents, CHAOS_SEED=%d, CHAOS_STORE=%s", agents, seed, store)
 	once := func(next func() (schedule, bool)) *report {
-		r := run(context.Background(), &mesh{lab: l, dir: t.TempDir(), store: store}, bin, agents, seed, next, t.Logf)
+		r := run(context.Background(), &mesh{lab: l, dir: t.TempDir(), store: store, keep: kept(t)}, bin, agents, seed, next, t.Logf)
 		t.Log(r)
 		return r
 	}
@@ -148,11 +166,13 @@ func run(ctx context.Context, m *mesh, bin string, agents int, seed uint64, next
 	defer cancel()
 	err := m.start(ctx, bin, agents)
 	defer func() {
-		keep := os.Getenv("CHAOS_KEEP")
-		if keep == "" && r.err != nil {
+		switch {
+		case r.err != nil && m.keep == "":
 			r.err = errors.Join(m.tails(), r.err) // the cause comes last, as reports of a failure show its end
+		case r.err != nil:
+			r.err = errors.Join(r.err, m.quit())
 		}
-		r.err = errors.Join(r.err, m.end(keep))
+		r.err = errors.Join(r.err, m.end())
 	}()
 	if err == nil {
 		err = m.define(ctx, bin)

@@ -38,7 +38,7 @@ func TestChaosOfDisks(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer os.RemoveAll(dir)
-				m := &mesh{lab: l, dir: dir, store: store}
+				m := &mesh{lab: l, dir: dir, store: store, keep: kept(t)}
 				r := run(context.Background(), m, bin, c.agents, 1, following(s), t.Logf)
 				t.Log(r)
 				if r.err != nil {

@@ -20,5 +20,6 @@
 //	CHAOS_FAULTS  a schedule instead of a random one: kind@agent/time,…; an agent is a number from 0, or leader;
 //	              a fault after a plus (kill@0/3s,+mute@1/2s) begins while the one before it goes on
 //	CHAOS_SHRINK  how many runs may be spent on finding a smaller schedule that still fails (default 0)
-//	CHAOS_KEEP    a folder that receives the logs of the agents
+//	CHAOS_KEEP    a folder that receives the logs of the agents, each run's in a folder of its own; after a failure each
+//	              log ends with the stacks of the agent's goroutines
 package chaos

@@ -43,6 +43,7 @@ type mesh struct {
 	lab    *lab.Lab
 	dir    string
 	store  string // raft.store of all agents
+	keep   string // a folder that receives the logs of the agents, or ""
 	token  string // of an operator
 	agents []*agent
 
@@ -173,16 +174,37 @@ func (m *mesh) connect(ctx context.Context, bin string) error {
 	return nil
 }
 
-// end ends the mesh. With keep it copies the logs of the agents there.
-func (m *mesh) end(keep string) error {
+// quit ends every agent that runs so that its log ends with the stacks of its goroutines.
+func (m *mesh) quit() error {
+	var errs []error
+	for _, a := range m.agents {
+		if a.machine == nil || !a.machine.Running() {
+			continue
+		}
+		if err := errors.Join(a.signal(syscall.SIGCONT), a.signal(syscall.SIGQUIT)); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, await(context.Background(), "the stacks of agent "+a.name, func() error {
+			if a.machine.Running() {
+				return errors.New("it still runs")
+			}
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// end ends the mesh, and copies the logs of the agents into the folder that is to keep them.
+func (m *mesh) end() error {
 	var errs []error
 	for _, a := range m.agents {
 		if a.api != nil {
 			a.api.Close()
 		}
 		if a.machine != nil {
-			if keep != "" {
-				errs = append(errs, os.MkdirAll(keep, 0o755), os.WriteFile(filepath.Join(keep, a.name+".log"), []byte(a.machine.Console()), 0o644))
+			if m.keep != "" {
+				errs = append(errs, os.WriteFile(filepath.Join(m.keep, a.name+".log"), []byte(a.machine.Console()), 0o644))
 			}
 			errs = append(errs, a.machine.Destroy())
 		}
