@@ -96,18 +96,33 @@ func Confirm(app App, cmd *cobra.Command, question string) error {
 	case !interactive:
 		return Usage(cmd, "confirmation required: %s Without a terminal, confirm with --yes", question)
 	}
-	return Ask(app, question)
+	return Ask(cmd.Context(), app, question)
 }
 
-// Ask puts a question on the terminal. It returns an error unless the answer is yes.
-func Ask(app App, question string) error {
+// Ask puts a question on the terminal. It returns an error unless the answer is yes: the cause of ctx if that ends before there is an
+// answer.
+func Ask(ctx context.Context, app App, question string) error {
 	out := app.Printer()
 	out.Printf("%s [y/N] ", question)
-	answer, err := readLine(app.Stdin())
-	if err != nil && answer == "" {
+	type reply struct {
+		text string
+		err  error
+	}
+	replies := make(chan reply, 1)
+	go func() { // a read from a terminal cannot be ended; the process ends instead
+		text, err := readLine(app.Stdin())
+		replies <- reply{text, err}
+	}()
+	var answer reply
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case answer = <-replies:
+	}
+	if answer.err != nil && answer.text == "" {
 		out.Println()
 	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
+	switch strings.ToLower(strings.TrimSpace(answer.text)) {
 	case "y", "yes":
 		return nil
 	}

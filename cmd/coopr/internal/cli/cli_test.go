@@ -76,7 +76,9 @@ func TestConfirm(t *testing.T) {
 	} {
 		app := &fakeApp{stdin: strings.NewReader(tt.answer), interactive: tt.interactive, yes: tt.yes}
 		app.printer.Stdout = io.Discard
-		if err := Confirm(app, &cobra.Command{}, "Delete it?"); !tt.done(err) {
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		if err := Confirm(app, cmd, "Delete it?"); !tt.done(err) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
@@ -86,10 +88,10 @@ func TestConfirm(t *testing.T) {
 func TestAskReadsOneLine(t *testing.T) {
 	var out bytes.Buffer
 	app := &fakeApp{printer: output.Printer{Stdout: &out}, stdin: strings.NewReader("y\nn\n")}
-	if err := Ask(app, "First?"); err != nil {
+	if err := Ask(t.Context(), app, "First?"); err != nil {
 		t.Error(err)
 	}
-	if err := Ask(app, "Second?"); !errors.Is(err, ErrDeclined) {
+	if err := Ask(t.Context(), app, "Second?"); !errors.Is(err, ErrDeclined) {
 		t.Error(err)
 	}
 	if out.String() != "First? [y/N] Second? [y/N] " {

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/client"
+	"github.com/coopr/coopr/rpc/listing"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
@@ -45,6 +49,7 @@ func List[T any](app App, l Listing[T]) *cobra.Command {
 	}
 	if !l.Whole {
 		partFlags(cmd, &part)
+		completeFields(cmd, reflect.TypeFor[T]())
 		l.Narrow = append(slices.Clone(l.Narrow), "filter")
 	}
 	cmd.RunE = Run(app, func(ctx context.Context, c *client.Client, args []string) error {
@@ -120,6 +125,32 @@ func partFlags(cmd *cobra.Command, l *client.List) {
 		"only those for which FIELD=VALUE, FIELD!=VALUE or FIELD~PART holds, with fields as in -o json, such as labels.team=red; may be repeated")
 	cmd.Flags().StringVar(&l.Sort, "sort", "", "fields to sort by, separated by commas; - before one reverses it: --sort=-createTime,name")
 	cmd.Flags().IntVar(&l.Limit, "limit", 0, "show at most this many, up to 10000")
+}
+
+// completeFields completes the fields in the values of --filter and --sort.
+func completeFields(cmd *cobra.Command, row reflect.Type) {
+	if row == reflect.TypeFor[json.RawMessage]() {
+		row = reflect.TypeFor[model.Base]() // what definitions of all kinds have
+	}
+	complete := func(flag, after string, sorts bool) {
+		CompleteFlag(cmd, flag, func(_ *cobra.Command, _ []string, start string) (out []string, _ cobra.ShellCompDirective) {
+			at := strings.LastIndex(start, ",") + 1
+			if rest := start[at:]; sorts && strings.HasPrefix(rest, "-") {
+				at++
+			}
+			for _, name := range listing.Names(row, sorts) {
+				if strings.HasPrefix(name, start[at:]) {
+					if !strings.HasSuffix(name, ".") {
+						name += after
+					}
+					out = append(out, start[:at]+name)
+				}
+			}
+			return out, cobra.ShellCompDirectiveNoSpace
+		})
+	}
+	complete("filter", "=", false)
+	complete("sort", "", true)
 }
 
 // OffsetFlag adds --offset to a list.

@@ -82,7 +82,7 @@ func (s *Starter) run(ctx context.Context, app cli.App, c *client.Client, cmd *c
 		}
 	}
 	if asks {
-		if err := cli.Ask(app, question); err != nil {
+		if err := cli.Ask(ctx, app, question); err != nil {
 			return err
 		}
 	}

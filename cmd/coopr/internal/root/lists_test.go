@@ -41,6 +41,22 @@ func TestEveryListIsFiltered(t *testing.T) {
 		if code, _, errs := s.Exec(append(slices.Clone(run), "--limit", "1")...); code != 0 {
 			t.Errorf("%v --limit 1: %d %s", run, code, errs)
 		}
+		for _, flag := range []string{"--filter", "--sort"} {
+			fields := completions(s, append(slices.Clone(run), flag, "")...)
+			if len(fields) == 0 {
+				t.Errorf("%v %s completes to nothing", run, flag)
+			}
+			for _, field := range fields {
+				if flag == "--filter" && !strings.HasSuffix(field, "=") {
+					field += "team="
+				} else if strings.HasSuffix(field, ".") {
+					field += "team"
+				}
+				if code, _, errs := s.Exec(append(slices.Clone(run), flag, field)...); code != 0 {
+					t.Errorf("%v %s %s: %d %s", run, flag, field, code, errs)
+				}
+			}
+		}
 		for _, flag := range []string{"--filter=nonsense=1", "--sort=nonsense"} {
 			if code, _, errs := s.Exec(append(slices.Clone(run), flag)...); code != 1 || !strings.Contains(errs, `unknown field "nonsense"`) {
 				t.Errorf("%v %s: %d %s", run, flag, code, errs)
@@ -64,6 +80,37 @@ func TestEveryListIsFiltered(t *testing.T) {
 	} {
 		if code, out, errs := s.Exec(c.args...); code != 0 || !strings.Contains(out, c.want) || strings.Count(out, "\n") > 2 {
 			t.Errorf("%v: %d %s %s", c.args, code, out, errs)
+		}
+	}
+}
+
+// completions returns what completes the last word.
+func completions(s *clitest.Session, args ...string) []string {
+	_, out, _ := s.Exec(append([]string{"__complete"}, args...)...)
+	words := strings.Split(out, "\n")
+	return words[:max(0, len(words)-2)] // without the directive
+}
+
+// TestFieldsAreCompleted completes fields of lists, also after others.
+func TestFieldsAreCompleted(t *testing.T) {
+	s := clitest.New(t)
+	for _, x := range []struct{ list, flag, start, want string }{
+		{"cluster", "--filter", "na", "name="},
+		{"cluster", "--filter", "name=shop,lab", "name=shop,labels."},
+		{"cluster", "--filter", "status=act", ""},
+		{"cluster", "--sort", "name,-numN", "name,-numNodes"},
+		{"cluster", "--sort=", "-nam", "-name"},
+		{"cluster", "--sort", "service", ""}, // has several values
+		{"cluster", "--filter", "services", "services="},
+		{"node", "--filter", "hostn", "hostname="},
+		{"template", "--sort", "na", "name"},
+	} {
+		args := []string{x.list, "list", x.flag, x.start}
+		if strings.HasSuffix(x.flag, "=") {
+			args = []string{x.list, "list", x.flag + x.start}
+		}
+		if got := strings.Join(completions(s, args...), " "); got != x.want {
+			t.Errorf("%s list %s %s completes to %q, not %q", x.list, x.flag, x.start, got, x.want)
 		}
 	}
 }
