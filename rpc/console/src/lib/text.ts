@@ -282,6 +282,7 @@ export const text = {
     log: 'Log',
     wrap: 'Wrap lines',
     follow: 'Follow',
+    download: 'Download',
     noLog: 'There is no log yet.',
     silent: 'The task has printed nothing.',
     cut: (n: number) => `The first ${many(n, 'line')} are left out here: coopr task log shows all.`,
