@@ -39,6 +39,7 @@ type IdentityProvider struct {
 	Issuer           string          `yaml:"issuer" eg:"https://login.example.com/" doc:"Its URL, with https. Plain http is allowed on loopback."`
 	CACert           string          `yaml:"ca_cert" eg:"/etc/ssl/corp.pem" doc:"Certificates of the CA of the provider, in PEM. Default: those of the system."`
 	ClientID         string          `yaml:"client_id" eg:"coopr" doc:"The mesh's id at the provider. The provider must know it as a native application with the redirect URI http://127.0.0.1/callback and any port."`
+	ConsoleURL       string          `yaml:"console_url" eg:"https://coopr.example.com:55054" doc:"The console's address, from which people log in, too. The provider must know the redirect URI https://HOST:PORT/console/callback. Default: none, so that people log in from the console on loopback only."`
 	ClientSecretFile string          `yaml:"client_secret_file" eg:"/etc/coopr/oidc-secret" doc:"File with the mesh's secret at the provider. Default: none, for public clients."`
 	Device           bool            `yaml:"device" eg:"false" doc:"Whether people may log in on another device: coopr login --device. Whoever talks somebody into confirming a code gets that person's session."`
 	Scopes           []string        `yaml:"scopes" eg:"[profile]" doc:"Scopes besides openid. Default: profile."`
@@ -91,6 +92,9 @@ func (c Config) checkDirectories(k *checks) {
 		}
 		if p.ClientID == "" {
 			k.fault(path+".client_id", "it is missing")
+		}
+		if c, err := url.Parse(p.ConsoleURL); p.ConsoleURL != "" && (err != nil || c.Host == "" || p.ConsoleURL != "https://"+c.Host) {
+			k.fault(path+".console_url", "%q: write it as https://HOST:PORT", p.ConsoleURL)
 		}
 		k.directoryRules(path, p.Role, p.Rules)
 	}

@@ -27,6 +27,9 @@ import (
 // deviceGrant is the type of grant with which a device asks for its token (RFC 8628, 3.4).
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
+// consoleCallback is the path of the console's page to which a browser comes back.
+const consoleCallback = "/console/callback"
+
 // OIDC is a provider of OpenID Connect. It has people log in on its own pages.
 type OIDC struct {
 	cfg            config.IdentityProvider
@@ -59,6 +62,13 @@ func (o *OIDC) Begin(ctx context.Context, redirect string) (p logins.Prompt, l l
 	defer cancel()
 	if redirect == "" {
 		return o.beginDevice(ctx)
+	}
+	if strings.HasPrefix(redirect, "https:") && redirect != o.cfg.ConsoleURL+consoleCallback {
+		if o.cfg.ConsoleURL == "" {
+			return p, l, problem.New(problem.Conflict, "%s does not allow logins from the console: set console_url in the agents' "+
+				"configuration, or use coopr login", o.cfg.Name)
+		}
+		return p, l, problem.New(problem.Conflict, "%s allows logins from the console at %s only: open that page", o.cfg.Name, o.cfg.ConsoleURL)
 	}
 	_, c, err := o.client(&ctx)
 	if err != nil {

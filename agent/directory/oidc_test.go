@@ -60,6 +60,11 @@ func TestOIDC(t *testing.T) {
 		}
 		return <-came
 	}
+	own := openOIDC(t, config.IdentityProvider{Issuer: server.Issuer, ClientID: idp.Native, ConsoleURL: "https://coopr.example.com"})
+	const console = "https://coopr.example.com/console/callback"
+	if at, kept, err := own.Begin(ctx, console); err != nil || kept.Redirect != console || !strings.Contains(at.URL, url.QueryEscape(console)) {
+		t.Errorf("from the console: %+v, %v", at, err)
+	}
 	p, l := begin()
 	q := browse(p, "ann")
 	if ann, err := native.Finish(ctx, l, q.Get("state"), q.Get("code")); err != nil || ann.Subject != server.Issuer+" ann" || ann.Name != "ann" ||
@@ -80,12 +85,20 @@ func TestOIDC(t *testing.T) {
 	_, other := begin()
 	q = browse(p, "bob")
 	refused("another login's code", other, other.State, q.Get("code"))
-	p, l = begin()
-	q = browse(p, "bob")
-	refused("another state", l, other.State, q.Get("code"))
-	refused("no code", l, q.Get("state"), "")
-	l.Nonce = other.Nonce
-	refused("another nonce", l, q.Get("state"), q.Get("code"))
+	// Of a login that is good otherwise, one part belongs to another.
+	for what, alter := range map[string]func(l *logins.Pending, q url.Values){
+		"state":    func(_ *logins.Pending, q url.Values) { q.Set("state", other.State) },
+		"no state": func(_ *logins.Pending, q url.Values) { q.Del("state") },
+		"no code":  func(_ *logins.Pending, q url.Values) { q.Del("code") },
+		"nonce":    func(l *logins.Pending, _ url.Values) { l.Nonce = other.Nonce },
+		"verifier": func(l *logins.Pending, _ url.Values) { l.Verifier = other.Verifier },
+		"redirect": func(l *logins.Pending, _ url.Values) { l.Redirect = "http://127.0.0.1:1/console/callback" },
+	} {
+		p, l = begin()
+		q = browse(p, "bob")
+		alter(&l, q)
+		refused(what, l, q.Get("state"), q.Get("code"))
+	}
 	p, _ = begin()
 	if at, _, _ := server.Browse(p.URL, "ann", "words of bob"); strings.HasPrefix(at, back) {
 		t.Error("the provider lets a wrong password in")
@@ -198,5 +211,20 @@ func TestHostileProvider(t *testing.T) {
 	answers[at] = answers["/token"]
 	if p, _, err := provider().Begin(t.Context(), "http://127.0.0.1:1/"); problem.CodeOf(err) != problem.Internal {
 		t.Errorf("a description without end: %+v, %v", p, err)
+	}
+}
+
+// A browser comes back to no console but the configured one.
+func TestConsoleAddress(t *testing.T) {
+	const issuer, console = "https://login.example.com/", "https://coopr.example.com:55054"
+	with := openOIDC(t, config.IdentityProvider{Issuer: issuer, ClientID: "a", ConsoleURL: console})
+	without := openOIDC(t, config.IdentityProvider{Issuer: issuer, ClientID: "a"})
+	for redirect, o := range map[string]*OIDC{
+		"https://coopr.example.com/console/callback": with, console + "/": with, console + ".example.org/console/callback": with,
+		console + "/console/callback": without,
+	} {
+		if _, _, err := o.Begin(t.Context(), redirect); problem.CodeOf(err) != problem.Conflict {
+			t.Errorf("%s: %v", redirect, err)
+		}
 	}
 }

@@ -41,4 +41,6 @@ type ConsoleSession struct {
 	Open bool `json:"open"`
 	// Dev: the agent gives its own token to a browser on the same machine.
 	Dev bool `json:"dev"`
+	// Pages: people can log in on the pages of an identity provider.
+	Pages bool `json:"pages"`
 }

@@ -22,6 +22,9 @@ var dist embed.FS
 // Prefix is the path below which the page's files are served. The page itself is at "/".
 const Prefix = "/console/"
 
+// callback is where a browser comes back to after a login on the pages of an identity provider.
+const callback = Prefix + "callback"
+
 // policy lets the page load its own files and ask its own agent, and nothing else.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
@@ -72,11 +75,12 @@ func typeOf(name string) string {
 	return "application/octet-stream"
 }
 
-// Files returns the handler of the page's files. It answers GET and HEAD of "/" and of names below Prefix.
+// Files returns the handler of the page's files. It answers GET and HEAD of "/", of the page's address after a
+// login on the pages of an identity provider, and of names below Prefix.
 func Files() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := "index.html"
-		if r.URL.Path != "/" {
+		if r.URL.Path != "/" && r.URL.Path != callback {
 			name = strings.TrimPrefix(r.URL.Path, Prefix)
 		}
 		f, ok := files()[name]

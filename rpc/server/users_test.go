@@ -365,8 +365,10 @@ func TestUnknownMethods(t *testing.T) {
 	w.must(201, "", "POST", "/v1/login", `{"tenant":"acme","method":"local","user":"ann","password":"`+password+`"}`)
 	w.must(401, "", "POST", "/v1/login/begin", `{"tenant":"acme","method":"sso"}`)
 	w.must(401, "", "POST", "/v1/login/begin", `{"tenant":"acme","method":"sso","redirect":"http://127.0.0.1:1234/callback"}`)
+	w.must(401, "", "POST", "/v1/login/begin", `{"tenant":"acme","method":"sso","redirect":"https://example.com/console/callback"}`)
 	w.must(422, "", "POST", "/v1/login/begin", `{"tenant":"acme"}`)
-	for _, redirect := range []string{"https://example.com/", "http://example.com:80/", "http://127.0.0.1/", "http://127.0.0.1:1/?a=b", "/", "http://a@[::1]:1/",
+	for _, redirect := range []string{"https://example.com/", "https://a@example.com/console/callback", "https://example.com/console/callback?a=b", "https:///console/callback",
+		"http://example.com:80/", "http://127.0.0.1/", "http://127.0.0.1:1/?a=b", "/", "http://a@[::1]:1/",
 		"http://localhost:1/", "http://127.0.0.1.example.com:1/", "javascript:alert(1)"} {
 		w.must(422, "", "POST", "/v1/login/begin", `{"tenant":"acme","method":"sso","redirect":"`+redirect+`"}`)
 	}

@@ -3,7 +3,10 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,6 +155,79 @@ func TestIdentityProvider(t *testing.T) {
 	}
 	if got := login(bob, "bob", 0, "--method", "remote", "--device"); !strings.Contains(got, "confirm the code") {
 		t.Errorf("bob hears: %s", got)
+	}
+	// The console, in one browser and in another.
+	agent := "http://" + addrs[0]
+	ask := func(path, body, cookie string, status int) (set map[string]string, answer map[string]any) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, agent+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{"Sec-Fetch-Site": "same-origin", "Coopr-Csrf": "1", "Cookie": cookie} {
+			req.Header.Set(name, value)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != status {
+			t.Fatalf("%s: %s %v, %v", path, resp.Status, answer, err)
+		}
+		set = map[string]string{}
+		for _, c := range resp.Cookies() {
+			if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode {
+				t.Errorf("%s: %v", path, c)
+			}
+			set[c.Name] = c.Name + "=" + c.Value
+		}
+		return set, answer
+	}
+	const pending, session = "coopr-session-login", "coopr-session"
+	begin := func() (cookie, page string) {
+		t.Helper()
+		set, answer := ask("/console/begin", `{"tenant":"default","method":"sso"}`, "", http.StatusCreated)
+		page, _ = answer["url"].(string)
+		if answer["login"] != nil || set[pending] == "" || set[session] != "" {
+			t.Fatalf("the login begins with %v, %v", set, answer)
+		}
+		return set[pending], page
+	}
+	// A browser comes back to the agent that was asked, whatever the request says.
+	_, sent := ask("/console/begin", `{"tenant":"default","method":"sso","redirect":"https://evil.example/","next":"//evil.example"}`, "",
+		http.StatusCreated)
+	text, _ := sent["url"].(string)
+	to, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q := to.Query(); q.Get("redirect_uri") != agent+"/console/callback" || strings.Contains(text, "evil") || len(q.Get("state")) < 20 ||
+		len(q.Get("nonce")) < 20 || q.Get("code_challenge_method") != "S256" || len(q.Get("code_challenge")) < 40 {
+		t.Errorf("the browser is sent to %s", text)
+	}
+	cookie, page := begin()
+	at, shows, err := p.Browse(page, "ann", "words of ann")
+	back, fault := url.Parse(at)
+	if err != nil || fault != nil || !strings.HasPrefix(at, agent+"/console/callback?") || !strings.Contains(shows, "/console/app.js") {
+		t.Fatalf("the browser is at %s, which shows %s: %v", at, shows, err)
+	}
+	came := func(state string) string {
+		return fmt.Sprintf(`{"state":%q,"code":%q}`, state, back.Query().Get("code"))
+	}
+	state := back.Query().Get("state")
+	other, _ := begin()
+	for what, of := range map[string][2]string{"no login": {"", state}, "another login": {other, state}, "another state": {cookie, "guess"}} {
+		if set, _ := ask("/console/finish", came(of[1]), of[0], http.StatusUnauthorized); set[session] != "" {
+			t.Errorf("%s has a session", what)
+		}
+	}
+	set, answer := ask("/console/finish", came(state), cookie, http.StatusCreated)
+	if set[session] == "" || set[pending] != pending+"=" || answer["actor"] != "sso.ann" || answer["secret"] != nil {
+		t.Errorf("ann has %v in the console, %v", set, answer)
+	}
+	if set, _ := ask("/console/finish", came(state), cookie, http.StatusUnauthorized); set[session] != "" {
+		t.Error("the same code opens another session")
 	}
 	if got := m.must("user", "list"); !strings.Contains(got, "sso") || !strings.Contains(got, "remote") {
 		t.Errorf("the users: %s", got)

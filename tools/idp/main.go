@@ -4,7 +4,7 @@
 //	idp HOST:PORT USERS
 //
 // USERS is a JSON file with people by name: {"ann": {"password": "…", "groups": ["devs"]}}. The public client native comes
-// back to http://127.0.0.1:…/callback; the client device has the secret "words of the mesh" and the device flow.
+// back to http://127.0.0.1:…/callback or …/console/callback; the client device has the secret "words of the mesh" and the device flow.
 package main
 
 import (
@@ -65,7 +65,10 @@ func run(addr, file string) error {
 	if err := json.Unmarshal(text, &all); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	storage.RegisterClients(storage.NativeClient("native", "http://127.0.0.1/callback"), storage.DeviceClient("device", "words of the mesh"))
+	storage.RegisterClients(
+		storage.NativeClient("native", "http://127.0.0.1/callback", "http://127.0.0.1/console/callback"),
+		storage.DeviceClient("device", "words of the mesh"),
+	)
 	var store exampleop.Storage = people{storage.NewStorage(all), all}
 	router := exampleop.SetupServer("http://"+addr+"/", store, slog.New(slog.NewTextHandler(io.Discard, nil)), false)
 	return http.ListenAndServe(addr, router)

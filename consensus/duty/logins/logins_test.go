@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -364,6 +365,33 @@ func TestPages(t *testing.T) {
 	if x.user("corp.ann").Left != 0 {
 		t.Error("a sweep locks somebody out about whom nobody can be asked")
 	}
+}
+
+// A login ends ten minutes after it began, though its directory would wait for longer. Nobody is asked about it afterwards.
+func TestLateFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMesh(t)
+		c := logins.New(logins.Config{Machine: x.m, Propose: x.propose, Directories: map[logins.Source]logins.Directory{corp: &pages{}},
+			Logger: slog.New(slog.DiscardHandler)})
+		_, id, err := c.Begin(t.Context(), corp, "ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10*time.Minute + time.Second)
+		if err := finish(c, id); problem.CodeOf(err) != problem.Unauthorized || !strings.Contains(err.Error(), "begin again") {
+			t.Errorf("a late login: %v", err)
+		}
+		if users := x.m.View().Users("acme"); len(users) > 0 {
+			t.Errorf("a late login makes users: %+v", users)
+		}
+		if _, id, err = c.Begin(t.Context(), corp, "ann"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10*time.Minute - time.Second)
+		if err := finish(c, id); err != nil {
+			t.Errorf("a login in the last second: %v", err)
+		}
+	})
 }
 
 func finish(c *logins.Controller, id string) error {

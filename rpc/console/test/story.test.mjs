@@ -1,6 +1,6 @@
 // A person's way through the console, on a real agent: log in, create the demo's shop, watch it, lose the agent, delete the shop.
 import assert from 'node:assert/strict';
-import { rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -452,6 +452,11 @@ test('events are shown as they come, in the chosen colours, and a log is followe
   assert.equal(await log.locator('b').count(), 0);
   await page.getByText(/^The first .* lines are left out here/).waitFor();
   await b.good('log');
+  // The file has all lines, also those that the page leaves out.
+  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download' }).click()]);
+  assert.equal(file.suggestedFilename(), `${loud.id.replaceAll('/', '-')}-1.log`);
+  const whole = readFileSync(await file.path(), 'utf8').match(/<b>line<\/b> \d+/g);
+  assert.deepEqual([whole.length, whole[0], whole.at(-1)], [6000, '<b>line</b> 1', '<b>line</b> 6000']);
   assert.deepEqual(b.complaints('404'), []);
 });
 

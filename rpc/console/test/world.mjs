@@ -1,6 +1,6 @@
 // What the stories need: an agent in dev mode with the demo's shop, a browser, and the checks that every page must pass.
 import { execFile, spawn } from 'node:child_process';
-import { accessSync, mkdirSync, mkdtempSync, openSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { accessSync, mkdirSync, mkdtempSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
@@ -94,7 +94,31 @@ export class Agent {
     return a;
   }
 
-  async run() {
+  /** trusting starts an agent on whose page the people of an identity provider log in: ann, and eve, who has no role. */
+  static async trusting() {
+    const a = new Agent();
+    a.dir = mkdtempSync(join(tmpdir(), 'coopr-console-'));
+    a.env = { PATH: bin + delimiter + process.env.PATH, HOME: a.dir, TMPDIR: a.dir };
+    a.addresses = [await freeAddress(), await freeAddress(), await freeAddress()];
+    a.idle = true;
+    const address = await freeAddress();
+    const people = join(a.dir, 'people.json');
+    const settings = join(a.dir, 'providers.yaml');
+    const program = join(a.dir, 'idp');
+    const knows = { ann: { password: 'words of ann', groups: ['devs'] }, eve: { password: 'words of eve' } };
+    writeFileSync(people, JSON.stringify(knows), { mode: 0o600 });
+    a.issuer = `http://${address}/`;
+    const provider = { name: 'sso', issuer: a.issuer, client_id: 'native', rules: [{ group: 'devs', role: 'user' }] };
+    writeFileSync(settings, JSON.stringify({ identity_providers: [provider] }), { mode: 0o600 });
+    await promisify(execFile)('go', ['build', '-buildvcs=false', '-ldflags=-w', '-o', program, '.'], { cwd: join(root, 'tools/idp') });
+    const log = openSync(join(a.dir, 'idp.log'), 'a');
+    a.provider = spawn(program, [address, people], { cwd: a.dir, env: a.env, stdio: ['ignore', log, log] });
+    await eventually('the provider is up', () => fetch(`${a.issuer}.well-known/openid-configuration`).then((r) => r.ok, () => false));
+    await a.run('--config', settings);
+    return a;
+  }
+
+  async run(...settings) {
     const log = openSync(join(this.dir, 'agent.log'), 'a');
     const [http, peer, gossip] = this.addresses;
     const data = join(this.dir, 'data');
@@ -102,7 +126,7 @@ export class Agent {
     this.process = spawn(
       join(bin, 'coopr-agent'),
       ['--dev', '--data-dir', data, '--http-addr', http, '--peer-addr', peer, '--gossip-addr', gossip, '--plugin-dir', bin,
-        '--providers-local-root', join(this.dir, 'nodes'), ...(this.idle ? ['--worker-slots', '0'] : [])],
+        '--providers-local-root', join(this.dir, 'nodes'), ...(this.idle ? ['--worker-slots', '0'] : []), ...settings],
       { cwd: this.dir, env: this.env, stdio: ['ignore', log, log] },
     );
     const found = await eventually('the agent is up', () => {
@@ -158,6 +182,7 @@ export class Agent {
       if (!this.idle) await this.empty();
     } finally {
       await this.kill('SIGTERM');
+      this.provider?.kill();
       rmSync(this.dir, { recursive: true, force: true });
     }
   }

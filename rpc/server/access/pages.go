@@ -76,13 +76,16 @@ func pageRoutes(s *rest.Server, tag string) {
 	)
 }
 
-// checkRedirect returns why a browser is not sent to a URL after a login, or "". It comes back only to the machine on which
-// it runs, where the command that began the login listens.
+// checkRedirect returns why a browser is not sent to a URL after a login, or "". It comes back to the machine on which
+// it runs, where the command that began the login listens, or to the console, whose address the provider's settings have.
 func checkRedirect(redirect string) string {
 	if redirect == "" {
 		return ""
 	}
 	u, err := url.Parse(redirect)
+	if err == nil && u.Scheme == "https" && u.Host != "" && redirect == "https://"+u.Host+"/console/callback" {
+		return ""
+	}
 	if err != nil || u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Port() == "" {
 		return "write it as http://127.0.0.1:PORT/PATH"
 	}

@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	loginPath = "/v1/login"
-	pagePath  = "/console/"
+	loginPath  = "/v1/login"
+	beginPath  = "/v1/login/begin"
+	finishPath = "/v1/login/finish"
+	pagePath   = "/console/"
 )
 
 // opensSession reports whether a request asks for a cookie, or for its end.
@@ -35,23 +37,18 @@ func Console(s *Server, files http.Handler) {
 	}
 	s.mux.HandleFunc("GET "+pagePath+"session", s.bounded(func(w http.ResponseWriter, r *http.Request) {
 		noteOf(r.Context()).route = "console"
-		answer(w, http.StatusOK, api.ConsoleSession{Dev: offersClick(s, r), Open: tokenOf(r) != ""})
+		answer(w, http.StatusOK, api.ConsoleSession{Dev: offersClick(s, r), Open: tokenOf(r) != "", Pages: s.pages})
 	}))
 	s.mux.HandleFunc("POST "+pagePath+"login", func(w http.ResponseWriter, r *http.Request) {
 		a := ask(s, w, r, http.MethodPost, loginPath, "")
-		if a.status != http.StatusCreated {
-			a.pass(w)
-			return
-		}
 		var issued api.IssuedToken
-		if err := json.Unmarshal(a.body.Bytes(), &issued); err != nil { // the answer has a token, and is not passed on
-			noteOf(r.Context()).err = err
-			writeProblem(w, ProblemOf(err))
+		if !a.into(w, r, http.StatusCreated, &issued) {
 			return
 		}
 		setCookie(w, r, issued.Secret)
 		answer(w, a.status, issued.Token)
 	})
+	providerRoutes(s)
 	s.mux.HandleFunc("POST "+pagePath+"token", func(w http.ResponseWriter, r *http.Request) { openWith(s, w, r, tokenOf(r)) })
 	s.mux.HandleFunc("POST "+pagePath+"dev", s.bounded(func(w http.ResponseWriter, r *http.Request) {
 		if !offersClick(s, r) {
@@ -130,7 +127,7 @@ func ask(s *Server, w http.ResponseWriter, r *http.Request, method, path, token 
 	if token != "" {
 		in.Header.Set("Authorization", "Bearer "+token)
 	}
-	if path != loginPath {
+	if method != http.MethodPost || !strings.HasPrefix(path, loginPath) {
 		in.Body, in.ContentLength = http.NoBody, 0
 	}
 	a := &asked{to: w, header: http.Header{}}
@@ -156,6 +153,20 @@ func (a *asked) WriteHeader(status int) {
 func (a *asked) Write(p []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	return a.body.Write(p)
+}
+
+// into reads the answer, if it has a status. Otherwise it sends the answer on, or an error, and returns false. An answer with that
+// status may have a token and is never sent on.
+func (a *asked) into(w http.ResponseWriter, r *http.Request, status int, out any) bool {
+	if a.status != status {
+		a.pass(w)
+		return false
+	}
+	err := json.Unmarshal(a.body.Bytes(), out)
+	if err != nil {
+		refuse(w, r, err)
+	}
+	return err == nil
 }
 
 // pass sends the answer as it is.

@@ -41,15 +41,19 @@ func cookieToken(r *http.Request) string {
 	return string(token)
 }
 
-// carried lets a cookie carry the token of a request that has none in its headers (decision 083). Behind it a request has no cookies, so
-// that none reaches another agent.
+// carried lets a cookie carry the token of a request that has none in its headers (decision 083). Behind it a request has no cookies
+// but that of a login to finish, so that none reaches another agent.
 func carried(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := ""
 		if r.Header.Get("Authorization") == "" && !ofAgent(r.Context()) {
 			token = cookieToken(r)
 		}
+		pending, _ := r.Cookie(pendingOf(r))
 		r.Header.Del("Cookie")
+		if pending != nil && r.Method == http.MethodPost && r.URL.Path == pagePath+"finish" {
+			r.AddCookie(pending)
+		}
 		if token == "" && !opensSession(r) {
 			next.ServeHTTP(w, r)
 			return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/sdklike"
 )
 
 // resendable is the size in bytes of the largest body that is kept, so that it can be sent again.
@@ -59,7 +60,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 	unsure := false // an earlier try may have carried the write out
 	for {
 		header.Set(api.HeaderHold, max(time.Until(note.until), 0).String())
-		status, answer, stream, err := s.Router.RoundTripToLeader(ctx, note.until, r.Method, sdkURI(r), header, body.next())
+		status, answer, stream, err := s.Router.RoundTripToLeader(ctx, note.until, r.Method, sdklike.URI(r), header, body.next())
 		notLeader := err == nil && status == http.StatusServiceUnavailable && http.Header(answer).Get(api.HeaderNotLeader) != ""
 		if err == nil && !notLeader {
 			note.answered = status
@@ -122,7 +123,7 @@ func ByVoter(s *Server, w http.ResponseWriter, r *http.Request) (answered bool) 
 // forwardStale has another agent's copy of the state answer a stale read, as this agent has none. It returns false, and has
 // answered nothing, if there is no such agent.
 func (s *Server) forwardStale(w http.ResponseWriter, r *http.Request, header http.Header) (answered bool) {
-	status, answer, stream, err := s.Router.RoundTripToReplica(r.Context(), r.Method, sdkURI(r), header)
+	status, answer, stream, err := s.Router.RoundTripToReplica(r.Context(), r.Method, sdklike.URI(r), header)
 	if err != nil {
 		return false
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/server/sdklike"
 )
 
 // Config configures the API.
@@ -38,6 +39,8 @@ type Config struct {
 	// Dev agents give Root, the superadmin's token, to the console at one click from loopback.
 	Dev  bool
 	Root string
+	// Pages: an identity provider has people log in on its own pages.
+	Pages bool
 	// Now is the clock for the usage of runs and for schedules. If it is nil, it is time.Now.
 	Now func() time.Time
 }
@@ -52,6 +55,7 @@ type Server struct {
 	heartbeat time.Duration
 	maxBody   int64
 	clock     func() time.Time
+	pages     bool
 	devToken  string        // "" outside of dev mode
 	watches   chan struct{} // has a free slot for each further watch; nil: no limit
 	loads     *loads
@@ -72,7 +76,7 @@ func New(cfg Config) (*Server, error) {
 		Services: cfg.Services, metrics: m,
 		log: slog.New(slog.DiscardHandler), name: "agent",
 		patience: 600 * time.Millisecond, heartbeat: 15 * time.Second, maxBody: MaxBody,
-		mux: http.NewServeMux(), clock: time.Now,
+		mux: http.NewServeMux(), clock: time.Now, pages: cfg.Pages,
 	}
 	s.api = humago.New(s.mux, humaConfig())
 	if cfg.Logger != nil {
@@ -106,7 +110,7 @@ func New(cfg Config) (*Server, error) {
 // Handler returns the handler of the registered routes and of their document.
 func (s *Server) Handler() http.Handler {
 	s.serveDocument()
-	return s.observe(carried(s.again(likeSDK(s.routed()))))
+	return s.observe(carried(s.again(sdklike.Handler(s.routed()))))
 }
 
 // Millis returns the present time in Unix milliseconds.

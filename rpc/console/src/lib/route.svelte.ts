@@ -7,7 +7,8 @@ export const route = $state<{ path: string[]; query: URLSearchParams; key: strin
   back: false, // the step before in the history is the list's earlier page
 });
 
-function take() {
+/** take reads the place from the URL. */
+export function take() {
   const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?');
   route.path = path.split('/').filter(Boolean).map(decoded);
   route.query = new URLSearchParams(query);

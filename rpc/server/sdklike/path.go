@@ -1,4 +1,4 @@
-package rest
+package sdklike
 
 import (
 	"context"
@@ -37,9 +37,9 @@ func sdkPath(escaped string) string {
 // sdkKey is the key of the URL that a client of the DC/OS SDK sent.
 type sdkKey struct{}
 
-// sdkURI returns the URI of a request as the client sent it. Another agent that gets it answers as the
+// URI returns the URI of a request as the client sent it. Another agent that gets it answers as the
 // DC/OS SDK does, too.
-func sdkURI(r *http.Request) string {
+func URI(r *http.Request) string {
 	if u, ok := r.Context().Value(sdkKey{}).(*url.URL); ok {
 		return u.RequestURI()
 	}

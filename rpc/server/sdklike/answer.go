@@ -1,4 +1,4 @@
-package rest
+package sdklike
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// likeSDK serves requests on the paths of the DC/OS SDK as the SDK does, and passes on all others.
-func likeSDK(next http.Handler) http.Handler {
+// Handler serves requests on the paths of the DC/OS SDK as the SDK does, and passes on all others.
+func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to, ok := asSDK(r)
 		if !ok {
