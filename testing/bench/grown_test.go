@@ -13,7 +13,7 @@ import (
 
 // TestGrown judges an hour of samples of three agents, one each ten seconds.
 func TestGrown(t *testing.T) {
-	settles := func(until float64) func(minute float64) float64 { // the free pages of a database are used again from some time on
+	stops := func(until float64) func(minute float64) float64 { // the free pages of a database are used again from some time on
 		return func(minute float64) float64 { return 15 + min(minute, until)/4 }
 	}
 	for _, c := range []struct {
@@ -22,10 +22,10 @@ func TestGrown(t *testing.T) {
 		want bool
 	}{
 		{"flat", func(float64) float64 { return 30 }, false},
-		{"flat after a third of the time", settles(20), false},
+		{"flat after a third of the time", stops(20), false},
 		{"a leak of 20 MiB an hour", func(minute float64) float64 { return 30 + minute/3 }, true},
 		{"a leak that begins late", func(minute float64) float64 { return 30 + 2*max(0, minute-45) }, true},
-		{"a leak of 20 MiB an hour in a database that settles", func(minute float64) float64 { return settles(20)(minute) + minute/3 }, true},
+		{"a leak of 20 MiB an hour in a database that stops growing", func(minute float64) float64 { return stops(20)(minute) + minute/3 }, true},
 	} {
 		samples := make([][]usage, 3)
 		for i := range samples {
