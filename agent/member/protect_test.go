@@ -21,9 +21,12 @@ func TestProtect(t *testing.T) {
 			t.Fatal(err, answers)
 		}
 	}
-	raise(logformat.ProtectLevel - 1)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
+	if m.protect(ended); m.cfg.Keyring.Begun() || told != 0 {
+		t.Error("it encrypts before it knows the level of the mesh")
+	}
+	raise(logformat.ProtectLevel - 1)
 	if m.protect(ended); m.cfg.Keyring.Begun() || told != 0 {
 		t.Error("it encrypts what the older build cannot read")
 	}
