@@ -55,6 +55,9 @@ func open(cfg *config.Config, c *Credentials, ring *keyring.Ring, id string, log
 	if err != nil {
 		return nil, err
 	}
+	if m.Unsealed() { // the mesh was at the level from which on agents encrypt
+		_ = ring.Begin() // nothing is protected yet
+	}
 	err = ring.Protect(func(with []*keyring.Cipher) error {
 		var sealers []identity.Sealer
 		for _, c := range with {

@@ -15,6 +15,9 @@ import (
 // Followed reports whether every blob that this store can read is encrypted with the active key. So no other key is needed any more, as
 // Put takes none.
 func (s *Store) Followed() (bool, error) {
+	if s.ring != nil && s.ring.Set().Active != 0 && !s.ring.Begun() {
+		return false, nil // this process has not encrypted its files yet
+	}
 	s.mu.Lock() // a blob that is being put in its place is in the list
 	defer s.mu.Unlock()
 	behind, err := s.behind()
@@ -22,7 +25,7 @@ func (s *Store) Followed() (bool, error) {
 }
 
 // Reseal encrypts all blobs that are in the clear or under another key with the active key, and overwrites what opened them before. It
-// removes blobs whose key ended with an earlier process. It does nothing as long as the store has no key.
+// removes blobs whose key ended with an earlier process. It does nothing as long as the store has no key, or may not use it.
 func (s *Store) Reseal() error {
 	behind, err := s.behind()
 	for _, name := range behind {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/testing/doubles/memkeys"
 )
 
 func never() bool { return false }
@@ -251,6 +252,38 @@ func TestSealedOnWorker(t *testing.T) {
 	}
 	if got := contentOf(t, next, sum); !bytes.Equal(got, content) {
 		t.Errorf("fetched again: %q", got)
+	}
+}
+
+// A voter that has keys, but may have to go back to an older build, keeps contents as that build reads them.
+func TestClearBeforeBegin(t *testing.T) {
+	ring, err := keyring.Open(&memkeys.Store{})
+	if err == nil {
+		err = ring.Put(keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, content := OpenStore(t.TempDir(), ring, never), []byte("a key of a node, in the clear")
+	sum, _, err := s.Put(bytes.NewReader(content), 1000, "")
+	if err = errors.Join(err, s.Reseal()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(s.dir, sum)); !bytes.Equal(got, content) {
+		t.Error("the older build cannot read it:", err)
+	}
+	if done, err := s.Followed(); done || err != nil {
+		t.Error("an old key may be erased before the files were read:", err)
+	}
+	if err := errors.Join(ring.Begin(), s.Reseal()); err != nil {
+		t.Fatal(err)
+	}
+	encrypted(t, s.dir, content)
+	if got := contentOf(t, s, sum); !bytes.Equal(got, content) {
+		t.Errorf("%q", got)
+	}
+	if done, err := s.Followed(); !done || err != nil {
+		t.Error(done, err)
 	}
 }
 

@@ -54,7 +54,7 @@ const (
 	sealedSuffix = ".sealed"
 )
 
-// OpenStore opens the store in a folder, which encrypts with the active key of a ring. Without one, a store encrypts with a key that ends
+// OpenStore opens the store in a folder, which encrypts with the active key of a ring that has begun. Without one, a store encrypts with a key that ends
 // with this process as long as volatile returns true, so that its blobs are lost then, or else keeps them in the clear. OpenStore removes
 // files that an earlier process did not finish; on a read-only disk they stay until the next start.
 func OpenStore(dir string, ring Ring, volatile func() bool) *Store {
@@ -75,7 +75,7 @@ func (s *Store) path(sum string) (string, error) {
 
 // active returns the number of the key that encrypts now, and false if nothing does.
 func (s *Store) active() (number uint32, ok bool) {
-	if s.ring != nil {
+	if s.ring != nil && s.ring.Begun() {
 		if number = s.ring.Set().Active; number != 0 {
 			return number, true
 		}

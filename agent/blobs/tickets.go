@@ -34,6 +34,8 @@ const (
 // Ring makes and checks authentication codes, and encrypts blobs; *keyring.Ring implements it.
 type Ring interface {
 	Set() keyring.Set
+	// Begun reports whether contents may be encrypted with the active key.
+	Begun() bool
 	Seal(aad, plaintext []byte) ([]byte, error)
 	Open(aad, sealed []byte) ([]byte, error)
 	MAC(purpose string, data []byte) ([]byte, error)

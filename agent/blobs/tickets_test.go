@@ -22,6 +22,9 @@ func ringOf(t *testing.T, keys ...keyring.Key) *keyring.Ring {
 	if err == nil && len(keys) > 0 {
 		err = r.Put(keyring.Set{Active: keys[0].Number, Keys: keys})
 	}
+	if err == nil {
+		err = r.Begin()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

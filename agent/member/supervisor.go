@@ -203,6 +203,7 @@ func (s *Supervisor) runMember(ctx context.Context) (err error) {
 	g.Go(func() error { return m.terms.Run(ctx) })
 	g.Go(func() error { return m.bootstrap(ctx) })
 	g.Go(func() error { return m.compact(ctx) })
+	g.Go(func() error { m.protect(ctx); return nil })
 	g.Go(func() error { s.retire(ctx, m, cancel); return nil })
 	go s.scrub(ctx, stores, m) // not waited for, as a disk may hang
 	select {

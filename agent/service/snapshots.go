@@ -39,7 +39,7 @@ func (r *Raft) Save(ctx context.Context, w io.Writer) error {
 	v := m.Machine.View()
 	return withState(v, func(size int64, in io.Reader) error {
 		meta := archive.Meta{
-			Index: v.Index(), Term: m.Group.Term(), Size: size, SnapshotVersion: 1, FeatureLevel: state.FeatureLevel,
+			Index: v.Index(), Term: m.Group.Term(), Size: size, SnapshotVersion: 1, FeatureLevel: int(v.FeatureLevel()),
 			Mesh: v.Mesh(), Agent: r.Name(), Build: r.Build, TakenAt: time.Now().UTC(),
 		}
 		signer, err := m.Box.Signer(v.SealedView)

@@ -51,8 +51,8 @@ func TestProtect(t *testing.T) {
 		opens("after it is written")
 		return nil
 	})
-	if err != nil || written != 1 || outside != nil {
-		t.Error("without a key:", err)
+	if err != nil || written != 0 || r.Begun() {
+		t.Error("before the beginning:", err)
 	}
 	first, second, foreign := NewKey(1), NewKey(2), NewKey(2)
 	must := func(err error) {
@@ -61,6 +61,18 @@ func TestProtect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	must(r.Put(Set{Active: 1, Keys: []Key{NewKey(1)}}))
+	must(r.Put(Set{Active: 1, Keys: []Key{first}}))
+	if written != 0 {
+		t.Error("it was encrypted before the beginning")
+	}
+	fail = errors.New("the disk is full")
+	if err := r.Begin(); !errors.Is(err, fail) || !r.Begun() {
+		t.Error("at the beginning:", err)
+	}
+	fail = nil
+	must(r.Begin())
+	must(r.Put(Set{Active: 1, Keys: []Key{NewKey(1)}}))
 	must(r.Put(Set{Active: 1, Keys: []Key{first}}))
 	if len(outside) != 1 {
 		t.Errorf("it is encrypted %d times", len(outside))

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Set is the content of a keyring: its keys in the order of their numbers, and the number of the active one.
@@ -73,6 +74,7 @@ type Ring struct {
 
 	changes   sync.Mutex // one at a time
 	protected func(with []*Cipher) error
+	begun     atomic.Bool // see Begin
 
 	mu      sync.RWMutex // of what follows, which only the holder of changes replaces
 	set     Set
@@ -101,14 +103,37 @@ func (r *Ring) use(s Set) {
 }
 
 // Protect has a function encrypt what this agent keeps outside of the keyring, and returns its error. The function is called at once with
-// the cipher of the active key, or with none if there is no key. Whenever another key is to become active, it is called with both before
-// the keyring is saved, and with the new one afterwards: whichever keyring the disk has after a crash opens what there is.
+// the cipher of the active key, or with none if there is no key or Begin was not called yet. Whenever another key is to become active, it
+// is called with both before the keyring is saved, and with the new one afterwards: whichever keyring the disk has after a crash opens what
+// there is.
 func (r *Ring) Protect(encrypt func(with []*Cipher) error) error {
 	r.changes.Lock()
 	defer r.changes.Unlock()
 	r.protected = encrypt
-	return encrypt(r.set.cipher())
+	return r.protect(r.set.cipher())
 }
+
+// protect calls the function of Protect with ciphers, if it may encrypt by now. The caller holds changes.
+func (r *Ring) protect(with []*Cipher) error {
+	if r.protected == nil || !r.begun.Load() {
+		return nil
+	}
+	return r.protected(with)
+}
+
+// Begin has this agent encrypt what it keeps outside of the keyring, from now on: every build that may read its disk understands that. It
+// returns the error of the function of Protect, whose owner tries again. After the first call it does nothing.
+func (r *Ring) Begin() error {
+	r.changes.Lock()
+	defer r.changes.Unlock()
+	if r.begun.Swap(true) {
+		return nil
+	}
+	return r.protect(r.set.cipher())
+}
+
+// Begun reports whether Begin was called.
+func (r *Ring) Begun() bool { return r.begun.Load() }
 
 // cipher returns the cipher of the active key, if there is one.
 func (s Set) cipher() []*Cipher {
@@ -130,9 +155,9 @@ func (r *Ring) change(next Set) error {
 	was, will := r.set.cipher(), next.cipher()
 	old, _ := r.set.find(r.set.Active)
 	active, _ := next.find(next.Active)
-	protect := r.protected != nil && !active.Same(old)
+	protect := !active.Same(old)
 	if protect && len(was) > 0 {
-		if err := r.protected(slices.Concat(was, will)); err != nil {
+		if err := r.protect(slices.Concat(was, will)); err != nil {
 			return fmt.Errorf("keyring: %w", err)
 		}
 	}
@@ -141,7 +166,7 @@ func (r *Ring) change(next Set) error {
 	}
 	r.use(next)
 	if protect {
-		_ = r.protected(will) // what there is opens with this keyring, or is not encrypted yet: the owner tries again
+		_ = r.protect(will) // what there is opens with this keyring, or is not encrypted yet: the owner tries again
 	}
 	return nil
 }

@@ -24,4 +24,7 @@ const (
 	OwnActionLevel = 3
 	// SupersedeLevel is the level from which on a queued operation takes the place of the one that is under way.
 	SupersedeLevel = 3
+	// ProtectLevel is the level from which on agents encrypt their identity and the contents of plugin resources on their disks. Builds that
+	// cannot read that may run in a mesh below it.
+	ProtectLevel = 3
 )

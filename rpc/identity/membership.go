@@ -73,7 +73,12 @@ type Membership struct {
 	// Sealed is what is secret of the membership, as it was read from the disk of a voter: once for each key that opens it. Before Unseal,
 	// the membership lacks it.
 	Sealed [][]byte `json:"sealed,omitempty"`
+
+	unsealed bool // by Unseal
 }
+
+// Unsealed reports whether the disk had the membership encrypted when it was read.
+func (m *Membership) Unsealed() bool { return m.unsealed }
 
 // Ring has the keys of gossip.
 type Ring struct {

@@ -69,6 +69,7 @@ func (m *Membership) Unseal(keyring Opener) error {
 		}
 		next := *m
 		next.Key, next.NextKey, next.Gossip, next.Birth, next.Sealed = s.Key, s.NextKey, s.Gossip, s.Birth, nil
+		next.unsealed = true
 		if s.Ring != nil { // builds before the first release did not encrypt it
 			next.Ring = s.Ring
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/roster"
@@ -153,7 +154,8 @@ func (c *Controller) put(ctx context.Context, agent string, st Status, set keyri
 	return nil
 }
 
-// round has everybody have the keys, once.
+// round has everybody have the keys, once. While a member of an older build keeps the feature level down, members get and make the keys of
+// that level, and nothing more.
 func (c *Controller) round(ctx context.Context) error {
 	if err := c.turn.Acquire(ctx, 1); err != nil {
 		return err
@@ -165,13 +167,14 @@ func (c *Controller) round(ctx context.Context) error {
 	if lacks := lacking(v.MeshKeys(), prints(c.cfg.Ring.Set())); len(lacks) > 0 {
 		return c.handOver(ctx, v, answers, lacks)
 	}
+	var older error // the level cannot rise
 	if v.FeatureLevel() < state.FeatureLevel {
-		if err := c.raise(ctx, members, answers); err != nil {
-			return err
+		if older = c.raise(ctx, members, answers); older != nil && v.FeatureLevel() < logformat.SealedLevel {
+			return older
 		}
 	}
 	if err := c.activate(v); err != nil {
-		return err
+		return errors.Join(older, err)
 	}
 	if r, ok := c.rotation(); ok && r.Phase == roster.RotationBegun {
 		if err := c.newKey(r); err != nil {
@@ -179,7 +182,11 @@ func (c *Controller) round(ctx context.Context) error {
 		}
 	}
 	holders, err := c.distribute(ctx, members, answers)
+	err = errors.Join(older, err)
 	if _, ok := v.DataKey(""); ok {
+		if older != nil {
+			return err
+		}
 		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx), c.sweep(ctx),
 			c.noteExports(ctx, answers), c.rotate(ctx, members, answers, holders), c.rotateGossip(ctx), c.rotateCA(ctx))
 	}
@@ -188,7 +195,7 @@ func (c *Controller) round(ctx context.Context) error {
 	if voters := count(members); had <= voters/2 {
 		return errors.Join(err, fmt.Errorf("%d of %d voters have the keys, and a majority is needed to begin", had, voters))
 	}
-	if e := c.cfg.Box.MakeMeshKey(ctx); e != nil {
+	if e := c.cfg.Box.MakeMeshKey(ctx); e != nil || older != nil {
 		return errors.Join(err, e)
 	}
 	return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx))

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/problem"
@@ -211,6 +212,25 @@ func TestAdmit(t *testing.T) {
 	}
 	if err := g.c.Admit(t.Context(), "e", Status{}); !errors.Is(err, errSilent) {
 		t.Error("admitted without keys:", err)
+	}
+}
+
+// TestUpgrading has the leader run the new build and one voter that of the level before. All get the keys, also
+// a voter that comes later.
+func TestUpgrading(t *testing.T) {
+	g := newGroup(t, logformat.SealedLevel)
+	g.level["c"] = logformat.SealedLevel
+	for range 2 {
+		if err := g.c.round(t.Context()); err == nil || g.View().FeatureLevel() != logformat.SealedLevel {
+			t.Error("with an old member: level", g.View().FeatureLevel(), err)
+		}
+		if got := g.have(); len(got) != 3 || len(g.View().MeshKeys()) != 1 {
+			t.Error("the keys are with", got)
+		}
+		g.rings["b"] = newRing(t) // another agent takes its place
+	}
+	if _, err := g.c.Sealer.Seal(t.Context(), "t", "v", 1, []byte("x")); err != nil {
+		t.Error("the first value of a mesh that is upgraded:", err)
 	}
 }
 
