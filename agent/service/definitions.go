@@ -71,7 +71,9 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 		if err := d.HostExec.Ask(who, hostexec.Definition(given)); err != nil {
 			return api.Written{}, fmt.Errorf("%s: %w", given.ID(), err)
 		}
-		secrets = append(secrets, lint.Literals(given)...)
+		secrets = append(secrets, lint.Literals(given, func(plugin string) (offered, defined model.PluginType) {
+			return v.TypesOf(who.Tenant, plugin)
+		})...)
 		if hiding[i], err = withSecrets(v, m.Box, who, given); err != nil {
 			return api.Written{}, fmt.Errorf("%s: %w", given.ID(), err)
 		}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,4 +133,33 @@ func TestLint(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	w.must(422, apitest.User, "POST", "/v1/lint", `{"services":[{"name":"a","colour":"red"}]}`)
+}
+
+// TestLintOfSecrets has passwords written out, in a field that only its type marks and in one whose name says so, in a check and in an import.
+func TestLintOfSecrets(t *testing.T) {
+	w := newWorld(t)
+	w.must(200, apitest.Admin, "POST", "/v1/import", `{"providertypes":[{"name":"cloud","parameters":{"admin":{"fields":{
+		"pin":{"label":"PIN","type":"text","sensitive":true}}}}}]}`)
+	const body = `{"providers":[{"name":"cloud","providertype":"cloud","provisioner":{"pin":"canary","region":"north"}}],
+		"services":[{"name":"db","provisioner":{"actions":{"start":{"type":"shell","fields":{"script":"run","token":"canary"}}}}}]}`
+	check := func(path string) {
+		t.Helper()
+		var l api.Linted
+		text := w.must(200, apitest.Admin, "POST", path, body)
+		text.into(t, &l)
+		var got []string
+		for _, x := range l.Warnings {
+			if strings.Contains(x.Message, "written out") {
+				got = append(got, x.Subject+" "+x.Path)
+			}
+		}
+		const want = "providers/cloud provisioner.pin, services/db provisioner.actions.start.fields.token"
+		slices.Sort(got)
+		if strings.Join(got, ", ") != want || strings.Contains(text.body, "canary") {
+			t.Errorf("%s warns of %q, want %s", path, got, want)
+		}
+	}
+	check("/v1/lint")
+	check("/v1/import?dryRun=true")
+	check("/v1/import")
 }

@@ -111,8 +111,8 @@ func TestImportAndExport(t *testing.T) {
 	a := w.must(200, apitest.Admin, "POST", "/v1/import", body)
 	var done api.Imported
 	a.into(t, &done)
-	if len(done.Written) != 4 || done.Written[0].Version != 1 || len(done.Warnings) != 4 || done.Warnings[0].Subject != "providers/cloud" ||
-		done.Warnings[3].Path != "provisioner.nested.secret_token" {
+	if len(done.Written) != 4 || done.Written[0].Version != 1 || len(done.Warnings) != 6 || done.Warnings[0].Subject != "providers/cloud" ||
+		done.Warnings[4].Path != "provisioner.nested.secret_token" || done.Warnings[5].Path != "provisioner.pin" {
 		t.Errorf("%+v", done)
 	}
 	index := w.Index()

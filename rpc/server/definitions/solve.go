@@ -74,7 +74,9 @@ func faultsOf(ctx context.Context, s *rest.Server, c *rest.Call, v rest.View, de
 	var out api.Linted
 	out.Faults, out.Warnings = lint.Lint(defs, known, macro.Check)
 	for _, d := range defs {
-		out.Warnings = append(out.Warnings, lint.Literals(d)...)
+		out.Warnings = append(out.Warnings, lint.Literals(d, func(plugin string) (offered, defined model.PluginType) {
+			return v.TypesOf(c.Who.Tenant, plugin)
+		})...)
 	}
 	all := model.Over(model.NewSet(defs...), known)
 	for _, d := range defs {

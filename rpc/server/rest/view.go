@@ -74,6 +74,9 @@ type DefinitionView interface {
 	Versions(tenant string, kind model.Kind, name string) []model.StoredDefinition
 	// PluginTypes returns the latest version of each type that the agents offer.
 	PluginTypes() []model.PluginType
+	// TypesOf returns the type that agents offer of a plugin, "provider/NAME" or "automator/NAME", and the tenant's definition of it. A
+	// missing one is the zero value.
+	TypesOf(tenant, key string) (offered, defined model.PluginType)
 }
 
 // ClusterView is a View of clusters, nodes, operations and tasks.

@@ -84,7 +84,7 @@ against the definitions, plugins and permissions of a mesh.`,
 		}
 		if offline || len(good) == 0 {
 			for _, d := range kept {
-				warnings = append(warnings, lint.Literals(d)...)
+				warnings = append(warnings, lint.Literals(d, nil)...)
 			}
 			for _, w := range named(warnings, kept) {
 				out.Warn(w)
