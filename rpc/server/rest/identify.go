@@ -40,6 +40,7 @@ func (s *Server) identify(ctx context.Context, until time.Time, b Bearer) (model
 			return who, nil
 		}
 		if errors.Is(err, problem.Unauthorized) {
+			s.callers.forget(b.Token)
 			return model.Caller{}, err
 		}
 		if time.Until(until) < pause || ctx.Err() != nil {
@@ -96,10 +97,11 @@ func SelfOf(who model.Caller) api.Self {
 	}
 }
 
-// How long, and for how many tokens, an agent remembers what the leader answered about a token.
+// How long, and for how many tokens, an agent remembers what the leader answered about a token, and that there is this token.
 const (
 	callerTime = 10 * time.Second
-	maxCallers = 1000
+	asksAgain  = time.Hour
+	maxCallers = 10_000
 )
 
 // callers holds the leader's recent answers about tokens, by the hashes of these.
@@ -118,6 +120,21 @@ func (c *callers) get(b Bearer) (model.Caller, bool) {
 	defer c.mu.Unlock()
 	k, ok := c.known[sha256.Sum256([]byte(b.Token))]
 	return k.who, ok && time.Now().Before(k.until) && model.AdmittedFrom(b.From, k.who.Sources)
+}
+
+// familiar reports whether the leader has known a token for this address lately.
+func (c *callers) familiar(b Bearer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, ok := c.known[sha256.Sum256([]byte(b.Token))]
+	return ok && time.Since(k.until) < asksAgain && model.AdmittedFrom(b.From, k.who.Sources)
+}
+
+// forget forgets a token that the leader does not know any more.
+func (c *callers) forget(token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, sha256.Sum256([]byte(token)))
 }
 
 func (c *callers) put(token string, who model.Caller) {
