@@ -270,8 +270,8 @@ func TestGuessesOfOneName(t *testing.T) {
 			t.Fatal("guesses are not slowed")
 			return answer{}
 		}
-		slowed(func(int) string { return "bob2" }).throttled(t, "for this user", "127.0.0.2")
-		slowed(func(i int) string { return []string{"bob2", "Bob2", "BOB2"}[i%3] }).throttled(t, "for this user")
+		slowed(func(int) string { return "bob2" }).throttled(t, "passwords that came from 127.0.0.2")
+		slowed(func(i int) string { return []string{"bob2", "Bob2", "BOB2"}[i%3] }).throttled(t, "were wrong")
 		office.login("ann", password)
 		elsewhere.login("bob2", password)
 		slowed(func(i int) string { return fmt.Sprint("name", i) }).throttled(t, "passwords that came from 127.0.0.2")
@@ -287,7 +287,7 @@ func TestGuessesOfOneName(t *testing.T) {
 				break
 			}
 		}
-		last.throttled(t, "for this user")
+		last.throttled(t, "were wrong")
 	}
 }
 

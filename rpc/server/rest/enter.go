@@ -85,7 +85,7 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		refuse(err)
 		return
 	}
-	leave, err := s.compares(r, ru, who, n)
+	leave, err := s.sources.compared(r, ru, who, n)
 	if err != nil {
 		refuse(err)
 		return
@@ -179,40 +179,32 @@ func (s *Server) identified(r *http.Request, ru Rule, n *note) (b Bearer, who mo
 	return b, who, err
 }
 
-// compares counts the password of a request, if its route compares one, until its answer is known. It reads the body of an open route,
-// which has the name. leave takes the count back unless the answer was that the password is wrong.
-func (s *Server) compares(r *http.Request, ru Rule, who model.Caller, n *note) (leave func(), err error) {
+// compared counts the password of a request, if its route compares one, until its answer is known. It reads the body of a login, which has
+// the name.
+func (s *sources) compared(r *http.Request, ru Rule, who model.Caller, n *note) (leave func(), err error) {
 	if !ru.Password {
 		return func() {}, nil
 	}
-	name := who.Tenant + "/" + who.Actor
-	if ru.Open {
-		name = ""
-	}
-	if ru.Names != nil && r.Body != nil && s.sources.rate > 0 && !ofAgent(r.Context()) {
+	name := ""
+	switch {
+	case !ru.Open:
+		name = who.Tenant + "/" + who.Actor
+	case ru.Names != nil && r.Body != nil:
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return nil, bodyProblem(err)
 		}
-		_ = r.Body.Close()
 		name, r.Body = ru.Names(body), io.NopCloser(bytes.NewReader(body))
 	}
-	known, right, err := s.sources.password(r, name)
+	answered, err := s.try(r, s.passwords, "passwords", name)
 	return func() {
-		status, code := n.answered, problem.CodeOf(n.err)
-		if status == 0 && n.answer != nil {
-			status = n.answer.status
-		}
-		wrong := status == http.StatusUnauthorized || status == http.StatusForbidden || code == problem.Unauthorized || code == problem.Forbidden
+		code := problem.CodeOf(n.err)
+		wrong := n.answered == http.StatusUnauthorized || n.answered == http.StatusForbidden || code == problem.Unauthorized ||
+			code == problem.Forbidden
 		// A client that hangs up before the answer does not hear whether its guess was right, but may find out.
 		unanswered := n.sent() == 0 && r.Context().Err() != nil
-		switch {
-		case wrong || unanswered:
-		case status >= 200 && status < 300:
-			right()
-		default:
-			known()
-		}
+		right := n.answer != nil && n.answer.status/100 == 2 // also if the leader answered
+		answered(right, wrong || unanswered)
 	}, err
 }
 

@@ -31,7 +31,7 @@ func (s *Server) identify(ctx context.Context, until time.Time, b Bearer) (model
 	if err == nil || !errors.Is(err, problem.Unauthorized) || leads {
 		return who, err
 	}
-	if who, ok := s.callers.get(b); ok {
+	if who, ok := s.callers.get(b, 0); ok {
 		return who, nil
 	}
 	for pause := 25 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
@@ -115,19 +115,12 @@ type knownCaller struct {
 	until time.Time
 }
 
-func (c *callers) get(b Bearer) (model.Caller, bool) {
+// get returns whom a token belongs to by an answer that is not older than callerTime and a further time.
+func (c *callers) get(b Bearer, late time.Duration) (model.Caller, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, ok := c.known[sha256.Sum256([]byte(b.Token))]
-	return k.who, ok && time.Now().Before(k.until) && model.AdmittedFrom(b.From, k.who.Sources)
-}
-
-// familiar reports whether the leader has known a token for this address lately.
-func (c *callers) familiar(b Bearer) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k, ok := c.known[sha256.Sum256([]byte(b.Token))]
-	return ok && time.Since(k.until) < asksAgain && model.AdmittedFrom(b.From, k.who.Sources)
+	return k.who, ok && time.Since(k.until) < late && model.AdmittedFrom(b.From, k.who.Sources)
 }
 
 // forget forgets a token that the leader does not know any more.
