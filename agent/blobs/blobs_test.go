@@ -463,3 +463,52 @@ func TestOpenWhereNothingCanBeWritten(t *testing.T) {
 		release()
 	}
 }
+
+// TestFoldersOfPlugins checks that each plugin type has a folder of its own, which stays when an agent starts again: plugins that run may
+// read it, and nothing else.
+func TestFoldersOfPlugins(t *testing.T) {
+	dir, script, store := t.TempDir(), []byte("#!/bin/sh\n"), newStore(t)
+	if _, _, err := store.Put(bytes.NewReader(script), 100, ""); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *Folders {
+		return OpenFolders(dir, nil, func(_ context.Context, p model.ResourcePin) (*Content, error) { return store.Open(p.SHA256) })
+	}
+	mine, other := pin("scripts", "run", "file", script), pin("scripts", "run", "file", script)
+	other.Plugin = "q"
+	f := open()
+	var parents []string
+	for _, p := range []model.ResourcePin{mine, other} {
+		at, release, err := f.Use(t.Context(), []model.ResourcePin{p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		if parent := filepath.Dir(at); parent != filepath.Join(dir, p.Folder()) {
+			t.Errorf("the resources of %s are in %s", p, at)
+		}
+		parents = append(parents, filepath.Dir(at))
+	}
+	before, err := os.Stat(parents[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "0123abcd"), 0o700); err != nil { // of an earlier build
+		t.Fatal(err)
+	}
+	open()
+	after, err := os.Stat(parents[0])
+	if err != nil || !os.SameFile(before, after) {
+		t.Errorf("the folder of the plugin is another one: %v", err)
+	}
+	if left, err := os.ReadDir(parents[0]); len(left) > 0 || err != nil {
+		t.Error("resources of the earlier process are left:", left, err)
+	}
+	if left, err := os.ReadDir(dir); len(left) != 1 || err != nil {
+		t.Error("more than the folders of plugins is left:", left, err)
+	}
+	other.Plugin = "../../q"
+	if _, _, err := f.Use(t.Context(), []model.ResourcePin{other}); err == nil {
+		t.Error("resources were laid out elsewhere")
+	}
+}

@@ -21,7 +21,8 @@ import (
 
 // Folders lays out resources as plugins see them: <type>/<name>, which is a file
 // or the folder into which an archive was unpacked. Tasks that were planned with
-// the same versions share a folder. A complete folder never changes. Folders is
+// the same versions share a folder, which is in a folder of their plugin type, so that
+// other plugins can be kept out. A complete folder never changes. Folders is
 // safe for concurrent use.
 type Folders struct {
 	dir  string
@@ -53,21 +54,42 @@ func OpenFolders(dir string, lend func(dir string) error, open func(ctx context.
 	return f
 }
 
-// clear removes what an earlier process left.
+// clear removes what an earlier process left. The folders of plugin types stay: what a plugin that runs may read is bound to them.
 func (f *Folders) clear() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.cleared {
 		return nil
 	}
-	if err := errors.Join(os.RemoveAll(f.dir), os.MkdirAll(f.dir, 0o700), f.lend(f.dir)); err != nil {
+	err := os.MkdirAll(f.dir, 0o700)
+	for _, kind := range entries(f.dir) {
+		if name := model.Kind(filepath.Base(kind)); name != model.KindProviderType && name != model.KindAutomatorType {
+			err = errors.Join(err, os.RemoveAll(kind))
+			continue
+		}
+		for _, plugin := range entries(kind) {
+			for _, left := range entries(plugin) {
+				err = errors.Join(err, os.RemoveAll(left))
+			}
+		}
+	}
+	if err = errors.Join(err, f.lend(f.dir)); err != nil {
 		return fmt.Errorf("plugin resources: %w", err)
 	}
 	f.cleared = true
 	return nil
 }
 
-// Use returns the folder with these resources and keeps it until release is called.
+// entries returns the paths of what is in a folder, or nothing if it cannot be read.
+func entries(dir string) (paths []string) {
+	all, _ := os.ReadDir(dir)
+	for _, e := range all {
+		paths = append(paths, filepath.Join(dir, e.Name()))
+	}
+	return paths
+}
+
+// Use returns the folder with these resources, all of one plugin type, and keeps it until release is called.
 func (f *Folders) Use(ctx context.Context, pins []model.ResourcePin) (dir string, release func(), err error) {
 	name, err := folderName(pins)
 	if err != nil {
@@ -129,7 +151,7 @@ func (f *Folders) release(name string, w *folder, secret bool) {
 func (f *Folders) retireOne(name string) string {
 	dir, err := os.MkdirTemp(f.dir, unfinishedPrefix)
 	if err == nil {
-		err = os.Rename(filepath.Join(f.dir, name), filepath.Join(dir, name))
+		err = os.Rename(filepath.Join(f.dir, name), filepath.Join(dir, filepath.Base(name)))
 	}
 	if err != nil {
 		return ""
@@ -138,7 +160,7 @@ func (f *Folders) retireOne(name string) string {
 	return dir
 }
 
-// folderName returns the name of the folder with these resources: a hash of all of
+// folderName returns the path of the folder with these resources: that of their plugin type, and a hash of all of
 // them.
 func folderName(pins []model.ResourcePin) (string, error) {
 	b, err := json.Marshal(pins)
@@ -146,7 +168,11 @@ func folderName(pins []model.ResourcePin) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16]), nil
+	of := pins[0].Folder()
+	if !filepath.IsLocal(of) {
+		return "", fmt.Errorf("%q is not a valid path of resources", of)
+	}
+	return filepath.Join(of, hex.EncodeToString(sum[:16])), nil
 }
 
 func (f *Folders) create(ctx context.Context, name string, pins []model.ResourcePin) (err error) {
@@ -170,7 +196,11 @@ func (f *Folders) create(ctx context.Context, name string, pins []model.Resource
 	if err := f.lend(dir); err != nil {
 		return err
 	}
-	return os.Rename(dir, filepath.Join(f.dir, name))
+	at := filepath.Join(f.dir, name)
+	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil { // the plugin's host lets the plugin pass
+		return err
+	}
+	return os.Rename(dir, at)
 }
 
 // add puts one resource into a folder.

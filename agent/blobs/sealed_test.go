@@ -410,7 +410,7 @@ func TestFoldersWithKeys(t *testing.T) {
 			t.Errorf("others may read the key: %v, %v", fi, err)
 		}
 		other()
-		if left, err := os.ReadDir(f.dir); len(left) > 0 || err != nil {
+		if left, err := os.ReadDir(filepath.Dir(dir)); len(left) > 0 || err != nil {
 			t.Error("the key is still there:", left, err)
 		}
 	}

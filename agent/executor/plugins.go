@@ -53,7 +53,7 @@ func OpenPlugins(cfg PluginsConfig) (h *host.Host, machine string, err error) {
 		Env: []string{"COOPR_LOCAL_ROOT=" + root, "COOPR_BIN=" + bin, "PATH=" + systemPath + ":" + bin,
 			"COOPR_ENDPOINTS=" + strings.Join(cfg.Providers.Endpoints, ",")},
 		OnChange: cfg.Changed, Launcher: cfg.Launcher, Unconfined: cfg.Isolation.Unconfined, WorkDir: filepath.Join(work, "plugins"),
-		Bin: bin, Reads: []string{ResourcesDir(work)},
+		Bin: bin, Resources: ResourcesDir(work),
 	}
 	if cfg.HostExec {
 		c.Local = []string{root, filepath.Dir(OwnHost(work))}

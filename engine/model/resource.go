@@ -54,6 +54,9 @@ func (k ResourceKey) String() string {
 	return strings.Join([]string{string(k.Kind), k.Plugin, k.Type, k.Name}, "/")
 }
 
+// Folder returns the path of the folder with the resources of the key's plugin type, below the folder of all resources of tasks.
+func (k ResourceKey) Folder() string { return string(k.Kind) + "/" + k.Plugin }
+
 // resourceName matches names that file systems and paths of URLs accept unchanged.
 var resourceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 

@@ -83,6 +83,14 @@ func NewTable[K comparable, V any](most int, idle func(*V, time.Time) bool) *Tab
 
 // Of returns the value of a key, which is new if the key is.
 func (t *Table[K, V]) Of(key K, now time.Time) *V {
+	if v := t.Find(key, now); v != nil {
+		return v
+	}
+	return &t.others
+}
+
+// Find is like Of, but returns nil instead of the shared value.
+func (t *Table[K, V]) Find(key K, now time.Time) *V {
 	if v, ok := t.values[key]; ok {
 		return v
 	}
@@ -90,7 +98,7 @@ func (t *Table[K, V]) Of(key K, now time.Time) *V {
 		t.Sweep(now)
 	}
 	if len(t.values) >= t.most {
-		return &t.others
+		return nil
 	}
 	v := new(V)
 	t.values[key] = v

@@ -38,8 +38,11 @@ type Config struct {
 	Launcher *confine.Launcher
 	// WorkDir has a folder for each plugin. Default: work in DataDir.
 	WorkDir string
-	// Reads are files and folders that every plugin may read, such as the resources of tasks.
+	// Reads are files and folders that every plugin may read.
 	Reads []string
+	// Resources has the resources of tasks, those of each type in a folder of its own (model.ResourceKey.Folder). A plugin may read those of
+	// the types that it serves. Empty: there are none.
+	Resources string
 	// Bin is the folder of the agent's own programs.
 	Bin string
 	// Local are the folders of nodes of this machine. If there are none, plugins may not make such
@@ -132,8 +135,13 @@ func (c *Config) fill() error {
 			}
 		}
 	}
-	if c.WorkDir, err = filepath.Abs(c.WorkDir); err != nil {
-		return fmt.Errorf("plugins: %w", err)
+	for _, dir := range []*string{&c.WorkDir, &c.Resources} {
+		if *dir == "" {
+			continue
+		}
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return fmt.Errorf("plugins: %w", err)
+		}
 	}
 	return nil
 }

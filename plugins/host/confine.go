@@ -56,6 +56,13 @@ func (h *Host) profile(path string, program io.ReaderAt, node string) (p confine
 		p.Reads = append(p.Reads, h.readable(dir)...)
 	}
 	p.Reads = append(p.Reads, path)
+	for _, dir := range resourcesOf(h, path) {
+		// Only what is there can be granted, and the agent lays out resources in it later.
+		if err := errors.Join(h.cfg.Launcher.Pass(h.cfg.Resources), h.cfg.Launcher.Pass(filepath.Dir(dir)), h.cfg.Launcher.Pass(dir)); err != nil {
+			return p, "", fmt.Errorf("create the folder of the plugin's resources: %w", err)
+		}
+		p.Reads = append(p.Reads, dir)
+	}
 	nodes, from := []string{node}, ""
 	if program != nil {
 		from = origin(program)
@@ -72,6 +79,22 @@ func (h *Host) profile(path string, program io.ReaderAt, node string) (p confine
 		p.Writes = append(append(p.Writes, nodes...), "/dev/shm")
 	}
 	return p, own, nil
+}
+
+// resourcesOf returns the folders with the resources of the types that a plugin's file serves. A type that another file serves is not
+// among them, whatever this file says about itself.
+func resourcesOf(h *Host, path string) (dirs []string) {
+	if h.cfg.Resources == "" {
+		return nil
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, p := range h.plugs {
+		if p.file.path == path {
+			dirs = append(dirs, filepath.Join(h.cfg.Resources, model.ResourceKey{Kind: p.Kind, Plugin: p.Name}.Folder()))
+		}
+	}
+	return dirs
 }
 
 // readable returns what plugins read of a folder of programs: all of it, but of the agent's own folder, which may be a user's

@@ -28,6 +28,8 @@ type prison struct {
 	dir    string
 	secret string // a file of the agent's data directory
 	other  string // a file in the folder of another plugin
+	own    string // a resource of the plugin's tasks
+	key    string // a resource of another plugin's tasks
 }
 
 const prisonSettings = `{"password":"hunter2"}`
@@ -43,7 +45,10 @@ func newPrison(t *testing.T, userName string, limits confine.Limits) *prison {
 	p := &prison{t: t, dir: dir, secret: filepath.Join(dir, "data", "mesh-secret")}
 	work := filepath.Join(dir, "work")
 	p.other = filepath.Join(work, "provider-other-123456", "token")
-	for _, file := range []string{p.secret, p.other} {
+	resources := filepath.Join(dir, "resources")
+	p.own = filepath.Join(resources, "automatortypes", "hostile", "0", "keys", "mine")
+	p.key = filepath.Join(resources, "automatortypes", "other", "0", "keys", "theirs")
+	for _, file := range []string{p.secret, p.other, p.own, p.key} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +63,7 @@ func newPrison(t *testing.T, userName string, limits confine.Limits) *prison {
 	data := filepath.Join(dir, "data")
 	p.Host, err = New(Config{
 		Plugins: []Binary{{Path: built.hostile, Settings: json.RawMessage(prisonSettings)}},
-		DataDir: filepath.Join(data, "plugins"), WorkDir: work,
+		DataDir: filepath.Join(data, "plugins"), WorkDir: work, Resources: resources,
 		Launcher: newLauncher(t, userName, limits, data),
 	})
 	if err != nil {
@@ -105,6 +110,7 @@ func checkWalls(t *testing.T, userName string, grade confine.Grade) {
 	}{
 		{"read", p.secret, 0}, {"list", filepath.Dir(p.secret), 0}, {"write", p.secret, 0}, {"remove", p.secret, 0},
 		{"write", filepath.Join(filepath.Dir(p.secret), "new"), 0},
+		{"read", p.key, 0}, {"list", filepath.Dir(p.key), 0}, {"write", p.own, 0},
 		{"read", p.other, 0}, {"list", filepath.Dir(p.other), 0}, {"write", p.other, 0},
 		{"write", filepath.Join(p.dir, "work", "new"), 0}, {"write", filepath.Join(os.TempDir(), "coopr-hostile-was-here"), 0},
 		{"write", built.hostile, 0}, {"read", "/etc/shadow", 0}, {"list", "/root", 0}, {"write", "/etc/coopr-hostile-was-here", 0},
@@ -118,6 +124,9 @@ func checkWalls(t *testing.T, userName string, grade confine.Grade) {
 		if r.Outcome != proto.Outcome_OUTCOME_FATAL || !denied {
 			t.Errorf("%s %s %d: %v", x.do, x.path, x.pid, r)
 		}
+	}
+	if r := p.try("read", p.own, 0); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
+		t.Errorf("the plugin's own resources: %v", r)
 	}
 	if got := p.got("settings"); got != prisonSettings {
 		t.Errorf("the plugin's settings are %q", got)

@@ -243,6 +243,54 @@ func TestWrongPasswords(t *testing.T) {
 	}
 }
 
+// Whoever guesses a user's password slows neither others of the same network nor that user elsewhere, at every agent. Whoever tries many
+// names slows newcomers of the network, and not those who have logged in from there.
+func TestGuessesOfOneName(t *testing.T) {
+	leader, _ := pair(t)
+	for _, name := range []string{"ann", "bob2", "dan"} {
+		leader.user(apitest.Admin, `{"name":"`+name+`","password":"`+password+`"}`)
+	}
+	for _, voter := range []bool{true, false} {
+		a := apitest.NewAgent(leader.Store, "asked")
+		transport := &http.Transport{}
+		t.Cleanup(transport.CloseIdleConnections)
+		a.Follow(leader.url, voter, transport)
+		w := serveWithin(t, a, rest.Bounds{Strangers: 1000}, nil)
+		office, elsewhere := w.from("127.0.0.2"), w.from("127.0.0.3")
+		guess := func(name string) answer {
+			return office.ask("", "POST", "/v1/login", `{"tenant":"acme","user":"`+name+`","password":"wrong words"}`)
+		}
+		slowed := func(name func(i int) string) answer {
+			t.Helper()
+			for i := range 300 {
+				if a := guess(name(i)); a.status == http.StatusTooManyRequests {
+					return a
+				}
+			}
+			t.Fatal("guesses are not slowed")
+			return answer{}
+		}
+		slowed(func(int) string { return "bob2" }).throttled(t, "passwords that came from 127.0.0.2")
+		slowed(func(i int) string { return []string{"bob2", "Bob2", "BOB2"}[i%3] }).throttled(t, "were wrong")
+		office.login("ann", password)
+		elsewhere.login("bob2", password)
+		slowed(func(i int) string { return fmt.Sprint("name", i) }).throttled(t, "passwords that came from 127.0.0.2")
+		for range 3 {
+			office.login("ann", password) // she is known here
+		}
+		elsewhere.login("dan", password)
+		// The change of a password counts for its user.
+		session := office.login("ann", password)
+		var last answer
+		for range 300 {
+			if last = office.ask(session.Secret, "PUT", "/v1/self/password", `{"old":"wrong words","new":"`+password+`!"}`); last.status != 403 {
+				break
+			}
+		}
+		last.throttled(t, "were wrong")
+	}
+}
+
 // countingTransport counts requests.
 type countingTransport struct {
 	http.Transport

@@ -83,6 +83,13 @@ func TestPermissions(t *testing.T) {
 		apitest.Guest: {Tenant: "acme", Actor: "dave", Role: model.RoleRead}, apitest.Other: {Tenant: "acme", Actor: "carol", Role: model.RoleUser},
 		apitest.User: {Tenant: "acme", Actor: "bob", Role: model.RoleUser}, apitest.Admin: {Tenant: "acme", Actor: "alice", Role: model.RoleAdmin},
 	}
+	// The groups that no role maps to.
+	for _, group := range []string{"editor", "operator"} {
+		name := "an-" + group
+		w.must(201, apitest.Super, "POST", "/v1/users?tenant=acme",
+			fmt.Sprintf(`{"name":%q,"role":"read","groups":[%q],"password":%q}`, name, group, password))
+		natives[w.login(name, password).Secret] = model.Caller{Tenant: "acme", Actor: name, Role: model.RoleRead, Groups: []string{group}}
+	}
 	nothing := []string{"[]", `{"clusters":0,"ill":0,"failed":0,"waiting":0}`}
 	asked := 0
 	all := func(people map[string]model.Caller, expect func(model.Caller, rest.Right) bool, secrets ...string) {

@@ -32,7 +32,7 @@ func selfRoutes(s *rest.Server) {
 		s,
 		rest.Route{
 			ID: "login", Method: http.MethodPost, Path: "/v1/login", Status: http.StatusCreated, Tag: tag,
-			Rule:    rest.Rule{Open: true, Password: true, Secret: true, Private: true},
+			Rule:    rest.Rule{Open: true, Password: true, Names: loginName, Secret: true, Private: true},
 			Summary: "Open a session with a name and a password",
 			Description: "The answer holds the session's token, which is valid for eight hours, and the user's name in records. The route " +
 				"renewSession prolongs it, for at most seven days after the login. A failure does not tell what is wrong.",
@@ -133,6 +133,18 @@ func selfRoutes(s *rest.Server) {
 		},
 	)
 	ownTokenRoutes(s, tag)
+}
+
+// loginName returns the user who logs in with a body, or "" if it does not say.
+func loginName(body []byte) string {
+	req, err := rest.Raw[api.Login]{Data: body}.Value()
+	if err != nil || req.User == "" {
+		return ""
+	}
+	if req.Method != "" && req.Method != model.MethodLocal {
+		return req.Tenant + "/" + req.Method + "." + req.User
+	}
+	return req.Tenant + "/" + req.User
 }
 
 // needSession returns an error unless the caller has a session.

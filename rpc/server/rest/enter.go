@@ -1,8 +1,10 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -57,12 +59,11 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		refuse(problem.New(problem.NoLeader, "agent %s is not the leader", s.name))
 		return
 	}
-	bearer, who, leave, err := s.identified(r, ru, n)
+	bearer, who, err := s.identified(r, ru, n)
 	if err != nil {
 		refuse(err)
 		return
 	}
-	defer leave()
 	take, release := s.loads.body(who)
 	defer release()
 	waits, blocks := waits(ru, query), blocks(ru, query)
@@ -84,6 +85,12 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 		refuse(err)
 		return
 	}
+	leave, err := s.sources.compared(r, ru, who, n)
+	if err != nil {
+		refuse(err)
+		return
+	}
+	defer leave()
 	if waits {
 		leave, err := s.watch()
 		if err != nil {
@@ -160,30 +167,44 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	next(huma.WithContext(hctx, context.WithValue(ctx, callKey{}, c)))
 }
 
-// identified returns the caller of a request and what it authenticates with. An open route has none. A password counts as a question
-// about an unknown token, which leave takes back unless the answer was that it is wrong.
-func (s *Server) identified(r *http.Request, ru Rule, n *note) (b Bearer, who model.Caller, leave func(), err error) {
+// identified returns the caller of a request and what it authenticates with. An open route has none.
+func (s *Server) identified(r *http.Request, ru Rule, n *note) (b Bearer, who model.Caller, err error) {
 	if ru.Open {
-		err = s.sources.request(r)
-	} else {
-		b = bearerOf(r)
-		if who, err = s.admit(r, n.until, b); err == nil {
-			n.tenant, n.actor = who.Tenant, who.Actor
+		return b, who, s.sources.request(r)
+	}
+	b = bearerOf(r)
+	if who, err = s.admit(r, n.until, b); err == nil {
+		n.tenant, n.actor = who.Tenant, who.Actor
+	}
+	return b, who, err
+}
+
+// compared counts the password of a request, if its route compares one, until its answer is known. It reads the body of a login, which has
+// the name.
+func (s *sources) compared(r *http.Request, ru Rule, who model.Caller, n *note) (leave func(), err error) {
+	if !ru.Password {
+		return func() {}, nil
+	}
+	name := ""
+	switch {
+	case !ru.Open:
+		name = who.Tenant + "/" + who.Actor
+	case ru.Names != nil && r.Body != nil:
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, bodyProblem(err)
 		}
+		name, r.Body = ru.Names(body), io.NopCloser(bytes.NewReader(body))
 	}
-	if err != nil || !ru.Password {
-		return b, who, func() {}, err
-	}
-	known, err := s.sources.guess(r)
-	return b, who, func() {
+	answered, err := s.try(r, s.passwords, "passwords", name)
+	return func() {
 		code := problem.CodeOf(n.err)
 		wrong := n.answered == http.StatusUnauthorized || n.answered == http.StatusForbidden || code == problem.Unauthorized ||
 			code == problem.Forbidden
 		// A client that hangs up before the answer does not hear whether its guess was right, but may find out.
 		unanswered := n.sent() == 0 && r.Context().Err() != nil
-		if !wrong && !unanswered {
-			known()
-		}
+		right := n.answer != nil && n.answer.status/100 == 2 // also if the leader answered
+		answered(right, wrong || unanswered)
 	}, err
 }
 

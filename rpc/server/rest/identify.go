@@ -31,7 +31,7 @@ func (s *Server) identify(ctx context.Context, until time.Time, b Bearer) (model
 	if err == nil || !errors.Is(err, problem.Unauthorized) || leads {
 		return who, err
 	}
-	if who, ok := s.callers.get(b); ok {
+	if who, ok := s.callers.get(b, 0); ok {
 		return who, nil
 	}
 	for pause := 25 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
@@ -40,6 +40,7 @@ func (s *Server) identify(ctx context.Context, until time.Time, b Bearer) (model
 			return who, nil
 		}
 		if errors.Is(err, problem.Unauthorized) {
+			s.callers.forget(b.Token)
 			return model.Caller{}, err
 		}
 		if time.Until(until) < pause || ctx.Err() != nil {
@@ -96,10 +97,11 @@ func SelfOf(who model.Caller) api.Self {
 	}
 }
 
-// How long, and for how many tokens, an agent remembers what the leader answered about a token.
+// How long, and for how many tokens, an agent remembers what the leader answered about a token, and that there is this token.
 const (
 	callerTime = 10 * time.Second
-	maxCallers = 1000
+	asksAgain  = time.Hour
+	maxCallers = 10_000
 )
 
 // callers holds the leader's recent answers about tokens, by the hashes of these.
@@ -113,11 +115,19 @@ type knownCaller struct {
 	until time.Time
 }
 
-func (c *callers) get(b Bearer) (model.Caller, bool) {
+// get returns whom a token belongs to by an answer that is not older than callerTime and a further time.
+func (c *callers) get(b Bearer, late time.Duration) (model.Caller, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, ok := c.known[sha256.Sum256([]byte(b.Token))]
-	return k.who, ok && time.Now().Before(k.until) && model.AdmittedFrom(b.From, k.who.Sources)
+	return k.who, ok && time.Since(k.until) < late && model.AdmittedFrom(b.From, k.who.Sources)
+}
+
+// forget forgets a token that the leader does not know any more.
+func (c *callers) forget(token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, sha256.Sum256([]byte(token)))
 }
 
 func (c *callers) put(token string, who model.Caller) {

@@ -30,6 +30,8 @@ type Rule struct {
 	Open bool
 	// Password routes compare one. A wrong one, answered with 401 or 403, slows down the next ones from its source.
 	Password bool
+	// Names returns the user whose password is in the body of an open route, or "". Without it, guesses count for their source alone.
+	Names func(body []byte) string
 	// Local routes are answered by the agent that receives the request, whether it leads or not.
 	Local bool
 	// Streamed bodies have no limit in size.

@@ -12,14 +12,6 @@ import (
 	"github.com/coopr/coopr/internal/bounds"
 )
 
-// The pauses after tokens that nobody knows. The first ones are mistakes; each further one doubles the pause.
-const (
-	freeGuesses  = 5
-	firstPause   = 100 * time.Millisecond
-	longestPause = 30 * time.Second
-	forgetGuess  = 10 * time.Minute
-)
-
 // The log lines about requests without a valid token: so many a second on average, and at most linesAtOnce in a second.
 const (
 	linesRate   = 1
@@ -30,23 +22,23 @@ const (
 type source struct {
 	requests bounds.Bucket
 	public   bounds.Bucket // of requests for routes that need no token, so that others take nothing from health checks
-	unknown  int           // tokens from there that nobody knew
-	last     time.Time     // when the last of them came
 }
 
 // sources bounds the requests without a valid token.
 type sources struct {
-	rate  float64 // of requests, for each source; 0: no limits
-	mu    sync.Mutex
-	all   *bounds.Table[netip.Prefix, source]
-	lines bounds.Bucket
-	left  int // lines that were left out
+	rate float64 // of requests, for each source; 0: no limits
+	mu   sync.Mutex
+	all  *bounds.Table[netip.Prefix, source]
+	// What was wrong of these.
+	tokens, passwords *bounds.Guessers
+	lines             bounds.Bucket
+	left              int // lines that were left out
 }
 
 func newSources(rate int) *sources {
-	s := &sources{rate: float64(rate)}
+	s := &sources{rate: float64(rate), tokens: bounds.NewGuessers(mostSources), passwords: bounds.NewGuessers(mostSources)}
 	s.all = bounds.NewTable[netip.Prefix](mostSources, func(x *source, now time.Time) bool {
-		return x.requests.Idle(now, s.rate) && x.public.Idle(now, s.rate) && (x.unknown == 0 || now.Sub(x.last) > forgetGuess)
+		return x.requests.Idle(now, s.rate) && x.public.Idle(now, s.rate)
 	})
 	return s
 }
@@ -74,36 +66,17 @@ func (s *sources) count(r *http.Request, bucket func(*source) *bounds.Bucket) er
 	return nil
 }
 
-// guess counts an unknown token, or a login, before somebody is asked about it, so that many at a time count as well. known takes it back.
-func (s *sources) guess(r *http.Request) (known func(), err error) {
+// try counts a token or a password, which may be a wrong one, before somebody is asked about it (bounds.Guessers).
+func (s *sources) try(r *http.Request, of *bounds.Guessers, what, name string) (answered func(right, wrong bool), err error) {
 	if s.rate == 0 || ofAgent(r.Context()) {
-		return func() {}, nil
+		return func(bool, bool) {}, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	from, now := bounds.Source(r.RemoteAddr), time.Now()
-	x := s.all.Of(from, now)
-	if now.Sub(x.last) > forgetGuess {
-		x.unknown = 0
+	from := bounds.Source(r.RemoteAddr)
+	answered, wait, wrong := of.Try(from, name, time.Now())
+	if wait > 0 {
+		return nil, throttled(wait, "%d %s that came from %s were wrong: check yours, and wait before the next", wrong, what, from)
 	}
-	if wait := x.last.Add(pauseAfter(x.unknown)).Sub(now); wait > 0 {
-		return nil, throttled(wait, "%d tokens or passwords that came from %s were wrong: check yours, and wait before the next", x.unknown, from)
-	}
-	x.unknown++
-	x.last = now
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		x.unknown = max(x.unknown-1, 0)
-	}, nil
-}
-
-// pauseAfter returns the pause after so many unknown tokens.
-func pauseAfter(unknown int) time.Duration {
-	if unknown < freeGuesses {
-		return 0
-	}
-	return min(firstPause<<min(unknown-freeGuesses, 16), longestPause)
+	return answered, nil
 }
 
 // line reports whether a log line about a request without a valid token is written, and how many were left out before it.
@@ -132,8 +105,12 @@ func (s *Server) admit(r *http.Request, until time.Time, b Bearer) (model.Caller
 		if err == nil {
 			return who, nil
 		}
-		if who, ok := s.callers.get(b); ok && !s.Router.Serves(false) {
+		if who, ok := s.callers.get(b, 0); ok && !s.Router.Serves(false) {
 			return who, nil
+		}
+		// The leader is asked again about a token that it knew lately, whatever strangers of the same source do.
+		if _, ok := s.callers.get(b, asksAgain); ok && !s.Router.Serves(false) {
+			return s.identify(ctx, until, b)
 		}
 	}
 	if err := s.sources.request(r); err != nil {
@@ -142,14 +119,12 @@ func (s *Server) admit(r *http.Request, until time.Time, b Bearer) (model.Caller
 	if b.Token == "" {
 		return s.identify(ctx, until, b)
 	}
-	known, err := s.sources.guess(r)
+	answered, err := s.sources.try(r, s.sources.tokens, "tokens", "")
 	if err != nil {
 		return model.Caller{}, err
 	}
 	who, err := s.identify(ctx, until, b)
-	if !errors.Is(err, problem.Unauthorized) && ctx.Err() == nil {
-		known()
-	}
+	answered(false, errors.Is(err, problem.Unauthorized) || ctx.Err() != nil)
 	return who, err
 }
 
