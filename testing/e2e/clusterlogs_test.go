@@ -46,12 +46,13 @@ func (m *mesh) follow(agents []*agent, args ...string) *following {
 	for _, a := range agents {
 		addrs = append(addrs, a.addr(httpPort))
 	}
-	f := &following{m: m, cmd: exec.CommandContext(m.context(), filepath.Join(bin, "coopr"), args...)}
+	f := &following{m: m, cmd: exec.CommandContext(m.t.Context(), filepath.Join(bin, "coopr"), args...)}
 	f.cmd.Dir, f.cmd.Stdout, f.cmd.Stderr = m.dir, &f.out, &f.errs
 	f.cmd.Env = append(m.env(), "COOPR_ADDR="+strings.Join(addrs, ","), "COOPR_TOKEN="+m.token)
 	if err := f.cmd.Start(); err != nil {
 		m.t.Fatal(err)
 	}
+	m.t.Cleanup(func() { _ = f.cmd.Wait() }) // of a test that has failed
 	return f
 }
 

@@ -234,6 +234,9 @@ func (l *taskLogs) watch(ctx context.Context, lines chan<- logLine) error {
 		if errors.Is(err, client.ErrNotFound) {
 			all, err = true, nil // it was terminated, and is not kept any more
 		}
+		if errors.Is(err, client.ErrUnreachable) {
+			found, err = nil, nil // there will be a leader again, or Ctrl-C
+		}
 		if err != nil {
 			return fail(err)
 		}
