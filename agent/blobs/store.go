@@ -54,9 +54,9 @@ const (
 	sealedSuffix = ".sealed"
 )
 
-// OpenStore opens the store in a folder, which encrypts with the active key of a ring that has begun. Without one, a store encrypts with a key that ends
-// with this process as long as volatile returns true, so that its blobs are lost then, or else keeps them in the clear. OpenStore removes
-// files that an earlier process did not finish; on a read-only disk they stay until the next start.
+// OpenStore opens the store in a folder, which encrypts with the active key of a ring that has begun. Without one, a store encrypts with
+// a key that ends with this process as long as volatile returns true, so that its blobs are lost then, or else keeps them in the clear.
+// OpenStore removes files that an earlier process did not finish; on a read-only disk they stay until the next start.
 func OpenStore(dir string, ring Ring, volatile func() bool) *Store {
 	left, _ := filepath.Glob(filepath.Join(dir, unfinishedPrefix+"*")) // fails for a bad pattern only
 	for _, path := range left {

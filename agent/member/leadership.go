@@ -105,7 +105,9 @@ func (m *Member) duties() []leader.Duty {
 			Every: cfg.OrphanInterval, Delete: cfg.DeleteOrphans, Grace: cfg.OrphanGrace,
 		}),
 		Integrity: m.integrity(),
-		Logins:    logins.New(logins.Config{Machine: m.Machine, Propose: m.Propose, Ring: m.cfg.Keyring, Directories: cfg.Directories, Logger: log}),
+		Logins: logins.New(logins.Config{
+			Machine: m.Machine, Propose: m.Propose, Ring: m.cfg.Keyring, Directories: cfg.Directories, Logger: log,
+		}),
 		Keys:      k,
 		Uses:      uses.New(uses.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),
 		Sinks:     sinks.New(sinks.Config{Machine: m.Machine, Propose: m.Propose, Targets: cfg.Sinks, Logger: log}),

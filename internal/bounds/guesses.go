@@ -54,8 +54,8 @@ func (g *guesses) count(now time.Time) (undo func()) {
 }
 
 // Guessers slows guesses of passwords and tokens: for each source and name, so that whoever guesses the password of one user slows no
-// others of the network, and for each source, where more of them are free if they have a name. A name whose password was right from a source is slowed there by its own guesses only.
-// It is safe for concurrent use.
+// others of the network, and for each source, where more of them are free if they have a name. A name whose password was right from a
+// source is slowed there by its own guesses only. It is safe for concurrent use.
 type Guessers struct {
 	mu      sync.Mutex
 	sources *Table[netip.Prefix, guesses]

@@ -58,7 +58,8 @@ func (h *Host) profile(path string, program io.ReaderAt, node string) (p confine
 	p.Reads = append(p.Reads, path)
 	for _, dir := range resourcesOf(h, path) {
 		// Only what is there can be granted, and the agent lays out resources in it later.
-		if err := errors.Join(h.cfg.Launcher.Pass(h.cfg.Resources), h.cfg.Launcher.Pass(filepath.Dir(dir)), h.cfg.Launcher.Pass(dir)); err != nil {
+		pass := h.cfg.Launcher.Pass
+		if err := errors.Join(pass(h.cfg.Resources), pass(filepath.Dir(dir)), pass(dir)); err != nil {
 			return p, "", fmt.Errorf("create the folder of the plugin's resources: %w", err)
 		}
 		p.Reads = append(p.Reads, dir)
