@@ -220,6 +220,23 @@ func checkSnapshots(s *logstore.Stores) error {
 	case first > covered+1:
 		return errors.Join(fmt.Errorf("%w: %w: the snapshots end at entry %d and the log begins at %d",
 			ErrUnusable, logstore.ErrDamaged, covered, first), faults)
+	case faults != nil:
+		return checkGap(s.Log, max(first, covered+1), list[0].Index, faults)
+	}
+	return nil
+}
+
+// checkGap returns an error if the log lacks an entry between a whole snapshot and the newest one, which has faults. A snapshot that the
+// leader sent may stand above such a gap.
+func checkGap(log raft.LogStore, first, newest uint64, faults error) error {
+	last, err := log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	for i := first; i <= min(newest, last); i++ {
+		if err := log.GetLog(i, &raft.Log{}); err != nil {
+			return errors.Join(fmt.Errorf("%w: %w: entry %d: %w", ErrUnusable, logstore.ErrDamaged, i, err), faults)
+		}
 	}
 	return nil
 }
