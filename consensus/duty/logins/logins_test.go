@@ -315,18 +315,25 @@ func (p *pages) Finish(_ context.Context, l logins.Pending, _, code string) (log
 	return logins.Person{Subject: code, Name: l.Redirect, Role: model.RoleUser}, p.err
 }
 
+// leader returns the controller of a leader with keys, for a directory that has people log in on its pages.
+func (x *mesh) leader(p *pages, keys keyring.Set) *logins.Controller {
+	x.t.Helper()
+	ring, err := keyring.Open(&memkeys.Store{})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	if err := ring.Put(keys); err != nil {
+		x.t.Fatal(err)
+	}
+	return logins.New(logins.Config{Machine: x.m, Propose: x.propose, Ring: ring, Directories: map[logins.Source]logins.Directory{corp: p},
+		Logger: slog.New(slog.DiscardHandler)})
+}
+
 // A login on pages is finished by its own id, at any leader that has the keys of the mesh.
 func TestPages(t *testing.T) {
 	x, p := newMesh(t), &pages{}
 	keys := keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}}
-	leader := func(keys keyring.Set) *logins.Controller {
-		ring, err := keyring.Open(&memkeys.Store{})
-		if err := errors.Join(err, ring.Put(keys)); err != nil {
-			t.Fatal(err)
-		}
-		return logins.New(logins.Config{Machine: x.m, Propose: x.propose, Ring: ring, Directories: map[logins.Source]logins.Directory{corp: p},
-			Logger: slog.New(slog.DiscardHandler)})
-	}
+	leader := func(keys keyring.Set) *logins.Controller { return x.leader(p, keys) }
 	c := leader(keys)
 	prompt, id, err := c.Begin(t.Context(), corp, "ann")
 	if err != nil || prompt.URL == "" || prompt.Ends.After(time.Now().Add(11*time.Minute)) || strings.Contains(id, "ann") {
@@ -371,8 +378,7 @@ func TestPages(t *testing.T) {
 func TestLateFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newMesh(t)
-		c := logins.New(logins.Config{Machine: x.m, Propose: x.propose, Directories: map[logins.Source]logins.Directory{corp: &pages{}},
-			Logger: slog.New(slog.DiscardHandler)})
+		c := x.leader(&pages{}, keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}})
 		_, id, err := c.Begin(t.Context(), corp, "ann")
 		if err != nil {
 			t.Fatal(err)
