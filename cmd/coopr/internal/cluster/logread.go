@@ -45,18 +45,20 @@ type taskLogs struct {
 // wanted reports whether a line is young enough.
 func (l *taskLogs) wanted(line logLine) bool { return !line.Time.Before(l.since) }
 
-// find looks for attempts, and returns those that it did not know, the latest last. It closes over of those that have ended. all is true
-// if the cluster is terminated, so that there will be no more. meta is of the state that was read first.
+// find looks for attempts, and returns those that it did not know, the latest last, also with an error: they are known from then on. It
+// closes over of those that have ended. all is true if the cluster is terminated, so that there will be no more. meta is of the state that
+// was read first.
 func (l *taskLogs) find(ctx context.Context, read client.Read) (found []*attemptLog, all bool, meta client.Meta, err error) {
 	cl, meta, err := l.client.Cluster(ctx, l.cluster, read)
 	if err != nil {
 		return nil, false, meta, err
 	}
 	all = cl.Status == model.ClusterTerminated
+	defer func() { slices.SortStableFunc(found, func(a, b *attemptLog) int { return a.leased.Compare(b.leased) }) }()
 	for offset := 0; ; {
 		ops, m, err := l.client.Operations(ctx, l.cluster, nil, client.Page{Offset: offset, Limit: most}, client.Read{})
 		if err != nil {
-			return nil, false, meta, err
+			return found, false, meta, err
 		}
 		for i := range ops {
 			if l.ended[ops[i].ID] {
@@ -64,10 +66,10 @@ func (l *taskLogs) find(ctx context.Context, read client.Read) (found []*attempt
 			}
 			if ended := ops[i].EndedAt; ended == 0 || !time.UnixMilli(ended).Add(apart).Before(l.since) {
 				tasks, err := l.ofOperation(ctx, &ops[i])
-				if err != nil {
-					return nil, false, meta, err
-				}
 				found = append(found, tasks...)
+				if err != nil {
+					return found, false, meta, err
+				}
 			}
 			l.ended[ops[i].ID] = ops[i].Status.Ended()
 			all = all && ops[i].Status.Ended()
@@ -76,7 +78,6 @@ func (l *taskLogs) find(ctx context.Context, read client.Read) (found []*attempt
 			break
 		}
 	}
-	slices.SortStableFunc(found, func(a, b *attemptLog) int { return a.leased.Compare(b.leased) })
 	return found, all, meta, nil
 }
 
@@ -88,7 +89,7 @@ func (l *taskLogs) ofOperation(ctx context.Context, op *api.OperationDetails) (f
 			return found, nil // it is not kept any more
 		}
 		if err != nil {
-			return nil, err
+			return found, err
 		}
 		for i := range tasks {
 			t := &tasks[i]
@@ -235,7 +236,7 @@ func (l *taskLogs) watch(ctx context.Context, lines chan<- logLine) error {
 			all, err = true, nil // it was terminated, and is not kept any more
 		}
 		if errors.Is(err, client.ErrUnreachable) {
-			found, err = nil, nil // there will be a leader again, or Ctrl-C
+			err = nil // there will be a leader again, or Ctrl-C
 		}
 		if err != nil {
 			return fail(err)

@@ -1,9 +1,62 @@
 package cluster
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
 )
+
+// answers are those of an agent.
+type answers func(path string) (status int, body any)
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, body := a(r.URL.Path)
+	text, err := json.Marshal(body)
+	head := http.Header{}
+	head.Set(api.HeaderTotal, "2")
+	head.Set(api.HeaderIndex, "1")
+	head.Set("Content-Type", "application/json")
+	return &http.Response{StatusCode: status, Header: head, Body: io.NopCloser(bytes.NewReader(text)), Request: r}, err
+}
+
+// TestFindKeepsWhatItFound loses the leader between the tasks of two operations: the attempts of the first are found once, and those of
+// the second later.
+func TestFindKeepsWhatItFound(t *testing.T) {
+	lost := true
+	c, err := client.New(client.Config{Patience: -1, Transport: answers(func(path string) (int, any) {
+		switch {
+		case strings.HasSuffix(path, "/tasks") && strings.Contains(path, "two") && lost:
+			return http.StatusServiceUnavailable, api.Problem{Type: api.ProblemNoLeader, Title: "No leader", Status: http.StatusServiceUnavailable}
+		case strings.HasSuffix(path, "/tasks"):
+			id := strings.Split(path, "/")[3]
+			return http.StatusOK, []model.Task{{ID: id + ".1", Attempt: 1, Attempts: []model.TaskAttempt{{Number: 1}}}}
+		case strings.HasSuffix(path, "/operations"):
+			return http.StatusOK, []api.OperationDetails{{Operation: model.Operation{ID: "one"}}, {Operation: model.Operation{ID: "two"}}}
+		}
+		return http.StatusOK, api.ClusterDetails{}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &taskLogs{client: c, cluster: "web", attempts: map[attemptKey]*attemptLog{}, ended: map[string]bool{}}
+	found, _, _, err := l.find(t.Context(), client.Read{})
+	if len(found) != 1 || found[0].task != "one.1" || !errors.Is(err, client.ErrUnreachable) {
+		t.Fatalf("without a leader: %d attempts, %v", len(found), err)
+	}
+	lost = false
+	if found, _, _, err = l.find(t.Context(), client.Read{}); len(found) != 1 || found[0].task != "two.1" || err != nil {
+		t.Errorf("later: %d attempts, %v", len(found), err)
+	}
+}
 
 // TestTimesOfLines gives lines, which have a time of the day alone, their day.
 func TestTimesOfLines(t *testing.T) {
