@@ -119,11 +119,7 @@ func (m *Member) duties() []leader.Duty {
 	retention.Sinks = sinks.Names(cfg.Sinks)
 	l.Janitor = janitor.New(janitor.Config{
 		Machine: m.Machine, Propose: m.Propose, Logger: log, Retention: retention,
-		Delete: func(ctx context.Context, cl *model.Cluster) error {
-			who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin, Follows: true}
-			_, _, err := l.Orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
-			return err
-		},
+		Delete: l.Orchestrator.EndLease,
 	})
 	m.lead.Store(l)
 	duties := []leader.Duty{

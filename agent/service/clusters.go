@@ -367,6 +367,19 @@ func (c *Clusters) Label(ctx context.Context, who model.Caller, cluster string, 
 	return write(ctx, c.Supervisor, who, logformat.Label(cluster, set, remove))
 }
 
+// ChangeLease has the lease of a cluster that ends at the time was end at the time to.
+func (c *Clusters) ChangeLease(ctx context.Context, who model.Caller, cluster string, was, to int64) (api.Written, error) {
+	m, _, err := leader(c.Supervisor)
+	if err != nil {
+		return api.Written{}, err
+	}
+	if !m.Machine.View().Understands(logformat.LeaseLevel) {
+		return api.Written{}, problem.New(problem.Conflict, "some agents of the mesh are too old to change the lease of a cluster: upgrade "+
+			"these agents (`coopr members -o wide` shows their versions)")
+	}
+	return write(ctx, c.Supervisor, who, logformat.Lease(cluster, was, to))
+}
+
 // Resolve marks a failed cluster as repaired.
 func (c *Clusters) Resolve(ctx context.Context, who model.Caller, cluster, reason string) (api.Written, error) {
 	return write(ctx, c.Supervisor, who, logformat.Control(cluster, "resolve", reason))

@@ -116,3 +116,18 @@ func Label(cluster string, set map[string]string, remove []string) *pb.Command {
 		Cluster: cluster, Order: pb.ClusterOrder_CLUSTER_ORDER_LABEL, Labels: set, Unlabel: remove,
 	}}}
 }
+
+// Lease returns the command that has the lease of a cluster end at the time to in place of the time was, both in Unix milliseconds. The
+// state refuses it if the lease ends at another time than was.
+func Lease(cluster string, was, to int64) *pb.Command {
+	return leaseOrder(&pb.ControlCluster{Cluster: cluster, Order: pb.ClusterOrder_CLUSTER_ORDER_LEASE, LeaseWasMs: was, LeaseToMs: to})
+}
+
+// WarnOfLease returns the command that puts the warning on record that the lease of a cluster, which ends at the time end, ends soon.
+func WarnOfLease(cluster string, end int64, message string) *pb.Command {
+	return leaseOrder(&pb.ControlCluster{Cluster: cluster, Order: pb.ClusterOrder_CLUSTER_ORDER_WARN, LeaseWasMs: end, Reason: message})
+}
+
+func leaseOrder(o *pb.ControlCluster) *pb.Command {
+	return &pb.Command{Change: &pb.Command_ControlCluster{ControlCluster: o}}
+}

@@ -27,4 +27,6 @@ const (
 	// ProtectLevel is the level from which on agents encrypt their identity and the contents of plugin resources on their disks. Builds that
 	// cannot read that may run in a mesh below it.
 	ProtectLevel = 3
+	// LeaseLevel is the level from which on leases of clusters change, and warnings of their end are on record.
+	LeaseLevel = 3
 )

@@ -52,6 +52,8 @@ var ClusterOrders = Words[pb.ClusterOrder, string]{
 	pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY:  "pause-recovery",
 	pb.ClusterOrder_CLUSTER_ORDER_RESUME_RECOVERY: "resume-recovery",
 	pb.ClusterOrder_CLUSTER_ORDER_LABEL:           "label",
+	pb.ClusterOrder_CLUSTER_ORDER_LEASE:           "lease",
+	pb.ClusterOrder_CLUSTER_ORDER_WARN:            "warn",
 }
 
 // PlanOrders are the orders about a plan (engine/plan/tree).

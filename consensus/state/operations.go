@@ -51,6 +51,9 @@ func (a operations) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	if err := a.sealed().thereInCluster(cl, table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, cl.ID)); err != nil {
 		return Answer{Err: err}
 	}
+	if err := a.leaseEnded(c.Tenant, cl.ID, s.LeaseEndedMs); err != nil {
+		return Answer{Err: err}
+	}
 	for _, d := range s.MadeFrom {
 		if table.Latest(a.txn, c.Tenant, d.Kind, d.Name) == nil {
 			return refuse(problem.Stale, "%s/%s was deleted while the operation was planned; run the command again", d.Kind, d.Name)
@@ -74,7 +77,7 @@ func (a operations) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 		}
 		cl.Snapshots = have.Snapshots
 		// Separate orders set these, which planning does not see.
-		cl.RecoveryPaused, cl.Labels = have.RecoveryPaused, have.Labels
+		cl.RecoveryPaused, cl.Labels, cl.ExpiresAt, cl.WarnedOf = have.RecoveryPaused, have.Labels, have.ExpiresAt, have.WarnedOf
 	}
 	op.Resources = a.resources().currentResources(c.Tenant)
 	cl.Operation, cl.Status, cl.Version, cl.Resources = op.ID, model.ClusterPending, a.index, op.Resources
@@ -192,6 +195,8 @@ func (a operations) controlCluster(c *pb.Command, o *pb.ControlCluster) Answer {
 		return a.pauseRecovery(c, o)
 	case pb.ClusterOrder_CLUSTER_ORDER_LABEL:
 		return a.label(c, o)
+	case pb.ClusterOrder_CLUSTER_ORDER_LEASE, pb.ClusterOrder_CLUSTER_ORDER_WARN:
+		return a.lease(c, o)
 	}
 	return refuse(problem.Unsupported, "order %d about cluster %s is unknown to this build", o.Order, o.Cluster)
 }

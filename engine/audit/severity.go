@@ -36,6 +36,9 @@ func ParseSeverity(name string) (Severity, error) {
 	return Info, fmt.Errorf("%q is no severity: write %s", name, strings.Join(severityNames, ", "))
 }
 
+// TypeExpiring is the type of the warnings that the lease of a cluster ends soon.
+const TypeExpiring = "cluster.expiring"
+
 // outcome has the fields of a record's values that its severity depends on.
 type outcome struct {
 	Status   string `json:"status"`
@@ -65,7 +68,7 @@ func (r *Record) outcome() (o outcome) {
 // Severity returns the severity of the record.
 func (r *Record) Severity() Severity {
 	switch r.Type {
-	case model.IncidentLoginRefused, model.IncidentTokenRefused, model.IncidentRefused, "hold.created":
+	case model.IncidentLoginRefused, model.IncidentTokenRefused, model.IncidentRefused, "hold.created", TypeExpiring:
 		return Warning
 	case "voters.differ", "voter.differs", "voter.quarantined":
 		return Error

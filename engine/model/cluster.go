@@ -47,6 +47,8 @@ type Cluster struct {
 	// CreatedAt and ExpiresAt are Unix milliseconds; ExpiresAt 0 means never.
 	CreatedAt int64 `json:"createTime"`
 	ExpiresAt int64 `json:"expireTime"`
+	// WarnedOf is the ExpiresAt about which the warning is on record that the lease ends soon. 0: none.
+	WarnedOf int64 `json:"-"`
 	// Operation is the id of the latest operation.
 	Operation string `json:"operation,omitempty"`
 	// Operations and Snapshots count the operations and snapshots of the cluster so far.

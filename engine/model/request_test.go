@@ -60,6 +60,46 @@ func TestLeases(t *testing.T) {
 			t.Errorf("%d, %v: %d, %v", c.initial, c.requested, got, err)
 		}
 	}
+	for _, c := range []struct {
+		status ClusterStatus
+		rules  LeaseDuration
+		was    int64
+		end    int64
+		now    int64
+		fault  string
+	}{
+		{ClusterActive, LeaseDuration{Max: 12_000, Step: 1000}, 20_000, 22_000, 0, "by 2s at once: its template allows steps of 1s; at most 1s can"},
+		{ClusterActive, LeaseDuration{Max: 12_000, Step: 1000}, 20_000, 9000, 0, "cannot end before 1970-01-01 00:00:10Z"},
+		{ClusterActive, LeaseDuration{Max: 12_000, Step: 1000}, 22_000, 23_000, 0, "allows 12s from the creation, until 1970-01-01 00:00:22Z: it cannot"},
+		{ClusterActive, LeaseDuration{Max: 12_000, Step: 1000}, 20_000, 19_000, 0, ""},
+		{ClusterActive, LeaseDuration{Max: 12_000, Step: 1000}, 19_000, 20_000, 0, ""},
+		{ClusterActive, LeaseDuration{Max: 12_000, Step: 1000}, 20_000, 20_000, 0, ""},
+		{ClusterActive, LeaseDuration{Max: 12_000, Step: 1000}, 20_000, 21_000, 0, ""},
+		{ClusterActive, LeaseDuration{Max: 12_000, Step: 1000}, 21_000, 22_000, 0, ""},
+		{ClusterIncomplete, LeaseDuration{Max: 12_000, Step: 1000}, 20_000, 21_000, 0, ""},
+		{ClusterPending, LeaseDuration{Max: 12_000, Step: 1000}, 20_000, 21_000, 0, "is pending: wait until operation o has ended"},
+		{ClusterTerminated, LeaseDuration{Max: 12_000, Step: 1000}, 20_000, 21_000, 0, "is terminated"},
+		{ClusterActive, LeaseDuration{Max: 12_000}, 20_000, 22_000, 0, ""},
+		{ClusterActive, LeaseDuration{Max: 1<<63 - 1}, 20_000, 1<<63 - 1, 0, ""},
+		{ClusterActive, LeaseDuration{Step: 1000}, 20_000, 1<<63 - 1, 0, ""},
+		{ClusterActive, LeaseDuration{Max: 12_000, Step: 1000}, 0, 20_000, 0, ""},
+		{ClusterActive, LeaseDuration{Max: 12_000, Step: 1000}, 0, 23_000, 0, "ask for an end until then"},
+		{ClusterActive, LeaseDuration{}, 20_000, 0, 0, "cannot end before"},
+		{ClusterActive, LeaseDuration{}, 20_000, 22_000, 22_000, "ended at 1970-01-01 00:00:20Z: with 2s more it would be over still; add more than 2s"},
+		{ClusterActive, LeaseDuration{}, 20_000, 22_000, 21_999, ""},
+		{ClusterActive, LeaseDuration{}, 20_000, 11_000, 15_000, ""},
+	} {
+		cl := &Cluster{Name: "n", Status: c.status, Operation: "o", CreatedAt: 10_000, ExpiresAt: c.was}
+		cl.Template.Administration.LeaseDuration = c.rules
+		if err := cl.CheckLease(c.end, c.now); (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	for _, c := range []struct{ created, expires, want int64 }{{5, 0, 0}, {0, 8000, 6000}, {0, 40 * 86_400_000, 39 * 86_400_000}, {9000, 8000, 8000}} {
+		if got := (&Cluster{CreatedAt: c.created, ExpiresAt: c.expires}).WarnAt(); got != c.want {
+			t.Errorf("%+v: warned at %d", c, got)
+		}
+	}
 	if ExpiryOf(5, 0) != 0 || ExpiryOf(5, 10) != 15 {
 		t.Error("ExpiryOf")
 	}

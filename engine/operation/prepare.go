@@ -30,6 +30,9 @@ type Prepared struct {
 	// Version is the version of the cluster that the operation was prepared from; 0: a new
 	// cluster.
 	Version uint64
+	// LeaseEnded is the end of the cluster's lease, in Unix milliseconds, if the cluster is deleted because that lease is over: the
+	// deletion is refused if the lease ends at another time by then. 0: the operation has another reason.
+	LeaseEnded int64
 	// Write are the nodes whose records change when the operation starts: new ones, and those
 	// that gain or lose services.
 	Write []model.Node

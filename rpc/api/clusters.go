@@ -32,6 +32,12 @@ type Labels struct {
 	Remove []string          `json:"remove,omitempty" doc:"Keys of labels to remove"`
 }
 
+// Lease is a change of the lease of a cluster: it has either of the fields.
+type Lease struct {
+	Add       model.Millis `json:"add,omitempty" doc:"The time to add to the lease: milliseconds, or a whole number with s, m, h or d, such as 2h"`
+	ExpiresAt int64        `json:"expireTime,omitempty" doc:"When the lease ends, in Unix milliseconds. Ending it earlier needs the right to delete the cluster, too"`
+}
+
 // Labelled is a definition as lists show it.
 type Labelled struct {
 	Name  string `json:"name"`

@@ -114,6 +114,13 @@ func (c *Client) LabelCluster(ctx context.Context, cluster string, l api.Labels)
 	return out, m, err
 }
 
+// ChangeLease changes when the lease of a cluster ends.
+func (c *Client) ChangeLease(ctx context.Context, cluster string, l api.Lease) (api.ClusterSummary, Meta, error) {
+	var out api.ClusterSummary
+	m, err := c.send(ctx, http.MethodPost, "/v1/clusters/"+seg(cluster)+"/lease", nil, l, &out)
+	return out, m, err
+}
+
 // PauseRecovery pauses or resumes the recovery of a cluster.
 func (c *Client) PauseRecovery(ctx context.Context, cluster string, pause bool, reason string) (model.Cluster, Meta, error) {
 	var out model.Cluster

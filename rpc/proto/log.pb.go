@@ -97,6 +97,8 @@ const (
 	ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY  ClusterOrder = 2
 	ClusterOrder_CLUSTER_ORDER_RESUME_RECOVERY ClusterOrder = 3
 	ClusterOrder_CLUSTER_ORDER_LABEL           ClusterOrder = 4
+	ClusterOrder_CLUSTER_ORDER_LEASE           ClusterOrder = 5 // the lease ends at another time
+	ClusterOrder_CLUSTER_ORDER_WARN            ClusterOrder = 6 // the lease ends soon, which is on record from now on
 )
 
 // Enum value maps for ClusterOrder.
@@ -107,6 +109,8 @@ var (
 		2: "CLUSTER_ORDER_PAUSE_RECOVERY",
 		3: "CLUSTER_ORDER_RESUME_RECOVERY",
 		4: "CLUSTER_ORDER_LABEL",
+		5: "CLUSTER_ORDER_LEASE",
+		6: "CLUSTER_ORDER_WARN",
 	}
 	ClusterOrder_value = map[string]int32{
 		"CLUSTER_ORDER_UNSPECIFIED":     0,
@@ -114,6 +118,8 @@ var (
 		"CLUSTER_ORDER_PAUSE_RECOVERY":  2,
 		"CLUSTER_ORDER_RESUME_RECOVERY": 3,
 		"CLUSTER_ORDER_LABEL":           4,
+		"CLUSTER_ORDER_LEASE":           5,
+		"CLUSTER_ORDER_WARN":            6,
 	}
 )
 
@@ -2677,7 +2683,8 @@ type StartOperation struct {
 	LifetimeMs     int64                  `protobuf:"varint,8,opt,name=lifetime_ms,json=lifetimeMs,proto3" json:"lifetime_ms,omitempty"`             // of a new cluster; 0: it does not expire
 	// The definitions that the plan was made from. Without one of them the plan is stale; versions do not count.
 	MadeFrom      []*DefinitionVersion `protobuf:"bytes,9,rep,name=made_from,json=madeFrom,proto3" json:"made_from,omitempty"`
-	Done          []uint32             `protobuf:"varint,10,rep,packed,name=done,proto3" json:"done,omitempty"` // tasks that the operation which this one supersedes has done
+	Done          []uint32             `protobuf:"varint,10,rep,packed,name=done,proto3" json:"done,omitempty"`                                // tasks that the operation which this one supersedes has done
+	LeaseEndedMs  int64                `protobuf:"varint,11,opt,name=lease_ended_ms,json=leaseEndedMs,proto3" json:"lease_ended_ms,omitempty"` // of a deletion as the cluster's lease is over: the end of that lease. A lease that ends at another time refuses it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2780,6 +2787,13 @@ func (x *StartOperation) GetDone() []uint32 {
 		return x.Done
 	}
 	return nil
+}
+
+func (x *StartOperation) GetLeaseEndedMs() int64 {
+	if x != nil {
+		return x.LeaseEndedMs
+	}
+	return 0
 }
 
 // Lease grants tasks of one operation to sessions. The index of the entry is
@@ -3097,6 +3111,8 @@ type ControlCluster struct {
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // labels to set
 	Unlabel       []string               `protobuf:"bytes,5,rep,name=unlabel,proto3" json:"unlabel,omitempty"`                                                                         // keys of labels to remove
+	LeaseWasMs    int64                  `protobuf:"varint,6,opt,name=lease_was_ms,json=leaseWasMs,proto3" json:"lease_was_ms,omitempty"`                                              // of an order about the lease: the end that it has, Unix milliseconds; 0: none
+	LeaseToMs     int64                  `protobuf:"varint,7,opt,name=lease_to_ms,json=leaseToMs,proto3" json:"lease_to_ms,omitempty"`                                                 // its new end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3164,6 +3180,20 @@ func (x *ControlCluster) GetUnlabel() []string {
 		return x.Unlabel
 	}
 	return nil
+}
+
+func (x *ControlCluster) GetLeaseWasMs() int64 {
+	if x != nil {
+		return x.LeaseWasMs
+	}
+	return 0
+}
+
+func (x *ControlCluster) GetLeaseToMs() int64 {
+	if x != nil {
+		return x.LeaseToMs
+	}
+	return 0
 }
 
 // OrderPlan is an operator's order about a part of an operation's plan.
@@ -6690,7 +6720,7 @@ const file_log_proto_rawDesc = "" +
 	"\n" +
 	"EndSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xb7\x03\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xdd\x03\n" +
 	"\x0eStartOperation\x128\n" +
 	"\toperation\x18\x01 \x01(\v2\x1a.coopr.record.v1.OperationR\toperation\x122\n" +
 	"\acluster\x18\x02 \x01(\v2\x18.coopr.record.v1.ClusterR\acluster\x12'\n" +
@@ -6703,7 +6733,8 @@ const file_log_proto_rawDesc = "" +
 	"lifetimeMs\x12<\n" +
 	"\tmade_from\x18\t \x03(\v2\x1f.coopr.log.v1.DefinitionVersionR\bmadeFrom\x12\x12\n" +
 	"\x04done\x18\n" +
-	" \x03(\rR\x04done\"v\n" +
+	" \x03(\rR\x04done\x12$\n" +
+	"\x0elease_ended_ms\x18\v \x01(\x03R\fleaseEndedMs\"v\n" +
 	"\x05Lease\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x14\n" +
 	"\x05tasks\x18\x02 \x03(\rR\x05tasks\x12\x1d\n" +
@@ -6728,13 +6759,16 @@ const file_log_proto_rawDesc = "" +
 	"\x10ControlOperation\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x122\n" +
 	"\x05order\x18\x02 \x01(\x0e2\x1c.coopr.log.v1.OperationOrderR\x05order\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8b\x02\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xcd\x02\n" +
 	"\x0eControlCluster\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x120\n" +
 	"\x05order\x18\x02 \x01(\x0e2\x1a.coopr.log.v1.ClusterOrderR\x05order\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12@\n" +
 	"\x06labels\x18\x04 \x03(\v2(.coopr.log.v1.ControlCluster.LabelsEntryR\x06labels\x12\x18\n" +
-	"\aunlabel\x18\x05 \x03(\tR\aunlabel\x1a9\n" +
+	"\aunlabel\x18\x05 \x03(\tR\aunlabel\x12 \n" +
+	"\flease_was_ms\x18\x06 \x01(\x03R\n" +
+	"leaseWasMs\x12\x1e\n" +
+	"\vlease_to_ms\x18\a \x01(\x03R\tleaseToMs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8a\x02\n" +
@@ -7008,13 +7042,15 @@ const file_log_proto_rawDesc = "" +
 	"\x15OPERATION_ORDER_ABORT\x10\x03\x12\x1c\n" +
 	"\x18OPERATION_ORDER_ROLLBACK\x10\x04\x12\x1b\n" +
 	"\x17OPERATION_ORDER_GIVE_UP\x10\x05\x12!\n" +
-	"\x1dOPERATION_ORDER_STOP_RETRYING\x10\x06*\xa6\x01\n" +
+	"\x1dOPERATION_ORDER_STOP_RETRYING\x10\x06*\xd7\x01\n" +
 	"\fClusterOrder\x12\x1d\n" +
 	"\x19CLUSTER_ORDER_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CLUSTER_ORDER_RESOLVE\x10\x01\x12 \n" +
 	"\x1cCLUSTER_ORDER_PAUSE_RECOVERY\x10\x02\x12!\n" +
 	"\x1dCLUSTER_ORDER_RESUME_RECOVERY\x10\x03\x12\x17\n" +
-	"\x13CLUSTER_ORDER_LABEL\x10\x04*\xbc\x01\n" +
+	"\x13CLUSTER_ORDER_LABEL\x10\x04\x12\x17\n" +
+	"\x13CLUSTER_ORDER_LEASE\x10\x05\x12\x16\n" +
+	"\x12CLUSTER_ORDER_WARN\x10\x06*\xbc\x01\n" +
 	"\tPlanOrder\x12\x1a\n" +
 	"\x16PLAN_ORDER_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10PLAN_ORDER_START\x10\x01\x12\x13\n" +

@@ -46,7 +46,7 @@ type Retention struct {
 type Config struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
-	// Delete starts the deletion of a cluster whose lease is over.
+	// Delete starts the deletion of a cluster whose lease is over. It does not if the lease ends at another time by then.
 	Delete func(ctx context.Context, cl *model.Cluster) error
 	Logger *slog.Logger
 	// Every is the time between two sweeps; default one minute.
@@ -127,13 +127,7 @@ func (j *Janitor) Sweep(ctx context.Context, now time.Time) error {
 	if held {
 		clusters = nil
 	}
-	for _, cl := range clusters {
-		if cl.ExpiresAt == 0 || cl.ExpiresAt > now.UnixMilli() || cl.Status == model.ClusterTerminated || cl.Status == model.ClusterPending {
-			continue
-		}
-		j.cfg.Logger.Info("deleting a cluster whose lease is over", "cluster", cl.ID, "name", cl.Name)
-		errs = errors.Join(errs, j.cfg.Delete(ctx, cl))
-	}
+	errs = errors.Join(j.warn(ctx, v, clusters, now), j.endLeases(ctx, clusters, now))
 	done, requests := model.Sweep{At: now.UnixMilli()}, v.RequestsBefore(j.oldestRequest(now))
 	due := j.due(v, now)
 	if held {

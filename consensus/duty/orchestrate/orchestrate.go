@@ -572,7 +572,7 @@ func (o *Orchestrator) seal(ctx context.Context, who model.Caller, p *operation.
 
 // startOf returns the message that starts a prepared operation.
 func startOf(p *operation.Prepared) (*pb.StartOperation, error) {
-	s := &pb.StartOperation{ClusterVersion: p.Version, Graph: p.Graph.Encode(), Done: p.Done}
+	s := &pb.StartOperation{ClusterVersion: p.Version, Graph: p.Graph.Encode(), Done: p.Done, LeaseEndedMs: p.LeaseEnded}
 	cl := p.Cluster
 	if p.Version == 0 { // the time of its creation is known when the entry is applied
 		s.LifetimeMs, cl.ExpiresAt = cl.ExpiresAt, 0

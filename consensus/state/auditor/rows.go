@@ -286,6 +286,9 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		out.Type, out.Subject = "operation.order", logformat.OperationOrders.Word(ch.ControlOperation.Order)
 	case *pb.Command_ControlCluster:
 		out.Type, out.Subject = "operation.order", logformat.ClusterOrders.Word(ch.ControlCluster.Order)
+		if ch.ControlCluster.Order == pb.ClusterOrder_CLUSTER_ORDER_WARN {
+			out.Type = audit.TypeExpiring
+		}
 	case *pb.Command_OrderPlan:
 		out.Type, out.Subject = "plan.order", logformat.PlanOrders.Word(ch.OrderPlan.Order)
 	case *pb.Command_RemoveAgent:
@@ -320,13 +323,17 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 	}
 	body := m.Get(field).Message()
 	u.place(out, body)
+	word := out.Subject
+	if cl := table.Get[model.Cluster](u.txn, table.Clusters, "id", out.Tenant, out.Cluster); out.Type == audit.TypeExpiring && cl != nil {
+		out.Subject = cl.Name
+	}
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(body.Interface())
 	if err != nil {
 		text = []byte("{}")
 	}
 	out.Before, out.After = audit.Diff(audit.Document{}, u.documentOf(json.RawMessage(text), func(m map[string]any) map[string]any {
 		if _, ok := m["order"]; ok {
-			m["order"] = out.Subject // the word of the API, not the enum's name
+			m["order"] = word // the word of the API, not the enum's name
 		}
 		if f := c.GetFoundMesh(); f != nil { // neither sealed keys nor hashes of tokens leave the mesh
 			sum := sha256.Sum256(f.Ca)

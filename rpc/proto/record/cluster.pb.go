@@ -784,6 +784,7 @@ type Cluster struct {
 	LacksMachines  bool                   `protobuf:"varint,26,opt,name=lacks_machines,json=lacksMachines,proto3" json:"lacks_machines,omitempty"`
 	ReturnTo       int64                  `protobuf:"varint,27,opt,name=return_to,json=returnTo,proto3" json:"return_to,omitempty"`
 	Labels         map[string]string      `protobuf:"bytes,28,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	WarnedOf       int64                  `protobuf:"varint,29,opt,name=warned_of,json=warnedOf,proto3" json:"warned_of,omitempty"` // the end of the lease that a warning was about, Unix milliseconds; 0: none
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1012,6 +1013,13 @@ func (x *Cluster) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *Cluster) GetWarnedOf() int64 {
+	if x != nil {
+		return x.WarnedOf
+	}
+	return 0
 }
 
 // Target is an earlier target of a cluster which some of its services still have.
@@ -1764,7 +1772,7 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\fmax_failures\x18\x16 \x01(\x03R\vmaxFailures\x12\x16\n" +
 	"\x06staged\x18\x17 \x01(\bR\x06staged\x12\x14\n" +
 	"\x05queue\x18\x18 \x01(\bR\x05queue\x12\x1c\n" +
-	"\tsupersede\x18\x19 \x01(\bR\tsupersede\"\xe8\a\n" +
+	"\tsupersede\x18\x19 \x01(\bR\tsupersede\"\x85\b\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -1799,7 +1807,8 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\aversion\x18\x19 \x01(\x04R\aversion\x12%\n" +
 	"\x0elacks_machines\x18\x1a \x01(\bR\rlacksMachines\x12\x1b\n" +
 	"\treturn_to\x18\x1b \x01(\x03R\breturnTo\x12<\n" +
-	"\x06labels\x18\x1c \x03(\v2$.coopr.record.v1.Cluster.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x1c \x03(\v2$.coopr.record.v1.Cluster.LabelsEntryR\x06labels\x12\x1b\n" +
+	"\twarned_of\x18\x1d \x01(\x03R\bwarnedOf\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xda\x01\n" +

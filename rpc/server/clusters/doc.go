@@ -13,6 +13,7 @@ func Register(s *rest.Server) {
 	changeRoutes(s)
 	historyRoutes(s)
 	labelRoute(s)
+	leaseRoute(s)
 	taskRoutes(s)
 	nodeRoutes(s)
 	orphanRoutes(s)

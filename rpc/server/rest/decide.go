@@ -190,6 +190,34 @@ func (c *Call) MayLabel(v View, cl *model.Cluster, key string, value *string) er
 	return d.Refusal(c.Who, "change the label "+key+" of cluster "+cl.Name)
 }
 
+// MayChangeLease returns nil if the caller may have the lease of a cluster end at a time, in Unix milliseconds: update the cluster to have
+// that lease and, if it ends earlier than before, delete the cluster.
+func (c *Call) MayChangeLease(v View, cl *model.Cluster, end int64) error {
+	x := ofCluster(v, cl)
+	in := c.circumstances
+	nodes := v.Nodes(cl.Tenant, cl.ID)
+	seen := map[[2]string]bool{}
+	for i := 0; i < max(len(nodes), 1); i++ { // a policy sees each pair of types
+		in.After = access.AfterOf(cl, len(nodes))
+		in.After.Lease = max(end-cl.CreatedAt, 1)
+		if len(nodes) > 0 {
+			in.After.HardwareType, in.After.ImageType = nodes[i].HardwareType, nodes[i].ImageType
+		}
+		if key := [2]string{in.After.HardwareType, in.After.ImageType}; !seen[key] {
+			seen[key] = true
+			if d := c.askIn(access.Update, &x, in); !d.Allowed {
+				return c.refusal(access.Update, &x, d)
+			}
+		}
+	}
+	if cl.ExpiresAt == 0 || end < cl.ExpiresAt {
+		if d := c.askAs(access.Delete, &x); !d.Allowed {
+			return c.refusal(access.Delete, &x, d)
+		}
+	}
+	return nil
+}
+
 // use decides about a cluster, a node or a run that a request is about: whether the caller may read it, and
 // whether the caller may do with it what the route does. It fails with hidden if the caller may not read it.
 func (c *Call) use(x access.Resource, hidden error) error {

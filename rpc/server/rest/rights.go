@@ -66,7 +66,7 @@ read Cluster           | listEndpoints getEndpoint listConfigurations getConfigu
 read Cluster           | getFrameworkID listProperties getProperty refreshState describeService
 create Cluster         | createCluster
 update Cluster         | putClusterConfig growCluster shrinkCluster addServicesCluster removeServicesCluster upgradeCluster
-update Cluster         | syncTemplateCluster rollbackCluster updateService
+update Cluster         | syncTemplateCluster rollbackCluster updateService changeLease
 delete Cluster         | deleteCluster
 operate Cluster        | configureCluster startCluster stopCluster restartCluster startService stopService restartService pauseNodeCluster
 operate Cluster        | resumeNodeCluster replaceNodeCluster recoverCluster pauseRecovery resumeRecovery resolveCluster startPlan

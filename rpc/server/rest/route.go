@@ -43,7 +43,8 @@ type Rule struct {
 	Once bool
 	// Secret answers are shown only once.
 	Secret bool
-	// Planned routes start an operation. What policies forbid about it, the orchestrator finds out once it is planned.
+	// Planned routes start an operation. What policies forbid about it, the orchestrator finds out once it is planned. A route that
+	// changes a lease decides by itself.
 	Planned bool
 	// Own routes are about the caller: no other tenant can be named.
 	Own bool

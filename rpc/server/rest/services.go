@@ -141,6 +141,9 @@ type Clusters interface {
 	Operate(ctx context.Context, who model.Caller, cluster string, req api.Operate) (api.Started, error)
 	// Label sets and removes labels of a cluster.
 	Label(ctx context.Context, who model.Caller, cluster string, set map[string]string, remove []string) (api.Written, error)
+	// ChangeLease has the lease of a cluster end at the time to, in Unix milliseconds. It fails if the lease does not end at the time was
+	// any more, or if the rules of the cluster's template do not allow it.
+	ChangeLease(ctx context.Context, who model.Caller, cluster string, was, to int64) (api.Written, error)
 	// Resolve marks a failed cluster as repaired.
 	Resolve(ctx context.Context, who model.Caller, cluster, reason string) (api.Written, error)
 }

@@ -25,7 +25,7 @@ func Command(app cli.App) *cobra.Command {
 		servicesCmd(app, model.OpStart), servicesCmd(app, model.OpStop), servicesCmd(app, model.OpRestart),
 		configureCmd(app), growCmd(app), shrinkCmd(app), addServicesCmd(app), removeServicesCmd(app),
 		replaceNodeCmd(app), upgradeCmd(app), syncTemplateCmd(app), rollbackCmd(app),
-		historyCmd(app), diffCmd(app), resolveCmd(app), labelCmd(app), watchCmd(app), logsCmd(app),
+		historyCmd(app), diffCmd(app), resolveCmd(app), labelCmd(app), leaseCmd(app), watchCmd(app), logsCmd(app),
 		recoveryCmd(app, "pause", "Stop the automatic recovery of a cluster", true),
 		recoveryCmd(app, "resume", "Resume the automatic recovery of a cluster", false))
 }
