@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"math"
 	"reflect"
 	"testing"
 
@@ -56,4 +57,24 @@ administration: {leaseduration: {initial: 1h}}
 	wantLines(t, err,
 		`provider: is missing, and template u names no default: name one`,
 		`numMachines: 1 is less than the 2 nodes that template u needs at least`)
+}
+
+// TestChooseLease refuses leases that would end after the last time that can be written: such a cluster would count as expired.
+func TestChooseLease(t *testing.T) {
+	tpl := model.ClusterTemplate{Base: model.Base{Name: "t"}}
+	for _, lease := range []model.Millis{0, 7_200_000, 1_000_000 * 86_400_000} {
+		got, err := model.CreateCluster{NumMachines: 1, Provider: "p", InitialLeaseDuration: &lease}.Choose(tpl)
+		if err != nil || got.Lease != lease {
+			t.Errorf("%s: %s, %v", lease, got.Lease, err)
+		}
+	}
+	for _, lease := range []model.Millis{1_000_000*86_400_000 + 1, math.MaxInt64} {
+		const want = "initialLeaseDuration: a lease can have at most 1000000d: ask for a shorter one, or for 0, which has no end"
+		_, err := model.CreateCluster{NumMachines: 1, Provider: "p", InitialLeaseDuration: &lease}.Choose(tpl)
+		wantLines(t, err, want)
+		tpl.Administration.LeaseDuration.Initial = lease // so is the template's lease
+		_, err = model.CreateCluster{NumMachines: 1, Provider: "p"}.Choose(tpl)
+		wantLines(t, err, want)
+		tpl.Administration.LeaseDuration.Initial = 0
+	}
 }

@@ -27,6 +27,9 @@ func InitialLease(template LeaseDuration, requested *Millis) (Millis, Faults) {
 	return *requested, nil
 }
 
+// longestLease is the longest lease of a new cluster that has an end. Longer ones would end after the last time that can be written.
+const longestLease = Millis(1_000_000 * 24 * 60 * 60 * 1000)
+
 // ExpiryOf returns when a cluster expires in Unix milliseconds, or 0 for never.
 func ExpiryOf(created int64, lease Millis) int64 {
 	if lease == 0 {

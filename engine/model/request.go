@@ -268,6 +268,9 @@ func (r CreateCluster) Choose(t ClusterTemplate) (Choice, error) {
 	}
 	lease, faults := InitialLease(t.Administration.LeaseDuration, r.InitialLeaseDuration)
 	fs = append(fs, faults...)
+	if lease > longestLease {
+		fs.Addf("initialLeaseDuration", "a lease can have at most %s: ask for a shorter one, or for 0, which has no end", longestLease)
+	}
 	c.Lease = lease
 	return c, fs.Err()
 }
