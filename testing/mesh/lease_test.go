@@ -41,7 +41,9 @@ func TestLease(t *testing.T) {
 			}
 			return ends
 		}
-		until := func(ms int64) { m.Within(24*time.Hour, time.Minute, "the time", func() bool { return time.Now().UnixMilli() > ms }) }
+		until := func(ms int64) {
+			m.Within(24*time.Hour, time.Minute, "the time", func() bool { return time.Now().UnixMilli() > ms })
+		}
 		until(first.WarnAt())
 		m.Until("a warning", func() bool { return len(warned()) == 1 })
 

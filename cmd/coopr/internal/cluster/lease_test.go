@@ -32,7 +32,7 @@ func TestLeaseOfCluster(t *testing.T) {
 		t.Errorf("%+v", before)
 	}
 	after := read("web", "--add", "2h")
-	if d := after.ExpireTime - before.ExpireTime; d != (2 * time.Hour).Milliseconds() || read("web") != after {
+	if d := after.ExpireTime - before.ExpireTime; d != (2*time.Hour).Milliseconds() || read("web") != after {
 		t.Errorf("%+v", after)
 	}
 	for args, want := range map[string]string{"web": "any time can be added", "ever": "never"} {
