@@ -32,7 +32,7 @@ func leaseRoute(s *rest.Server) {
 				}
 				end = cl.ExpiresAt + int64(l.Add)
 			}
-			if err := c.MayChangeLease(v, cl, end); err != nil {
+			if err := rest.MayChangeLease(c, v, cl, end); err != nil {
 				return api.Written{}, err
 			}
 			return s.Clusters.ChangeLease(ctx, c.Who, cl.ID, cl.ExpiresAt, end)

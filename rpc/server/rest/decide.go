@@ -192,7 +192,7 @@ func (c *Call) MayLabel(v View, cl *model.Cluster, key string, value *string) er
 
 // MayChangeLease returns nil if the caller may have the lease of a cluster end at a time, in Unix milliseconds: update the cluster to have
 // that lease and, if it ends earlier than before, delete the cluster.
-func (c *Call) MayChangeLease(v View, cl *model.Cluster, end int64) error {
+func MayChangeLease(c *Call, v View, cl *model.Cluster, end int64) error {
 	x := ofCluster(v, cl)
 	in := c.circumstances
 	nodes := v.Nodes(cl.Tenant, cl.ID)
