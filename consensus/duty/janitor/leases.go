@@ -42,7 +42,7 @@ func (j *Janitor) warn(ctx context.Context, v *state.View, clusters []*model.Clu
 		}
 		c := logformat.WarnOfLease(cl.ID, cl.ExpiresAt, warning(cl))
 		c.Tenant, c.Actor = cl.Tenant, model.Self
-		if err := j.propose(ctx, c); err != nil && !errors.Is(err, problem.Stale) { // a stale one was changed, and is seen again at the next sweep
+		if err := j.propose(ctx, c); err != nil && !errors.Is(err, problem.Stale) { // a stale one was changed, and the next sweep sees it
 			errs = errors.Join(errs, fmt.Errorf("warn that the lease of cluster %s ends: %w", cl.ID, err))
 		}
 	}
