@@ -52,6 +52,7 @@ computing() {
     stage oracle env SOLVER_PART=5 make oracle &&
     stage chaos-sim env COOPR_LOAD=3h MESH_SEEDS=500 COOPR_HISTORY_SEEDS=1000 make chaos-sim &&
     stage tools sh -c 'cd tools && go test ./... && cd package && go test ./...' &&
+    stage upgrade go test -vet=off -ldflags=-s -count=1 -run '^TestUpgrade$' ./testing/e2e &&
     stage aws sh -c 'cd plugins/provider/aws && go vet ./... && go test -vet=off ./...' &&
     stage console testing/ci/console.sh &&
     stage fuzz make fuzz FUZZTIME=1s
@@ -73,7 +74,7 @@ machines &
 lanes+=($!)
 stage race make race
 wait
-if [ ! -e "$dir/failed" ] && [ "$(grep -c 'exit status 0$' "$dir/times")" != 13 ]; then
+if [ ! -e "$dir/failed" ] && [ "$(grep -c 'exit status 0$' "$dir/times")" != 14 ]; then
   echo "a lane ended before all of its stages had run" | tee "$dir/lanes.log"
   echo lanes >>"$dir/failed"
 fi

@@ -22,7 +22,7 @@ const long = "^Test(" +
 	"HangPlugin|GarbagePlugin|UnrulyPlugin|KillFollower|RestartWorker|KillAll|StopLeader|" +
 	"FullDisk|HandOver|Storage|ClusterHeldInShape|TypesOfAutomators|Restore|LostQuorum|" +
 	"Move|Orphans|Readiness|ResourcesOfObjects|UploadKilled|RunKillLeader|WritingPlugins|" +
-	"RequestOnce|Recovery|ChecksOfUploads|PluginResources|Orders|CustomPlan|NoFault" +
+	"RequestOnce|Recovery|ChecksOfUploads|PluginResources|Orders|CustomPlan|NoFault|Upgrade" +
 	")$"
 
 // TestMain builds the programs. They are built plainly: the race detector is

@@ -37,6 +37,7 @@ const (
 type mesh struct {
 	t      *testing.T
 	dir    string
+	bin    string // the folder of the programs that it runs
 	token  string
 	flags  []string // of every agent, beyond what all tests need
 	expect int      // bootstrap_expect
@@ -63,7 +64,7 @@ type agent struct {
 // newMesh returns a folder for a mesh of agents with these names. Nothing is started yet.
 func newMesh(t *testing.T, names ...string) *mesh {
 	t.Helper()
-	m := &mesh{t: t, dir: t.TempDir(), token: "coopr-e2e-" + rand.Text(), expect: len(names)}
+	m := &mesh{t: t, dir: t.TempDir(), bin: bin, token: "coopr-e2e-" + rand.Text(), expect: len(names)}
 	for _, dir := range []string{m.tmp(), m.nodes()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -173,7 +174,7 @@ func (a *agent) run(args ...string) {
 	}
 	defer log.Close()
 	fmt.Fprintf(log, "---- %s: coopr-agent %s\n", a.name, strings.Join(args, " "))
-	a.cmd = exec.Command(filepath.Join(bin, "coopr-agent"), args...)
+	a.cmd = exec.Command(filepath.Join(m.bin, "coopr-agent"), args...)
 	a.cmd.Dir, a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = m.dir, append(m.env(), a.env...), log, log
 	a.ended = make(chan struct{})
 	if err := a.cmd.Start(); err != nil {
@@ -190,7 +191,7 @@ func (a *agent) log() string { return filepath.Join(a.mesh.dir, a.name+".log") }
 // env returns the environment of all processes of the mesh. COOPR_E2E holds the path of the mesh's
 // folder, so that the test can find these processes.
 func (m *mesh) env() []string {
-	return []string{"COOPR_E2E=" + m.dir, "HOME=" + m.dir, "TMPDIR=" + m.tmp(), "PATH=" + bin + ":" + os.Getenv("PATH")}
+	return []string{"COOPR_E2E=" + m.dir, "HOME=" + m.dir, "TMPDIR=" + m.tmp(), "PATH=" + m.bin + ":" + os.Getenv("PATH")}
 }
 
 // signal sends a signal to the agent alone, none of its children.
@@ -335,14 +336,18 @@ var errNotYet = errors.New("not yet")
 // has a session with it.
 func (m *mesh) ready() *agent {
 	m.t.Helper()
-	alive := 0
+	var running []*agent
 	for _, a := range m.agents {
 		if a.alive() {
-			alive++
+			running = append(running, a)
 		}
 	}
-	leader := m.leader()
-	m.await(fmt.Sprintf("%d agents to be at work", alive), func() error {
+	m.await(fmt.Sprintf("%d agents to be at work", len(running)), func() error {
+		for _, a := range running {
+			if !a.alive() {
+				m.t.Fatalf("agent %s has ended: %v", a.name, a.err)
+			}
+		}
 		list, _, err := m.api().Agents(m.context(), client.Read{})
 		if err != nil {
 			return err
@@ -353,14 +358,11 @@ func (m *mesh) ready() *agent {
 				n++
 			}
 		}
-		if n < alive {
+		if n < len(running) {
 			return fmt.Errorf("%d are", n)
 		}
 		// The list may still have what was true before an agent was killed and started again.
-		for _, a := range m.agents {
-			if !a.alive() {
-				continue
-			}
+		for _, a := range running {
 			s, err := a.status()
 			if err != nil {
 				return fmt.Errorf("agent %s: %w", a.name, err)
@@ -371,7 +373,7 @@ func (m *mesh) ready() *agent {
 		}
 		return nil
 	})
-	return leader
+	return m.leader()
 }
 
 // leader waits until one agent that runs leads and its duties run.
@@ -424,7 +426,7 @@ func (m *mesh) coopr(args ...string) said {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "coopr"), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(m.bin, "coopr"), args...)
 	var out, errs bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.dir, &out, &errs
 	var addrs []string

@@ -23,7 +23,7 @@ func (m *mesh) daemon(args ...string) said {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "coopr-agent"), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(m.bin, "coopr-agent"), args...)
 	var out, errs strings.Builder
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = m.dir, m.env(), &out, &errs
 	_ = cmd.Run() // how it ended is in its state
@@ -107,12 +107,12 @@ func (a *agent) config(token string, more ...string) string {
 	return path
 }
 
-// pluginDir makes a folder of plugins: that of the ledger, and the automator
+// pluginDir makes a folder of plugins for the present programs: that of the ledger, and the automator
 // shell under a name that is found only where a configuration names it.
 func (m *mesh) pluginDir() (dir, sum string) {
 	m.t.Helper()
-	dir = filepath.Join(m.dir, "p")
-	program, err := os.ReadFile(filepath.Join(bin, "coopr-automator-shell"))
+	dir = filepath.Join(m.dir, "plugins-of-"+filepath.Base(m.bin))
+	program, err := os.ReadFile(filepath.Join(m.bin, "coopr-automator-shell"))
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@
 package programs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -52,24 +53,62 @@ func Put(dir string, packages ...string) error {
 	return nil
 }
 
-func goCommand(args ...string) (string, error) {
-	cmd := exec.Command("go", args...)
+// PutOf puts the programs of packages, as they were in an earlier commit, into a folder. The commit must be in this clone: one without
+// the whole history may lack it.
+func PutOf(commit, dir string, packages ...string) (err error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	if _, err := command("git", "-C", root, "cat-file", "-e", commit+"^{commit}"); err != nil {
+		return fmt.Errorf("this clone lacks commit %s, whose programs the test runs: get the whole history (git fetch --unshallow): %w",
+			commit, err)
+	}
+	work, err := os.MkdirTemp("", "coopr-commit-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	source, index := filepath.Join(work, "source"), "GIT_INDEX_FILE="+filepath.Join(work, "index")
+	for _, args := range [][]string{
+		{"env", index, "git", "-C", root, "read-tree", commit},
+		{"env", index, "git", "-C", root, "checkout-index", "--all", "--prefix=" + source + "/"},
+		append([]string{"go", "build", "-C", source, "-buildvcs=false", "-trimpath", "-ldflags=-w", "-o", dir + "/"}, packages...),
+	} {
+		if _, err := command(args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moduleRoot returns the folder of this module.
+func moduleRoot() (string, error) {
+	root, err := goCommand("list", "-m", "-f", "{{.Dir}}", module)
+	return strings.TrimSpace(root), err
+}
+
+func goCommand(args ...string) (string, error) { return command(append([]string{"go"}, args...)...) }
+
+// command returns the output of a command.
+func command(args ...string) (string, error) {
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
+		return "", fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 	}
 	return string(out), nil
 }
 
 // Tool builds a program of a folder in tools, which may be a module of its own, into a folder, and returns its path.
 func Tool(dir, name string) (string, error) {
-	root, err := goCommand("list", "-m", "-f", "{{.Dir}}", module)
+	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	_, err = goCommand("build", "-C", filepath.Join(strings.TrimSpace(root), "tools", name), "-buildvcs=false", "-ldflags=-w", "-o", path, ".")
+	_, err = goCommand("build", "-C", filepath.Join(root, "tools", name), "-buildvcs=false", "-ldflags=-w", "-o", path, ".")
 	return path, err
 }
 
