@@ -32,6 +32,10 @@ console: ## Build the console's page into rpc/console/dist, which is kept in the
 release: ## Build the archives and packages of a release, with checksums, into dist/ (VERSION).
 	tools/release.sh '$(VERSION)'
 
+.PHONY: test-release
+test-release: ## Build the release of the last commit twice, once without any cache, and compare the files (many minutes; PLATFORMS).
+	testing/ci/release.sh
+
 # The schemas, each behind those that it imports.
 PROTOS = $(addprefix record/,common.proto cluster.proto mesh.proto profile.proto run.proto site.proto plan.proto) \
 	plugin.proto site.proto log.proto peer.proto snapshot.proto
