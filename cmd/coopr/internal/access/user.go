@@ -107,12 +107,12 @@ func createUser(app cli.App) *cobra.Command {
 			made = newPassword()
 			req.Password = made
 		}
-		u, meta, err := conn.CreateUser(ctx, req)
+		u, _, err := conn.CreateUser(ctx, req)
 		if err != nil {
 			return err
 		}
 		out.Notef("User %s was created in tenant %s, with the role %s.\n", u.Name, u.Tenant, u.Role)
-		if made != "" && !meta.Repeated {
+		if made != "" {
 			// Only the password goes to the standard output, so that a script can read it.
 			out.Noteln("The password is shown only once:")
 			out.Println(made)
@@ -170,12 +170,12 @@ func setUser(app cli.App) *cobra.Command {
 		if ch == (api.UserChange{}) {
 			return cli.Usage(c, "nothing to change: give a flag such as --role")
 		}
-		u, meta, err := conn.ChangeUser(ctx, args[0], ch)
+		u, _, err := conn.ChangeUser(ctx, args[0], ch)
 		if err != nil {
 			return err
 		}
 		out.Notef("User %s was changed.\n", u.Name)
-		if fresh && !meta.Repeated {
+		if fresh {
 			out.Noteln("The new password is shown only once:")
 			out.Println(made)
 		}

@@ -3,6 +3,7 @@ package clitest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -52,6 +53,8 @@ type Session struct {
 	Stdin string
 	// Ctx is the context of the next commands.
 	Ctx context.Context
+	// Patience is how long the next commands repeat a request. 0 means 300 ms.
+	Patience time.Duration
 }
 
 // New returns a session with an empty mesh, as an administrator of the tenant acme.
@@ -120,7 +123,7 @@ func (s *Session) ExecSeen(seen func(string), args ...string) (code int, out, er
 	code = root.Run(s.Ctx, root.Config{
 		Stdin: strings.NewReader(s.Stdin), Stdout: &o, Stderr: &e, Env: func(k string) string { return s.Env[k] },
 		StdinTerminal: s.Terminal, StdoutTerminal: s.Terminal, Width: func() int { return 100 },
-		Now: s.now, Pace: time.Millisecond, Patience: 300 * time.Millisecond,
+		Now: s.now, Pace: time.Millisecond, Patience: cmp.Or(s.Patience, 300*time.Millisecond),
 	}, args)
 	return code, o.b.String(), e.b.String()
 }
