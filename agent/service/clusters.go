@@ -112,6 +112,11 @@ func (c *Clusters) Operate(ctx context.Context, who model.Caller, cluster string
 	}
 	var p *operation.Prepared
 	var ans state.Answer
+	if req.Type == model.OpReplaceNode && r.Forced && !r.Queue {
+		if st, open, err := recreate(ctx, l.Orchestrator, who, m.Machine.View(), cluster, req); open {
+			return st, err
+		}
+	}
 	switch {
 	case req.Type.Concurrent():
 		return c.operateConcurrently(ctx, who, cluster, req)
@@ -333,7 +338,7 @@ func (c *Clusters) relaunch(ctx context.Context, who model.Caller, v *state.View
 // replaces reports whether an operation replaces a node, and has not done so yet.
 func replaces(op *model.Operation, s *plan.State, node string) bool {
 	on := s.Graph.On(node)
-	return op.Type == model.OpReplaceNode && slices.ContainsFunc(on, func(v uint32) bool { return s.Graph.Action[v] == model.Delete }) &&
+	return op.Type.Replaces() && slices.ContainsFunc(on, func(v uint32) bool { return s.Graph.Action[v] == model.Delete }) &&
 		slices.ContainsFunc(on, func(v uint32) bool { return !s.Status(v).Ended() })
 }
 

@@ -378,6 +378,8 @@ func (e *encoder) node(x model.Node) *record.Node {
 		Marks:        table(x.Marks, e.mark),
 		Back:         table(x.Back, e.mark),
 		Version:      x.Version,
+		Recreated:    x.Recreated,
+		RecreatedAt:  x.RecreatedAt,
 	}
 }
 
@@ -411,6 +413,8 @@ func (d *decoder) node(m *record.Node) model.Node {
 		Marks:        table(m.Marks, d.mark),
 		Back:         table(m.Back, d.mark),
 		Version:      m.Version,
+		Recreated:    m.Recreated,
+		RecreatedAt:  m.RecreatedAt,
 	}
 }
 

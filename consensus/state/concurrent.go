@@ -75,7 +75,7 @@ func (a operations) begunToo(op, other *model.Operation) map[string]bool {
 func precedes(op, other *model.Operation) bool {
 	rank := func(t model.OperationType) int {
 		switch t {
-		case model.OpRecover, model.OpPauseNode, model.OpResumeNode:
+		case model.OpRecover, model.OpPauseNode, model.OpResumeNode, model.OpRecreateNode:
 			return 0
 		case model.OpPlan:
 			return 1
@@ -88,7 +88,7 @@ func precedes(op, other *model.Operation) bool {
 // holds returns what another operation, whose plan is s, keeps from an operation.
 func (a operations) holds(op, other *model.Operation, s *plan.State) []view.Work {
 	switch op.Type {
-	case model.OpRecover, model.OpPauseNode, model.OpResumeNode:
+	case model.OpRecover, model.OpPauseNode, model.OpResumeNode, model.OpRecreateNode:
 		return a.view().AtWork(other, s)
 	}
 	return a.view().Holds(other, s)
@@ -116,6 +116,11 @@ func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*m
 	if cl == nil || cl.Status == model.ClusterTerminated {
 		return nil, problem.New(problem.NotFound, "there is no cluster %s", op.Cluster)
 	}
+	if op.Type == model.OpRecreateNode {
+		if err := a.mayRecreateIn(cl); err != nil {
+			return nil, err
+		}
+	}
 	about := subjects(g)
 	for _, other := range a.others(op) {
 		s := a.plan(other.ID)
@@ -124,6 +129,10 @@ func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*m
 		case other.Type == model.OpDelete:
 			return nil, problem.New(problem.Conflict, "operation %s deletes cluster %s", other.ID, cl.Name)
 		case op.Type == model.OpPlan || op.Type == model.OpRun: // it waits for its nodes
+		case op.Type == model.OpRecreateNode:
+			if err := a.mayRecreate(other, s, g); err != nil {
+				return nil, err
+			}
 		case other.Type == model.OpRun:
 		case other.Type.Concurrent() && other.Type != model.OpPlan:
 			if id, step, clashes := a.unfinished(op, other, s, g, about); clashes {
@@ -233,6 +242,9 @@ func (a operations) startConcurrent(c *pb.Command, op *model.Operation, row *tab
 	a.put(table.Operations, op)
 	a.put(table.Plans, row)
 	a.operationEvent(op)
+	if op.Type == model.OpRecreateNode {
+		a.supersede(op, row.State.Graph.Nodes)
+	}
 	if op.Type != model.OpPlan && op.Type != model.OpRun {
 		a.health().recovering(op, row.State.Graph, row.State.Graph.Nodes, c.Actor == model.Self)
 	}
@@ -259,7 +271,11 @@ func (a endings) finishConcurrent(op *model.Operation, s *plan.State) {
 		cl.Version = a.index
 		a.put(table.Clusters, &cl)
 	}
-	if op.Type == model.OpPlan || op.Type == model.OpRun {
+	switch op.Type {
+	case model.OpPlan, model.OpRun:
+		return
+	case model.OpRecreateNode:
+		a.replaced(op, s)
 		return
 	}
 	failed := map[string]map[string]string{}

@@ -54,6 +54,9 @@ func (a endings) finish(have *model.Operation, e *plan.Edit) {
 	default:
 		return
 	}
+	if a.recreates(&op) {
+		return // it ends when that has ended
+	}
 	op.Version = a.index
 	if op.Status.Ended() {
 		op.EndedAt = a.now
@@ -70,8 +73,11 @@ func (a endings) finish(have *model.Operation, e *plan.Edit) {
 	}
 	a.operationEvent(&op)
 	a.touch(op.ID)
-	if op.Type == model.OpRollback && op.Status.Ended() {
+	switch {
+	case op.Type == model.OpRollback && op.Status.Ended():
 		a.rolledBack(&op)
+	case op.Type == model.OpRecreateNode:
+		a.recreated(&op, s)
 	}
 }
 
@@ -138,9 +144,11 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 		}
 		i := g.Node[v]
 		if nodes[i] == nil {
-			nodes[i] = of(g.NodeID(v))
+			if nodes[i] = of(g.NodeID(v)); nodes[i] != nil && op.Type == model.OpRecreateNode {
+				a.fold(nodes[i], cl)
+			}
 		}
-		if nodes[i] != nil {
+		if nodes[i] != nil && !nodes[i].Shows(s.Fence(uint32(v)), s.Task(uint32(v)).EndedAt) {
 			did(nodes[i], cl, op, g.Action[v], g.ServiceName(v), done)
 			if m, ok := nodes[i].Marks[g.ServiceName(v)]; ok && numbered && g.Action[v] == model.Start {
 				m.Started = max(m.Started, s.Fence(uint32(v)))
@@ -194,6 +202,9 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 			}
 			n.Services = n.Staying()
 		}
+		if op.Type == model.OpRecreateNode {
+			a.shown(n, s)
+		}
 		if n.Version = a.index; !concurrent {
 			if member && (good || op.Type != model.OpRollback) { // an order may restart a failed rollback
 				n.Leaves, n.Leaving = false, nil
@@ -204,7 +215,7 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 		}
 		a.put(table.Nodes, n)
 		switch {
-		case !concurrent:
+		case !concurrent || op.Type == model.OpRecreateNode:
 			a.health().unwatched(n, services[id], made[id] && n.Confirmed, gone[id] > 0)
 		case a.view().Understands(logformat.OrdersLevel):
 			a.health().started(n, services[id])
@@ -217,6 +228,10 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 func (a endings) since(op *model.Operation, s *plan.State,
 	fn func(other *model.Operation, node string, action model.Action, service string, done bool)) {
 	gone, latest := deletions(s), latestAttempts(s)
+	recreated := func(node string, fence uint64) bool {
+		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, node)
+		return n != nil && fence <= n.Recreated
+	}
 	type effect struct {
 		op *model.Operation
 		s  *plan.State
@@ -224,8 +239,8 @@ func (a endings) since(op *model.Operation, s *plan.State,
 	}
 	var all []effect
 	for _, other := range table.List[model.Operation](a.txn, table.Operations, "cluster", op.Tenant, op.Cluster) {
-		if !other.Type.Concurrent() || !other.Status.Ended() || other.EndedAt < op.CreatedAt {
-			continue
+		if !other.Type.Concurrent() || !other.Status.Ended() || other.EndedAt < op.CreatedAt || other.Type == model.OpRecreateNode {
+			continue // the records of nodes that were recreated show it already
 		}
 		p := a.plan(other.ID)
 		if p == nil {
@@ -233,7 +248,8 @@ func (a endings) since(op *model.Operation, s *plan.State,
 		}
 		for v := range uint32(p.Graph.Len()) {
 			at := place{p.Graph.NodeID(int(v)), p.Graph.ServiceName(int(v))}
-			if after := latest[at].before(p.Graph.Action[v]); after > 0 && p.Fence(v) > max(after, gone[at.node]) && !p.Inherited(v) {
+			if after := latest[at].before(p.Graph.Action[v]); after > 0 && p.Fence(v) > max(after, gone[at.node]) && !p.Inherited(v) &&
+				!recreated(at.node, p.Fence(v)) {
 				all = append(all, effect{other, p, v})
 			}
 		}
@@ -278,7 +294,10 @@ func did(n *model.Node, cl *model.Cluster, op *model.Operation, action model.Act
 		return
 	case model.Delete:
 		n.Created, n.Confirmed, n.Broken = !done, false, !done
-		if done {
+		switch {
+		case done && op.Type == model.OpRecreateNode:
+			unmade(n)
+		case done:
 			clear(n.States)
 			clear(n.Marks)
 		}
@@ -288,6 +307,9 @@ func did(n *model.Node, cl *model.Cluster, op *model.Operation, action model.Act
 	}
 	n.Touch(cl, op, action, service, done)
 	view.Reach(n, action, service, done)
+	if op.Type == model.OpRecreateNode {
+		configuredAgain(n, cl, action, service, done)
+	}
 }
 
 func (a endings) removeNode(n *model.Node) {

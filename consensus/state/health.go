@@ -169,7 +169,7 @@ func (a health) recovering(op *model.Operation, g *plan.Graph, nodes []string, b
 			continue
 		}
 		h := a.healthOf(n)
-		h.Operation, h.Replaced, h.GaveUp = op.ID, op.Type == model.OpReplaceNode, false
+		h.Operation, h.Replaced, h.GaveUp = op.ID, op.Type.Replaces(), false
 		if h.Attempts++; !byItself {
 			h.Attempts, h.Next = 0, 0
 		}

@@ -315,7 +315,7 @@ func (a operations) resolve(c *pb.Command, o *pb.ControlCluster) Answer {
 func (a operations) dropResource(c *pb.Command, d *pb.DropResource) Answer {
 	busy := false
 	table.Each(a.txn, table.Operations, "active", func(o *model.Operation) bool {
-		// Concurrent operations neither make nor remove machines.
+		// Concurrent operations make and remove no machines, or only while another one is open.
 		busy = o.Tenant == c.Tenant && o.Cluster == d.Cluster && !o.Type.Concurrent()
 		return !busy
 	}, "active")

@@ -104,7 +104,7 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	}
 	orders := plan.Order{End: plan.End{Outcome: "cancelled", Message: order + " by " + c.Actor}, Observe: mustObserve, Now: a.now}
 	if !op.Type.Concurrent() && revives {
-		orders.Undo, orders.Skip = a.relaunched(&op, e.State(), r.Restart)
+		orders.Undo, orders.Skip = a.relaunched(&op, e.State(), r.Restart, func(string, string) bool { return false })
 	}
 	gaveUp := op.Status != model.OpRunning && op.Status != model.OpPaused
 	pauses := slices.Contains(r.Gates, tree.Change{Part: plan.Whole(), Gate: plan.GateInterrupt, Shut: true})
@@ -163,9 +163,11 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	return Answer{Subject: op.ID}
 }
 
-// relaunched returns which tasks of parts that are repeated begin with a STOP, and which are not repeated. A service that the parts start
-// and do not stop is stopped before its first task. An INITIALIZE is repeated only if its action says so.
-func (a plans) relaunched(op *model.Operation, s *plan.State, parts []plan.Part) (undo, skip func(v uint32) bool) {
+// relaunched returns which tasks of parts that are repeated begin with a STOP, and which are not repeated. A service that the parts, or
+// something else as runs says, have started, and that the parts do not stop, is stopped before its first task. An INITIALIZE is repeated only
+// if its action says so.
+func (a plans) relaunched(op *model.Operation, s *plan.State, parts []plan.Part, runs func(node, service string) bool) (undo,
+	skip func(v uint32) bool) {
 	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
 	if cl == nil {
 		return nil, nil
@@ -181,7 +183,7 @@ func (a plans) relaunched(op *model.Operation, s *plan.State, parts []plan.Part)
 	stopped := map[uint32]bool{}
 	for _, p := range parts {
 		type place struct{ node, service string }
-		first, runs, stops := map[place]uint32{}, map[place]bool{}, map[place]bool{}
+		first, started, stops := map[place]uint32{}, map[place]bool{}, map[place]bool{}
 		for v := range s.Graph.In(p) {
 			at := place{s.Graph.NodeID(int(v)), s.Graph.ServiceName(int(v))}
 			switch is := s.Graph.Action[v]; is {
@@ -191,12 +193,13 @@ func (a plans) relaunched(op *model.Operation, s *plan.State, parts []plan.Part)
 				if was, ok := first[at]; !ok || is < s.Graph.Action[was] {
 					first[at] = v
 				}
-				runs[at] = runs[at] || is == model.Start && s.Task(v).Attempt > 0
+				started[at] = started[at] || is == model.Start && s.Task(v).Attempt > 0 ||
+					runs(at.node, at.service)
 			default:
 			}
 		}
 		for at, v := range first {
-			if _, can := action(v, model.Stop); can && runs[at] && !stops[at] {
+			if _, can := action(v, model.Stop); can && started[at] && !stops[at] {
 				stopped[v] = true
 			}
 		}
@@ -285,7 +288,7 @@ func (a plans) mayOrder(op *model.Operation, r tree.Result) error {
 	again := problem.New(problem.Conflict, "operation %s has ended and is %s, so its tasks cannot be repeated: start another operation",
 		op.ID, op.Status)
 	switch op.Type {
-	case model.OpDelete, model.OpShrink, model.OpRemoveServices, model.OpReplaceNode:
+	case model.OpDelete, model.OpShrink, model.OpRemoveServices, model.OpReplaceNode, model.OpRecreateNode:
 		return again // the records of what it removed are gone
 	case model.OpRollback:
 		if op.Status == model.OpSucceeded {

@@ -116,6 +116,10 @@ type Node struct {
 	// that the current operation restores, or leaves, as they were.
 	Marks map[string]Mark `json:"marks,omitempty"`
 	Back  map[string]Mark `json:"back,omitempty"`
+	// Recreated is the fence of the latest task by which an operation that ran concurrently with others replaced the machine, and
+	// RecreatedAt is when that operation ended (Unix milliseconds). See Shows.
+	Recreated   uint64 `json:"-"`
+	RecreatedAt int64  `json:"-"`
 	// Health is set for readers only. The state stores it apart from the node.
 	Health *NodeHealth `json:"health,omitempty"`
 	// Version is the index of the log entry that last wrote the node.
@@ -129,6 +133,13 @@ func (n *Node) ShortName() string {
 		return name
 	}
 	return n.ID
+}
+
+// Shows reports whether the record shows the effect of a task already, whose latest lease has a fence, and which ended at a time (Unix
+// milliseconds; 0 if it has not): those before the machine was replaced by an operation that ran concurrently with others. A task that is
+// completed by an order has no lease.
+func (n *Node) Shows(fence uint64, ended int64) bool {
+	return fence <= n.Recreated && ended <= n.RecreatedAt && n.Recreated > 0
 }
 
 // Staying returns the services that the current operation leaves on the node.

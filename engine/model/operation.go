@@ -26,6 +26,9 @@ const (
 	OpRecover    OperationType = "recover"
 	OpPauseNode  OperationType = "pause-node"
 	OpResumeNode OperationType = "resume-node"
+	// OpRecreateNode replaces the machines of nodes while another operation of the cluster, which is not at work on them, is open.
+	// What is on them stays what it was.
+	OpRecreateNode OperationType = "recreate-node"
 	// OpPlan runs one of the template's own plans, which an operator starts
 	// (docs/spec/plans.md §4).
 	OpPlan OperationType = "plan"
@@ -36,8 +39,11 @@ const (
 // Concurrent reports whether operations of this type run concurrently with others of their
 // cluster. They do not change its layout, configuration or status.
 func (t OperationType) Concurrent() bool {
-	return t == OpRecover || t == OpPauseNode || t == OpResumeNode || t == OpPlan || t == OpRun
+	return t == OpRecover || t == OpPauseNode || t == OpResumeNode || t == OpPlan || t == OpRun || t == OpRecreateNode
 }
+
+// Replaces reports whether operations of this type replace the machines of nodes.
+func (t OperationType) Replaces() bool { return t == OpReplaceNode || t == OpRecreateNode }
 
 // DecommissionPlan is the name of the plan that removes nodes.
 const DecommissionPlan = "decommission"

@@ -17,9 +17,9 @@ type Unit struct {
 }
 
 // Concurrent prepares an operation that runs concurrently with others of its cluster: it
-// restarts, pauses or resumes services on some nodes (docs/spec/plans.md §8, §9). Its tasks on
-// a node wait for nothing on other nodes, so operations never wait for each other in a circle.
-// If one node fails, the others go on.
+// restarts, pauses or resumes services on some nodes (docs/spec/plans.md §8, §9), or replaces their
+// machines. Its tasks on a node wait for nothing on other nodes, so operations never wait for each
+// other in a circle. If one node fails, the others go on.
 func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input, id string) (*Prepared, error) {
 	cl := at.Cluster
 	if !op.Concurrent() {
@@ -56,6 +56,9 @@ func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input
 		in.Nodes = append(in.Nodes, planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created})
 		w := planner.Wanted{Services: map[string][]model.Action{}}
 		for _, s := range units[i].Services {
+			if op == model.OpRecreateNode {
+				break
+			}
 			def, _ := cl.DefinitionAt(n.Marks[s], s)
 			for _, a := range actions {
 				if _, ok := def.Provisioner.Actions[a.Key()]; ok {
@@ -63,7 +66,15 @@ func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input
 				}
 			}
 		}
-		if op == model.OpRecover {
+		switch op {
+		case model.OpRecreateNode:
+			var own []recovered
+			var err error
+			if w, own, err = p.recreation(at, n); err != nil {
+				return nil, err
+			}
+			all = append(all, own...)
+		case model.OpRecover:
 			own, err := patterns(cl, at.Nodes, n, units[i].Services, model.RecoversRestart)
 			if err != nil {
 				return nil, err
@@ -130,6 +141,17 @@ func (p *Prepared) unitName(id string) string {
 func Named(names []string, at Input) []*model.Node {
 	ids, _ := victims(names, at)
 	return slices.DeleteFunc(slices.Clone(at.Nodes), func(n *model.Node) bool { return !slices.Contains(ids, n.ID) })
+}
+
+// Whole returns the units of an order to replace the machines of nodes.
+func Whole(at Input, nodes []string) ([]Unit, error) {
+	ids, err := victims(nodes, at)
+	var out []Unit
+	for _, id := range ids {
+		n := at.Nodes[slices.IndexFunc(at.Nodes, func(n *model.Node) bool { return n.ID == id })]
+		out = append(out, Unit{Node: id, Services: n.Staying()})
+	}
+	return out, err
 }
 
 // Units returns the units of an operator's order to restart, pause or resume nodes: the named

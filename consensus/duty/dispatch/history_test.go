@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -31,7 +32,7 @@ type history struct {
 	world  *world
 
 	mu     sync.Mutex
-	orders map[string]int // that were carried out, by status of the operation
+	orders map[string]int // that were carried out, by status of the operation, and orders about nodes that began operations, by type
 	// refused has the answers to the last orders about operations, by operation.
 	refused map[string]error
 }
@@ -204,9 +205,9 @@ func (h *history) rollBack() {
 	}
 }
 
-// over reports whether no order is needed to bring an operation to its end. A pause or resume that has failed takes none: it is repeated.
+// over reports whether no order is needed to bring an operation to its end. A pause, resume or replacement that has failed takes none: it is repeated.
 func over(op *model.Operation) bool {
-	again := op.Type == model.OpPauseNode || op.Type == model.OpResumeNode
+	again := op.Type == model.OpPauseNode || op.Type == model.OpResumeNode || op.Type == model.OpRecreateNode
 	return op.Status == model.OpSucceeded || op.Status == model.OpRolledBack || again && op.Status.Ended()
 }
 
@@ -245,7 +246,11 @@ func (h *history) end() {
 	h.resumeAll()
 	h.pods()
 	cl, _ := h.machine.View().Cluster("one", "00000001")
-	if lacks := cl.Status == model.ClusterInconsistent && h.plan().Tolerated() > 0; cl.Status != model.ClusterActive && !lacks {
+	gone := cl.LacksMachines && slices.ContainsFunc(h.others, func(id string) bool {
+		op, _ := h.machine.View().Operation("one", id)
+		return op.Type == model.OpRecreateNode && op.Status != model.OpSucceeded
+	})
+	if lacks := cl.Status == model.ClusterInconsistent && (h.plan().Tolerated() > 0 || gone); cl.Status != model.ClusterActive && !lacks {
 		h.t.Errorf("the cluster is %s: %s", cl.Status, cl.Message)
 	}
 	for node, op := range h.machine.View().Busy("one", "00000001") {
@@ -305,7 +310,7 @@ func TestHistories(t *testing.T) {
 					if n := len(h.others); n > 0 && h.r.IntN(3) == 0 {
 						about = h.others[h.r.IntN(n)]
 					}
-					switch h.r.IntN(14) {
+					switch h.r.IntN(16) {
 					case 0:
 						h.leader()
 					case 1:
@@ -318,6 +323,8 @@ func TestHistories(t *testing.T) {
 						h.rollBack()
 					case 5, 6:
 						h.pod()
+					case 7, 8:
+						h.podOrder(model.OpRecreateNode, h.nodes[h.r.IntN(len(h.nodes))].Id)
 					default:
 						h.order(about)
 					}
@@ -335,4 +342,8 @@ func TestHistories(t *testing.T) {
 			t.Errorf("no order was carried out on an operation that was %s: %v", status, orders)
 		}
 	}
+	if seeds >= 40 && orders[string(model.OpRecreateNode)] == 0 {
+		t.Errorf("no node was replaced while an operation was open: %v", orders)
+	}
+	t.Log(orders)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -230,7 +231,11 @@ func done(t plan.Task) bool { return t.Status == model.TaskSucceeded || t.Tolera
 func (p *play) check(before *plan.State, cs []*pb.Command) {
 	p.t.Helper()
 	s, view := p.plan(), p.view()
-	order := slices.ContainsFunc(cs, func(c *pb.Command) bool { return c.GetOrderPlan() != nil })
+	order := slices.ContainsFunc(cs, func(c *pb.Command) bool { return c.GetOrderPlan() != nil }) ||
+		// The end of a replacement has half-done steps begin again.
+		slices.ContainsFunc(p.machine.View().Operations("one", "00000001"), func(op *model.Operation) bool {
+			return op.Type == model.OpRecreateNode && op.Status.Ended() && op.Version == uint64(len(p.entries))
+		})
 	var may []uint32
 	on := map[int32]string{}
 	preds := make([][]uint32, p.base.Len())
@@ -281,11 +286,24 @@ func (p *play) check(before *plan.State, cs []*pb.Command) {
 			p.t.Errorf("%s was done, and is %s without anybody's order", p.base.Name(i), is.Status)
 		}
 	}
+	mine := maps.Clone(on)
+	op, _ := p.machine.View().Operation("one", p.op)
+	gaveUp := op.Status == model.OpAborted || op.Status == model.OpRollingBack || op.Status == model.OpRolledBack // while the last task ended
 	for _, other := range p.machine.View().ActiveOperations() {
 		o, _ := p.machine.View().Plan(other.ID)
+		if other.Type == model.OpRecreateNode {
+			gaveUp = gaveUp || op.Status == model.OpAborting // it waits for the end of this one
+			if op.Status.Ended() && !op.Type.Concurrent() {
+				p.t.Errorf("%s is %s, and %s still replaces nodes", p.op, op.Status, other.ID)
+			}
+		}
 		for i := range o.Graph.Nodes {
+			n := int32(slices.Index(p.base.Nodes, o.Graph.Nodes[i]))
+			if left := slices.ContainsFunc(o.Graph.On(o.Graph.Nodes[i]), func(v uint32) bool { return !o.Status(v).Ended() }); left &&
+				other.Type == model.OpRecreateNode && mine[n] != "" && !op.Type.Concurrent() {
+				p.t.Errorf("%s is at work on a node that %s replaces", mine[n], other.ID)
+			}
 			if v, held := o.Busy(int32(i)); held && other.ID != p.op {
-				n := int32(slices.Index(p.base.Nodes, o.Graph.Nodes[i]))
 				if first, taken := on[n]; taken {
 					p.t.Errorf("%s of %s and %s are at work on one node", o.Graph.Name(int(v)), other.ID, first)
 				}
@@ -293,8 +311,6 @@ func (p *play) check(before *plan.State, cs []*pb.Command) {
 			}
 		}
 	}
-	op, _ := p.machine.View().Operation("one", p.op)
-	gaveUp := op.Status == model.OpAborted || op.Status == model.OpRollingBack || op.Status == model.OpRolledBack // while the last task ended
 	if s.Tolerated() == 0 && !gaveUp && (view.Status() == tree.Complete) != s.Complete() {
 		p.t.Errorf("the plan is %s, and complete: %t", view.Status(), s.Complete())
 	}

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,14 +39,26 @@ func (h *history) podOrder(order model.OperationType, node string, services ...s
 	cl, _ := v.Cluster("one", "00000001")
 	at := operation.Input{Cluster: cl, Nodes: v.PresentNodes(cl)}
 	units, err := operation.Units(order, at, v.ClusterHealth("one", cl.ID), []string{node}, services)
+	if order == model.OpRecreateNode {
+		units, err = operation.Whole(at, []string{node})
+	}
 	if err != nil {
 		return false // there is nothing on it that the order applies to
 	}
 	p, err := operation.Concurrent(model.Caller{Actor: "alice"}, order, units, at, "")
+	if errors.Is(err, operation.ErrState) {
+		return false
+	}
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return h.concurrent(p.Operation, p.Graph, logtest.Tree(p.Tree))
+	begun := h.concurrent(p.Operation, p.Graph, logtest.Tree(p.Tree))
+	if begun {
+		h.mu.Lock()
+		h.orders[string(order)]++
+		h.mu.Unlock()
+	}
+	return begun
 }
 
 // place is a service on a node.
@@ -75,6 +88,9 @@ func (w *world) began(t *pb.Task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at, of := place{t.Node, t.Service}, w.types[t.Operation]
+	if t.Action == model.Delete.String() {
+		maps.DeleteFunc(w.at, func(at place, did feat) bool { return at.node == t.Node && did.fence < t.Fence })
+	}
 	if t.Action != model.Start.String() && t.Action != model.Stop.String() || w.at[at].fence > t.Fence {
 		return
 	}

@@ -299,7 +299,7 @@ func suspects(v *state.View, lists []listed) map[orphanKey]*orphan {
 	type place struct{ tenant, cluster string }
 	busy := map[place]bool{}
 	for _, op := range v.ActiveOperations() {
-		if !op.Type.Concurrent() { // those make and remove no machines
+		if !op.Type.Concurrent() { // others make and remove no machines, or while one of these is open
 			busy[place{op.Tenant, op.Cluster}] = true
 		}
 	}

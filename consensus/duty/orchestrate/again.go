@@ -92,7 +92,7 @@ func lost(v *state.View, cl *model.Cluster, node, service string) map[string]str
 		switch {
 		case starts && done:
 			return nil
-		case starts && op.Type == model.OpReplaceNode && op.Parameters[operation.OldHost] != "" && deletes(s.Graph, node):
+		case starts && op.Type.Replaces() && op.Parameters[operation.OldHost] != "" && deletes(s.Graph, node):
 			return op.Parameters
 		}
 	}

@@ -181,8 +181,13 @@ func reached(s *plan.State, have *model.Node) *model.Node {
 	}
 	for _, v := range s.Graph.On(have.ID) {
 		done := s.Status(v) == model.TaskSucceeded
+		if have.Shows(s.Fence(v), s.Task(v).EndedAt) {
+			continue
+		}
 		switch action := s.Graph.Action[v]; action {
 		case model.Bootstrap, model.Check, model.Run:
+		case model.Create:
+			n.Created = n.Created || done
 		default:
 			if s.Graph.Service[v] != plan.None && (done || s.Task(v).Attempt > 0) {
 				Reach(&n, action, s.Graph.ServiceName(int(v)), done)
@@ -229,7 +234,8 @@ func touched(cl *model.Cluster, op *model.Operation, s *plan.State, have *model.
 	n := have
 	for _, v := range s.Graph.On(have.ID) {
 		t := s.Task(v)
-		if s.Graph.Service[v] == plan.None || t.Attempt == 0 && t.Status != model.TaskSucceeded || s.Inherited(v) {
+		if s.Graph.Service[v] == plan.None || t.Attempt == 0 && t.Status != model.TaskSucceeded || s.Inherited(v) ||
+			have.Shows(t.Fence, t.EndedAt) {
 			continue
 		}
 		if n == have {

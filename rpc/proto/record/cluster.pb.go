@@ -1180,6 +1180,8 @@ type Node struct {
 	Marks         map[string]*Mark       `protobuf:"bytes,23,rep,name=marks,proto3" json:"marks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Back          map[string]*Mark       `protobuf:"bytes,24,rep,name=back,proto3" json:"back,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Version       uint64                 `protobuf:"varint,25,opt,name=version,proto3" json:"version,omitempty"`
+	Recreated     uint64                 `protobuf:"varint,26,opt,name=recreated,proto3" json:"recreated,omitempty"`
+	RecreatedAt   int64                  `protobuf:"varint,27,opt,name=recreated_at,json=recreatedAt,proto3" json:"recreated_at,omitempty"` // ms
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1385,6 +1387,20 @@ func (x *Node) GetBack() map[string]*Mark {
 func (x *Node) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
+	}
+	return 0
+}
+
+func (x *Node) GetRecreated() uint64 {
+	if x != nil {
+		return x.Recreated
+	}
+	return 0
+}
+
+func (x *Node) GetRecreatedAt() int64 {
+	if x != nil {
+		return x.RecreatedAt
 	}
 	return 0
 }
@@ -1823,7 +1839,7 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\rRecoveryPause\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02at\x18\x03 \x01(\x03R\x02at\"\xca\b\n" +
+	"\x02at\x18\x03 \x01(\x03R\x02at\"\x8b\t\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +
@@ -1853,7 +1869,9 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\aleaving\x18\x16 \x03(\tR\aleaving\x126\n" +
 	"\x05marks\x18\x17 \x03(\v2 .coopr.record.v1.Node.MarksEntryR\x05marks\x123\n" +
 	"\x04back\x18\x18 \x03(\v2\x1f.coopr.record.v1.Node.BackEntryR\x04back\x12\x18\n" +
-	"\aversion\x18\x19 \x01(\x04R\aversion\x1a>\n" +
+	"\aversion\x18\x19 \x01(\x04R\aversion\x12\x1c\n" +
+	"\trecreated\x18\x1a \x01(\x04R\trecreated\x12!\n" +
+	"\frecreated_at\x18\x1b \x01(\x03R\vrecreatedAt\x1a>\n" +
 	"\x10IpAddressesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

@@ -1,0 +1,183 @@
+package state
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
+)
+
+// An operation of the type recreate-node replaces machines while another operation of the cluster is open. The order between the two is kept
+// simple: it begins on no node on which a step of the other is at work, the other begins nothing on its nodes until it has ended, and the
+// other does not end before it. So each task of the other on such a node is either before all of its tasks or after them. A step that has
+// failed there, or waits for an operator, begins again afterwards.
+
+// mayRecreateIn checks that machines of a cluster may be replaced while its main operation is open.
+func (a operations) mayRecreateIn(cl *model.Cluster) error {
+	main := table.Get[model.Operation](a.txn, table.Operations, "id", cl.Operation)
+	switch {
+	case !a.view().Understands(logformat.OrdersLevel):
+		return problem.New(problem.Conflict, "cluster %s: nodes cannot be replaced while an operation is open before all agents are updated "+
+			"(feature level %d)", cl.Name, logformat.OrdersLevel)
+	case main == nil || main.Status.Ended():
+		return problem.New(problem.Stale, "operation %s of cluster %s has ended while the replacement was planned; run the command again",
+			cl.Operation, cl.Name)
+	case main.Status == model.OpAborting, main.Status == model.OpRollingBack, main.Type == model.OpRollback:
+		return problem.New(problem.Conflict, "operation %s (%s) of cluster %s is %s: wait for it, then replace the node", main.ID, main.Type,
+			cl.Name, main.Status)
+	}
+	return nil
+}
+
+// mayRecreate checks that the nodes of the graph g may be replaced while another operation, whose plan is s, is open: a node on which one of
+// its steps is at work may not.
+func (a operations) mayRecreate(other *model.Operation, s *plan.State, g *plan.Graph) error {
+	for _, id := range g.Nodes {
+		on := s.Graph.On(id)
+		n := table.Get[model.Node](a.txn, table.Nodes, "id", other.Tenant, id)
+		switch {
+		case len(on) == 0:
+		case other.Type == model.OpRecreateNode, n != nil && len(n.Leaving) > 0:
+			return a.clash(other, id, plan.NoStep)
+		case other.Type.Concurrent(): // it is superseded, or waits for its nodes
+		default:
+			if step, clashes := a.clashes(other, s, id); clashes {
+				return a.clash(other, id, step)
+			}
+		}
+	}
+	return nil
+}
+
+// clashes returns the step of a main operation, whose plan is s, because of which the machine of a node may not be replaced, and reports
+// whether there is one: a step that is at work there, or has yet to make the machine.
+func (a operations) clashes(main *model.Operation, s *plan.State, id string) (step uint32, clashes bool) {
+	for _, w := range a.view().AtWork(main, s) {
+		if s.Graph.Nodes[w.Node] == id {
+			return w.Step, true
+		}
+	}
+	for _, v := range s.Graph.On(id) {
+		if action := s.Graph.Action[v]; action.Hardware() && s.Status(v) != model.TaskSucceeded {
+			return s.Graph.StepOf(v), true
+		}
+	}
+	return plan.NoStep, false
+}
+
+// halfDone returns the steps of a plan that have begun on a node and have not ended.
+func halfDone(s *plan.State, id string) (steps []plan.Part) {
+	begun, left := map[uint32]bool{}, map[uint32]bool{}
+	for _, v := range s.Graph.On(id) {
+		at, t := s.Graph.StepOf(v), s.Task(v)
+		if s.Graph.Action[v] == model.Barrier || at == plan.NoStep {
+			continue
+		}
+		begun[at] = begun[at] || t.Attempt > 0 || t.Status.Ended()
+		left[at] = left[at] || !t.Status.Ended() || t.Status == model.TaskFailed && !t.Tolerated
+	}
+	for _, at := range slices.Sorted(maps.Keys(begun)) {
+		if begun[at] && left[at] {
+			steps = append(steps, plan.Step(at))
+		}
+	}
+	return steps
+}
+
+// recreates reports whether a main operation must not end yet, because machines of its cluster are being replaced.
+func (a endings) recreates(op *model.Operation) bool {
+	if op.Type.Concurrent() || op.Type == model.OpDelete {
+		return false
+	}
+	return slices.ContainsFunc(a.operations().others(op), func(o *model.Operation) bool { return o.Type == model.OpRecreateNode })
+}
+
+// recreated lets the main operation of a cluster go on when an operation that replaced machines has ended: it begins the steps again that
+// were half done on those machines, and ends if it has waited for that.
+func (a endings) recreated(op *model.Operation, done *plan.State) {
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
+	if cl == nil {
+		return
+	}
+	main := table.Get[model.Operation](a.txn, table.Operations, "id", cl.Operation)
+	if main == nil || main.Status.Ended() {
+		return
+	}
+	e := a.edit(main.ID)
+	if e == nil {
+		return
+	}
+	for _, id := range done.Graph.Nodes {
+		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
+		if n == nil || n.RecreatedAt != a.now || main.Status == model.OpAborting {
+			continue
+		}
+		steps := halfDone(e.State(), id)
+		runs := func(_, service string) bool { return n.States[service] == model.Start.String() }
+		undo, repeated := a.plans().relaunched(main, e.State(), steps, runs)
+		g := e.State().Graph
+		skip := func(v uint32) bool {
+			ends := g.Action[v] == model.Stop || g.Action[v] == model.Remove
+			return repeated(v) || ends && !runs(id, g.ServiceName(int(v))) // there is nothing to stop on the new machine
+		}
+		for _, p := range steps {
+			if err := e.Restart(p, plan.Order{Undo: undo, Skip: skip, Now: a.now}); err != nil {
+				panic(err) // halfDone returns steps of this plan
+			}
+		}
+	}
+	a.touch(main.ID)
+	a.finish(main, e)
+}
+
+// fold writes to a node whose machine was replaced what the main operation of its cluster had done there before.
+func (a endings) fold(n *model.Node, cl *model.Cluster) {
+	main := table.Get[model.Operation](a.txn, table.Operations, "id", cl.Operation)
+	if main == nil || main.Status.Ended() {
+		return
+	}
+	s := a.plan(main.ID)
+	if s == nil {
+		return
+	}
+	for _, v := range s.Graph.On(n.ID) {
+		t := s.Task(v)
+		done := t.Status == model.TaskSucceeded
+		if s.Graph.Action[v] == model.Barrier || !done && t.Attempt == 0 || s.Inherited(v) || n.Shows(t.Fence, t.EndedAt) {
+			continue
+		}
+		did(n, cl, main, s.Graph.Action[v], s.Graph.ServiceName(int(v)), done)
+	}
+}
+
+// shown marks a node as one whose record shows the effects of all tasks so far, if the plan s, which replaces its machine, has begun that.
+func (a endings) shown(n *model.Node, s *plan.State) {
+	for _, v := range s.Graph.On(n.ID) {
+		if fence := s.Fence(v); fence > n.Recreated {
+			n.Recreated, n.RecreatedAt = fence, a.now
+		}
+	}
+}
+
+// unmade records that the machine of a node is gone, to be made again with what it had.
+func unmade(n *model.Node) {
+	clear(n.States)
+	for _, service := range slices.Sorted(maps.Keys(n.Marks)) {
+		m := n.Marks[service]
+		m.Initialized, m.Goal = false, ""
+		n.Marks[service] = m
+	}
+}
+
+// configuredAgain records that a service was configured on a new machine, for the target at which it was on the former one. If that was not
+// known, it was configured for the present one.
+func configuredAgain(n *model.Node, cl *model.Cluster, action model.Action, service string, done bool) {
+	if m := n.Marks[service]; action == model.Configure && done && m.Config == model.HalfConfigured {
+		m.Config = cl.Target
+		n.Marks[service] = m
+	}
+}
