@@ -73,7 +73,9 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 }
 
 // hostExec returns the rules about control hosts, with the addresses of all agents.
-func (o *Orchestrator) hostExec() hostexec.Rules { return o.cfg.HostExec.Among(o.cfg.Machine.View().Agents) }
+func (o *Orchestrator) hostExec() hostexec.Rules {
+	return o.cfg.HostExec.Among(o.cfg.Machine.View().Agents)
+}
 
 // permitEnding returns problem.Forbidden if the caller may not end an operation of a cluster, as an abort does.
 func (o *Orchestrator) permitEnding(who model.Caller, v *state.View, cl *model.Cluster, open *model.Operation) error {
