@@ -41,8 +41,7 @@ func asNobody(t *testing.T, dir string) {
 	})
 }
 
-// TestLeftFolderThatCannotBeRead checks that what an earlier process left is never taken for removed: no folder is laid out beside it until
-// it is.
+// TestLeftFolderThatCannotBeRead checks that what an earlier process left is never taken for removed: no folder is laid out until it is.
 func TestLeftFolderThatCannotBeRead(t *testing.T) {
 	dir, err := os.MkdirTemp("", "coopr-folders-") // other users cannot enter the folders of testing
 	if err != nil {
@@ -64,7 +63,9 @@ func TestLeftFolderThatCannotBeRead(t *testing.T) {
 	if err := os.Chmod(filepath.Join(plugins, "p"), 0); err != nil {
 		t.Fatal(err)
 	}
-	f := OpenFolders(filepath.Join(dir, "folders"), nil, func(_ context.Context, p model.ResourcePin) (*Content, error) { return store.Open(p.SHA256) })
+	f := OpenFolders(filepath.Join(dir, "folders"), nil, func(_ context.Context, p model.ResourcePin) (*Content, error) {
+		return store.Open(p.SHA256)
+	})
 	use := func(plugin string) error {
 		p := pin("scripts", "run", "file", script)
 		p.Plugin = plugin

@@ -100,8 +100,8 @@ func machines(fields map[string]any) (uses []Use) {
 	return uses
 }
 
-// reached returns the uses of the hosts through which a node is reached by SSH, from the results of its provider. Without a host key nothing
-// connects to a node.
+// reached returns the uses of the hosts through which a node is reached by SSH, from the results of its provider. Without a host key
+// nothing connects to a node.
 func reached(in *model.TaskConfig) (uses []Use) {
 	if in.Results["ssh_host_keys"] == nil {
 		return nil

@@ -306,7 +306,7 @@ func (h *Host) install(order []string, seen map[string]*file, faults []error, ex
 			plugs[key] = &plug{Type: t, file: f, sup: f.sup, exec: f.exec}
 		}
 	}
-	retired := h.retired(seen, plugs)
+	old := retired(h, seen, plugs)
 	h.files = seen
 
 	h.mu.Lock()
@@ -319,7 +319,7 @@ func (h *Host) install(order []string, seen map[string]*file, faults []error, ex
 	}
 	h.plugs, h.faults = plugs, faults
 	h.mu.Unlock()
-	for _, s := range retired {
+	for _, s := range old {
 		s.retire()
 	}
 	for _, err := range faults {
@@ -330,22 +330,22 @@ func (h *Host) install(order []string, seen map[string]*file, faults []error, ex
 	}
 }
 
-// retired returns the supervisors of processes that must end: those of files that are gone or have another content, and those of files that
-// now serve other types, because a process keeps the grants of the types that it started with. Other processes stay, also those of files that
-// were touched and have the same content.
-func (h *Host) retired(seen map[string]*file, plugs map[typeKey]*plug) (retired []*supervisor) {
+// retired returns the supervisors of processes that must end: those of files that are gone or have another content, and those of files
+// that now serve other types, because a process keeps the grants of the types that it started with. Other processes stay, also those
+// of files that were touched and have the same content.
+func retired(h *Host, seen map[string]*file, plugs map[typeKey]*plug) (old []*supervisor) {
 	for path, f := range h.files {
 		if f.sup == nil {
 			continue
 		}
 		now := seen[path]
 		if now == nil || now.sup == nil || now.sum != f.sum || now.err != nil {
-			retired = append(retired, f.sup)
+			old = append(old, f.sup)
 			continue
 		}
 		keep := f.sup
 		if !slices.Equal(served(h.plugs, path), served(plugs, path)) {
-			retired = append(retired, f.sup)
+			old = append(old, f.sup)
 			keep = &supervisor{host: h, path: path, sum: f.sum}
 		}
 		now.sup = keep
@@ -355,7 +355,7 @@ func (h *Host) retired(seen map[string]*file, plugs map[typeKey]*plug) (retired 
 			}
 		}
 	}
-	return retired
+	return old
 }
 
 // served returns the types that a file serves, sorted.
