@@ -38,7 +38,7 @@ func (a *Agent) services() rest.Services {
 		Orphans:     &service.Orphans{Supervisor: s},
 		Sites:       &service.Sites{Supervisor: s, HostExec: a.rules},
 		Resources: &service.Resources{
-			Supervisor: s, Blobs: a.blobs, MaxSize: int64(a.cfg.Limits.Resource), MaxTotal: int64(a.cfg.Limits.Resources),
+			Supervisor: s, HostExec: a.rules, Blobs: a.blobs, MaxSize: int64(a.cfg.Limits.Resource), MaxTotal: int64(a.cfg.Limits.Resources),
 		},
 		Runs:      &service.Runs{Supervisor: s, HostExec: a.rules, Now: time.Now, Random: rand.Uint32},
 		Mesh:      view,

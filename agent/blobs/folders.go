@@ -62,31 +62,44 @@ func (f *Folders) clear() error {
 		return nil
 	}
 	err := os.MkdirAll(f.dir, 0o700)
-	for _, kind := range entries(f.dir) {
-		if name := model.Kind(filepath.Base(kind)); name != model.KindProviderType && name != model.KindAutomatorType {
-			err = errors.Join(err, os.RemoveAll(kind))
-			continue
-		}
-		for _, plugin := range entries(kind) {
-			for _, left := range entries(plugin) {
-				err = errors.Join(err, os.RemoveAll(left))
-			}
-		}
+	if err == nil {
+		err = errors.Join(f.empty(), f.lend(f.dir))
 	}
-	if err = errors.Join(err, f.lend(f.dir)); err != nil {
+	if err != nil {
 		return fmt.Errorf("plugin resources: %w", err)
 	}
 	f.cleared = true
 	return nil
 }
 
-// entries returns the paths of what is in a folder, or nothing if it cannot be read.
-func entries(dir string) (paths []string) {
-	all, _ := os.ReadDir(dir)
-	for _, e := range all {
-		paths = append(paths, filepath.Join(dir, e.Name()))
+// empty removes all but the folders of plugin types.
+func (f *Folders) empty() (errs error) {
+	kinds, errs := os.ReadDir(f.dir)
+	for _, kind := range kinds {
+		at := filepath.Join(f.dir, kind.Name())
+		if name := model.Kind(kind.Name()); !kind.IsDir() || name != model.KindProviderType && name != model.KindAutomatorType {
+			errs = errors.Join(errs, os.RemoveAll(at))
+			continue
+		}
+		plugins, err := os.ReadDir(at)
+		errs = errors.Join(errs, err)
+		for _, plugin := range plugins {
+			errs = errors.Join(errs, emptyPlugin(filepath.Join(at, plugin.Name()), plugin.IsDir()))
+		}
 	}
-	return paths
+	return errs
+}
+
+// emptyPlugin removes what is in the folder of a plugin type, or what is there instead of a folder.
+func emptyPlugin(at string, isDir bool) error {
+	if !isDir {
+		return os.Remove(at)
+	}
+	left, errs := os.ReadDir(at)
+	for _, e := range left {
+		errs = errors.Join(errs, os.RemoveAll(filepath.Join(at, e.Name())))
+	}
+	return errs
 }
 
 // Use returns the folder with these resources, all of one plugin type, and keeps it until release is called.

@@ -1,11 +1,14 @@
 package config
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/ownhost"
 )
 
 // Config has every setting of an agent. The tag yaml is a setting's name (and, with its parents, its path), doc its
@@ -99,7 +102,19 @@ func (c Config) Secrets() (out []string) {
 
 // Rules returns the rules about what runs on control hosts.
 func (c Config) Rules() hostexec.Rules {
-	return hostexec.Rules{HostExec: c.HostExec, Interpreters: c.Interpreters}
+	return hostexec.Rules{HostExec: c.HostExec, Interpreters: c.Interpreters, Own: ownHost}
+}
+
+// ownHost returns the addresses and the name of this machine. What cannot be read is left out; loopback is always recognized.
+func ownHost() (all []string) {
+	addresses, _ := ownhost.Addresses()
+	for _, a := range addresses {
+		all = append(all, a.String())
+	}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		all = append(all, strings.ToLower(name))
+	}
+	return all
 }
 
 // Keyring has the settings of the keyring.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -19,6 +20,13 @@ func TestGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
+	mine := config.Config{}.Rules().Own() // this machine's
+	own, err := json.Marshal(map[string]any{"config": map[string]any{
+		"ipaddresses": map[string]any{"access_v4": mine[len(mine)-1]}, "results": map[string]any{"ssh_host_keys": map[string]any{}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		task    *pb.Task
 		refused bool
@@ -29,11 +37,12 @@ func TestGuard(t *testing.T) {
 		"cloud":           {&pb.Task{Plugin: "aws"}, false},
 		"local transport": {&pb.Task{Plugin: "shell", Automator: true, Input: []byte(`{"config":{"results":{"transport":"local"}}}`)}, true},
 		"by SSH":          {&pb.Task{Plugin: "shell", Automator: true, Input: []byte(`{"config":{"results":{"transport":"ssh"}}}`)}, false},
+		"own address":     {&pb.Task{Plugin: "shell", Automator: true, Input: own}, true},
 		"playbook":        {&pb.Task{Plugin: "ansible", Automator: true, Tenant: "acme"}, true},
 		"their playbook":  {&pb.Task{Plugin: "ansible", Automator: true, Tenant: "trusted"}, false},
 		"nonsense":        {&pb.Task{Plugin: "shell", Automator: true, Input: []byte(`{`)}, true},
 	} {
-		strict := NewGuard(h, hostexec.Rules{Interpreters: []string{"trusted/ansible"}})
+		strict := NewGuard(h, config.Config{Interpreters: []string{"trusted/ansible"}}.Rules())
 		if res := strict.Execute(context.Background(), c.task, nil); strings.Contains(res.Message, "host_exec") != (c.refused && name != "nonsense") ||
 			res.Outcome != pb.Outcome_OUTCOME_NOTHING_DONE {
 			t.Errorf("%s: %v", name, res)

@@ -68,7 +68,7 @@ func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.St
 		if err != nil {
 			return api.Written{}, err
 		}
-		if err := d.HostExec.Ask(who, hostexec.Definition(given)); err != nil {
+		if err := d.HostExec.Among(v.Agents).Ask(who, hostexec.Definition(given)); err != nil {
 			return api.Written{}, fmt.Errorf("%s: %w", given.ID(), err)
 		}
 		secrets = append(secrets, lint.Literals(given, func(plugin string) (offered, defined model.PluginType) {

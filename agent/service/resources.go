@@ -30,6 +30,7 @@ type Blobs interface {
 // Resources stores plugin resources.
 type Resources struct {
 	Supervisor Supervisor
+	HostExec   hostexec.Rules
 	Blobs      Blobs
 	// MaxSize is the size limit of one resource in bytes, MaxTotal that of all resources of
 	// a tenant together.
@@ -67,7 +68,7 @@ func (r *Resources) upload(ctx context.Context, who model.Caller, n api.NewResou
 	w api.Written, err error) {
 	m, _, err := leader(r.Supervisor)
 	if err == nil && n.Order != "" {
-		err = permitResource(m.Machine.View(), who)
+		err = permitResource(m.Machine.View(), who, r.HostExec)
 	}
 	if err != nil {
 		return v, w, err
@@ -101,7 +102,7 @@ func (r *Resources) upload(ctx context.Context, who model.Caller, n api.NewResou
 func (r *Resources) Order(ctx context.Context, who model.Caller, order string, k model.ResourceKey, version int) (api.Written, error) {
 	m, _, err := leader(r.Supervisor)
 	if err == nil {
-		err = permitResource(m.Machine.View(), who)
+		err = permitResource(m.Machine.View(), who, r.HostExec)
 	}
 	if err != nil {
 		return api.Written{}, err
@@ -119,8 +120,11 @@ func (r *Resources) Order(ctx context.Context, who model.Caller, order string, k
 
 // permitResource returns problem.Forbidden if a caller without the right host:exec changes which plugin resources are used, and
 // tasks that use them may run on control hosts.
-func permitResource(v *state.View, who model.Caller) error {
-	if where := controlHosts(v, who.Tenant); where != "" && !hostexec.May(who) {
+func permitResource(v *state.View, who model.Caller, rules hostexec.Rules) error {
+	if hostexec.May(who) {
+		return nil
+	}
+	if where := controlHosts(v, who.Tenant, rules); where != "" {
 		return problem.New(problem.Forbidden, "%s has nodes on a control host, where plugin resources may be used: %s lacks the right host:exec",
 			where, who.Actor)
 	}
@@ -128,14 +132,15 @@ func permitResource(v *state.View, who model.Caller) error {
 }
 
 // controlHosts names a provider or a cluster of a tenant whose nodes are on control hosts, or returns "".
-func controlHosts(v *state.View, tenant string) string {
+func controlHosts(v *state.View, tenant string, rules hostexec.Rules) string {
+	rules = rules.Among(v.Agents)
 	for _, d := range v.Definitions(tenant, model.KindProvider) {
-		if p, err := model.Restore(d.Kind, d.Body); err == nil && len(hostexec.Definition(p)) > 0 {
+		if p, err := model.Restore(d.Kind, d.Body); err == nil && len(rules.Here(hostexec.Definition(p))) > 0 {
 			return "provider " + d.Name
 		}
 	}
 	for _, cl := range v.Clusters(tenant) {
-		if cl.Status != model.ClusterTerminated && len(hostexec.Provider(cl.Provider.ProviderType, cl.Provider.Provisioner)) > 0 {
+		if cl.Status != model.ClusterTerminated && len(rules.Here(hostexec.Provider(cl.Provider.ProviderType, cl.Provider.Provisioner))) > 0 {
 			return "cluster " + cl.Name
 		}
 	}

@@ -127,13 +127,13 @@ func (s *Sites) permitNode(v *state.View, who model.Caller, host string) error {
 	}
 	cl, ok := v.Cluster(who.Tenant, cluster)
 	if ok {
-		if err := s.HostExec.Ask(who, hostexec.Provider(cl.Provider.ProviderType, cl.Provider.Provisioner)); err != nil {
+		if err := s.HostExec.Among(v.Agents).Ask(who, hostexec.Provider(cl.Provider.ProviderType, cl.Provider.Provisioner)); err != nil {
 			return err
 		}
 	}
 	all := who.Role == model.RoleAdmin
 	switch {
-	case all && controlHosts(v, who.Tenant) == "":
+	case all && controlHosts(v, who.Tenant, s.HostExec) == "":
 	case !ok || cl.Owner != who.Actor && !all:
 		return problem.New(problem.Forbidden, "%s: there is no cluster %q that %s may operate", host, cluster, who.Actor)
 	case cl.ID != cluster:

@@ -27,6 +27,8 @@ const (
 	// ProtectLevel is the level from which on agents encrypt their identity and the contents of plugin resources on their disks. Builds that
 	// cannot read that may run in a mesh below it.
 	ProtectLevel = 3
+	// SuspendLevel is the level from which on schedules are suspended when their user loses the right to their runs.
+	SuspendLevel = 3
 	// LeaseLevel is the level from which on leases of clusters change, and warnings of their end are on record.
 	LeaseLevel = 3
 )

@@ -53,11 +53,13 @@ func (a runs) startRun(c *pb.Command, s *pb.StartRun) Answer {
 	if err := errors.Join(err1, err2); err != nil {
 		return refuse(problem.Unsupported, "run: %v", err)
 	}
+	suspended := false
 	if sched != nil {
 		have := table.Get[profile.Schedule](a.txn, table.Schedules, "id", c.Tenant, sched.Name)
 		if have == nil || have.Version != s.ScheduleVersion {
 			return refuse(problem.Stale, "schedule %s changed after this run was due", sched.Name)
 		}
+		suspended = sched.Status == profile.SuspendedSchedule && have.Status != sched.Status
 	}
 	ans := Answer{}
 	if r != nil {
@@ -72,6 +74,10 @@ func (a runs) startRun(c *pb.Command, s *pb.StartRun) Answer {
 		sched.Tenant = c.Tenant
 		a.put(table.Schedules, sched)
 		a.batch.Schedules = true
+	}
+	if suspended {
+		a.event(model.Event{Type: "schedule.suspended", Tenant: c.Tenant, Subject: sched.Name, Status: sched.Status, Actor: c.Actor,
+			Message: sched.Message})
 	}
 	return ans
 }

@@ -247,6 +247,9 @@ func (a runSettings) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 			if have.Cron == next.Cron && have.TimeZone == next.TimeZone {
 				next.Last, next.Waits = have.Last, have.Waits
 			}
+			if have.Status == profile.SuspendedSchedule { // for the user who writes it now
+				next.Status, next.Last, next.Waits = profile.Enabled, a.now, 0
+			}
 		}
 	case pb.SettingOrder_SETTING_ORDER_ENABLE, pb.SettingOrder_SETTING_ORDER_DISABLE:
 		*next = *have
@@ -258,6 +261,9 @@ func (a runSettings) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 		next.Status, next.Waits = status, 0
 		if p.Order == pb.SettingOrder_SETTING_ORDER_ENABLE {
 			next.Last = a.now // runs that were due meanwhile are skipped
+			if have.Status == profile.SuspendedSchedule {
+				next.Message = ""
+			}
 		}
 	case pb.SettingOrder_SETTING_ORDER_DELETE:
 		a.remove(table.Schedules, have)

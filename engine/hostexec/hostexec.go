@@ -44,6 +44,9 @@ type Use struct {
 	// Interpreter is the automator that interprets the tenant's documents, such as "ansible";
 	// "" if the use is of another kind.
 	Interpreter string
+	// At is the host that the use is about, an address or a name in lower case. The use counts only if that is the machine of an agent
+	// (Rules.Own). "" counts always.
+	At string
 }
 
 // Rules are the settings of the agents. The zero value is the strictest.
@@ -56,6 +59,46 @@ type Rules struct {
 	// Unconfined is set if this agent's machine cannot confine what runs on it, and may not run it
 	// unconfined.
 	Unconfined bool
+	// Own returns the addresses and names of machines of agents, besides loopback. It may be nil.
+	Own func() []string
+}
+
+// Among returns the rules with the addresses of a mesh's agents among the own ones.
+func (r Rules) Among(agents func() []model.Agent) Rules {
+	own := r.Own
+	r.Own = func() (all []string) {
+		if own != nil {
+			all = own()
+		}
+		for _, a := range agents() {
+			for _, address := range []string{a.PeerAddr, a.APIAddr, a.GossipAddr} {
+				if address != "" {
+					all = append(all, hostOf(address))
+				}
+			}
+		}
+		return all
+	}
+	return r
+}
+
+// Here returns the uses that count: all but those at hosts that are not an agent's machine.
+func (r Rules) Here(uses []Use) (here []Use) {
+	var own map[string]bool // nil: not asked for yet
+	for _, u := range uses {
+		if u.At != "" && own == nil {
+			own = map[string]bool{}
+			if r.Own != nil {
+				for _, host := range r.Own() {
+					own[host] = true
+				}
+			}
+		}
+		if u.At == "" || own[u.At] {
+			here = append(here, u)
+		}
+	}
+	return here
 }
 
 // CheckInterpreter returns what is wrong with an entry of Interpreters, or "".
@@ -76,7 +119,7 @@ func (r Rules) Ask(who model.Caller, uses []Use) error {
 	if May(who) {
 		return nil
 	}
-	for _, u := range uses {
+	for _, u := range r.Here(uses) {
 		if u.Interpreter == "" {
 			return problem.New(problem.Forbidden, "%s runs on a control host: %s lacks the right host:exec, which only superadmins have",
 				u.What, who.Actor)
@@ -92,6 +135,7 @@ func (r Rules) Ask(who model.Caller, uses []Use) error {
 // Run returns problem.Forbidden if this agent's settings do not allow it to carry out one of the uses for a
 // tenant.
 func (r Rules) Run(tenant string, uses []Use) error {
+	uses = r.Here(uses)
 	if r.Unconfined && len(uses) > 0 {
 		return problem.New(problem.Forbidden, "%s runs on the agent's machine, which cannot confine it, because its kernel has no Landlock: "+
 			"use a newer kernel, or set isolation.unconfined on this agent", uses[0].What)

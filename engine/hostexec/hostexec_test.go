@@ -2,6 +2,7 @@ package hostexec
 
 import (
 	"errors"
+	"net"
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
@@ -19,6 +20,45 @@ func TestHere(t *testing.T) {
 		if here(address) != want {
 			t.Errorf("%s: %v", address, !want)
 		}
+	}
+}
+
+// TestOwnMachines checks that the addresses of agents' machines are recognized wherever a document names a host, in all their forms, and those
+// of other machines nowhere.
+func TestOwnMachines(t *testing.T) {
+	rules := Rules{Own: func() []string { return []string{"10.0.0.5", "fd00::5", "control"} }}.Among(func() []model.Agent {
+		return []model.Agent{{PeerAddr: "10.0.0.6:7421"}, {APIAddr: "[fd00::6]:7420"}}
+	})
+	node := func(access string, results map[string]any) []Use {
+		results["ssh_host_keys"] = map[string]any{"ssh-ed25519": "AAAA"}
+		return Task("shell", true, &model.TaskConfig{Results: results, IPAddresses: map[string]string{"access_v4": access}})
+	}
+	for address, own := range map[string]bool{
+		"10.0.0.5": true, "::ffff:10.0.0.5": true, "fd00::5": true, "fd00:0::5": true, "control": true, "CONTROL.": true, "10.0.0.6": true, "fd00::6": true,
+		"10.0.0.7": false, "fd00::7": false, "controls": false, "control.example.org": false,
+	} {
+		for name, uses := range map[string][]Use{
+			"engine":    Provider("docker", map[string]any{"engine": "tcp://" + net.JoinHostPort(address, "2376")}),
+			"daemon":    Provider("libvirt", map[string]any{"daemons": "a=192.0.2.1:16509, b=" + net.JoinHostPort(address, "16509")}),
+			"list":      Provider("hosts", map[string]any{"inventory": []any{"192.0.2.1", map[string]any{"address": address}}}),
+			"text":      Provider("hosts", map[string]any{"inventory": "192.0.2.1\nname address=" + address + "\n"}),
+			"jump host": Provider("hosts", map[string]any{"inventory": "192.0.2.1", "ssh_jump": []any{map[string]any{"address": address}}}),
+			"node":      node(address, map[string]any{}),
+			"SSH":       node("192.0.2.1", map[string]any{"ssh_address": address}),
+			"jump":      node("192.0.2.1", map[string]any{"ssh_jump": []any{map[string]any{"address": address}}}),
+		} {
+			who := model.Caller{Tenant: "acme", Role: model.RoleAdmin}
+			if ask, run := rules.Ask(who, uses), rules.Run("acme", uses); errors.Is(ask, problem.Forbidden) != own || errors.Is(run, problem.Forbidden) != own {
+				t.Errorf("%s %s: %v, %v", name, address, ask, run)
+			}
+			if got := rules.Here(uses); len(got) > 1 || (len(got) == 1) != own {
+				t.Errorf("%s %s: %v", name, address, got)
+			}
+		}
+	}
+	// Loopback needs nobody to say so.
+	if err := (Rules{}).Run("acme", node("127.0.0.1", map[string]any{})); !errors.Is(err, problem.Forbidden) {
+		t.Error("a node on loopback:", err)
 	}
 }
 

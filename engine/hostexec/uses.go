@@ -19,49 +19,52 @@ const Transport = "local"
 
 // Provider returns the uses of a provider type with these values of its fields.
 func Provider(providerType string, fields map[string]any) []Use {
-	what := ""
 	switch providerType {
 	case "local":
-		what = "a node of provider type local"
+		return []Use{{What: "a node of provider type local"}}
 	case "docker":
 		engine := text(fields["engine"])
 		scheme, address, _ := strings.Cut(engine, "://")
-		switch {
-		case engine == "" || scheme == "unix":
-			what = "a Docker engine behind a unix socket"
-		case here(address):
-			what = "the Docker engine " + engine
+		if engine == "" || scheme == "unix" {
+			return []Use{{What: "a Docker engine behind a unix socket"}}
 		}
+		return []Use{at("the Docker engine "+engine, address)}
 	case "libvirt":
-		what = libvirt(fields)
+		return libvirt(fields)
 	case "hosts":
-		what = machine(fields)
+		return machines(fields)
 	}
-	if what == "" {
-		return nil
-	}
-	return []Use{{What: what}}
+	return nil
 }
 
-func libvirt(fields map[string]any) string {
+// at returns the use of a host: of this machine if it is a loopback address, or else of an agent's machine if it is one.
+func at(what, address string) Use {
+	if here(address) {
+		return Use{What: what}
+	}
+	return Use{What: what, At: hostOf(address)}
+}
+
+func libvirt(fields map[string]any) (uses []Use) {
 	daemons := append(list(fields["daemons"]), list(fields["host"])...)
 	if len(daemons) == 0 {
-		return "a libvirt daemon behind a unix socket"
+		return []Use{{What: "a libvirt daemon behind a unix socket"}}
 	}
 	for _, d := range daemons {
 		if _, address, ok := strings.Cut(d, "="); ok {
 			d = address
 		}
-		if strings.HasPrefix(d, "/") || here(d) {
-			return "the libvirt daemon " + d
+		u := Use{What: "the libvirt daemon " + d}
+		if !strings.HasPrefix(d, "/") {
+			u = at(u.What, d)
 		}
+		uses = append(uses, u)
 	}
-	return ""
+	return uses
 }
 
-// machine returns the entry of an inventory that is the agent's machine itself, or "". Only
-// loopback addresses and names are recognized: the machine's other addresses and names pass.
-func machine(fields map[string]any) string {
+// machines returns the uses of an inventory's entries and jump hosts. Of names, only that of the machine itself is recognized.
+func machines(fields map[string]any) (uses []Use) {
 	var entries []any
 	switch v := fields["inventory"].(type) {
 	case []any:
@@ -90,11 +93,46 @@ func machine(fields map[string]any) string {
 		case map[string]any:
 			address = text(e["address"])
 		}
-		if address != "" && here(address) {
-			return "the machine " + address + ", which is the agent's own,"
+		if address != "" {
+			uses = append(uses, at("the machine "+address+", which is an agent's own,", address))
 		}
 	}
-	return ""
+	return uses
+}
+
+// reached returns the uses of the hosts through which a node is reached by SSH, from the results of its provider. Without a host key
+// nothing connects to a node.
+func reached(in *model.TaskConfig) (uses []Use) {
+	if in.Results["ssh_host_keys"] == nil {
+		return nil
+	}
+	hosts := []string{text(in.Results["ssh_address"]), in.IPAddresses["access_v4"], in.IPAddresses["bind_v4"]}
+	if jumps, ok := in.Results["ssh_jump"].([]any); ok {
+		for _, j := range jumps {
+			if m, ok := j.(map[string]any); ok {
+				hosts = append(hosts, text(m["address"]))
+			}
+		}
+	}
+	for _, h := range hosts {
+		if h != "" {
+			uses = append(uses, at("a node at "+h+", which is the agent's own machine,", h))
+		}
+	}
+	return uses
+}
+
+// hostOf returns the host of an address with or without a port: an address of IP in its usual form, or a name in lower case.
+func hostOf(address string) string {
+	address = strings.ToLower(strings.TrimSpace(address))
+	if ap, err := netip.ParseAddrPort(address); err == nil {
+		return ap.Addr().Unmap().WithZone("").String()
+	}
+	if a, err := netip.ParseAddr(strings.Trim(address, "[]")); err == nil {
+		return a.Unmap().WithZone("").String()
+	}
+	host, _, _ := strings.Cut(address, ":")
+	return strings.TrimSuffix(host, ".")
 }
 
 // here reports whether an address, with or without a port, is a loopback or an unspecified one.
@@ -106,8 +144,7 @@ func here(address string) bool {
 	if a, err := netip.ParseAddr(strings.Trim(address, "[]")); err == nil {
 		return local(a)
 	}
-	host, _, _ := strings.Cut(address, ":")
-	host = strings.TrimSuffix(host, ".")
+	host := hostOf(address)
 	// Resolvers also read numbers with fewer than four parts, as in 127.1 and 0x7f.1.
 	return host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") || host == "localhost.localdomain" ||
 		host == "ip6-localhost" || host == "ip6-loopback" || strings.Trim(host, "0123456789abcdefx.") == "" && host[0] >= '0' && host[0] <= '9'
@@ -205,5 +242,5 @@ func Task(plugin string, automator bool, in *model.TaskConfig) []Use {
 	if in.Results["transport"] == Transport {
 		return []Use{{What: "a node of provider type local"}}
 	}
-	return Automator(plugin)
+	return append(Automator(plugin), reached(in)...)
 }

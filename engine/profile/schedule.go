@@ -24,6 +24,10 @@ const (
 	CatchAll    = "all"
 )
 
+// SuspendedSchedule is the status of a schedule whose user is gone or may not start its runs any more. It goes on once it is written again
+// or enabled. The statuses besides are Enabled and Disabled.
+const SuspendedSchedule = "SUSPENDED"
+
 // Schedule starts runs of a program at given times.
 type Schedule struct {
 	Name        string `json:"name"`

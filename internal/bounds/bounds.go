@@ -89,9 +89,12 @@ func (t *Table[K, V]) Of(key K, now time.Time) *V {
 	return &t.others
 }
 
+// Known returns the value of a key that the table has, or nil. It takes no room for a new one.
+func (t *Table[K, V]) Known(key K) *V { return t.values[key] }
+
 // Find is like Of, but returns nil instead of the shared value.
 func (t *Table[K, V]) Find(key K, now time.Time) *V {
-	if v, ok := t.values[key]; ok {
+	if v := t.Known(key); v != nil {
 		return v
 	}
 	if len(t.values) >= t.most && now.Sub(t.swept) >= sweepPause {

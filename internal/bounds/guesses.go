@@ -74,8 +74,8 @@ type personal struct {
 	right time.Time // when the latest right one came
 }
 
-// NewGuessers returns Guessers for at most so many sources, and as many pairs of source and name; further pairs count for their source
-// alone.
+// NewGuessers returns Guessers for at most so many sources, and as many pairs of source and name. Further pairs count for their source
+// alone, which then has no more free guesses than a pair.
 func NewGuessers(most int) *Guessers {
 	return &Guessers{
 		sources: NewTable[netip.Prefix](most, (*guesses).idle),
@@ -92,21 +92,26 @@ func NewGuessers(most int) *Guessers {
 func (p *Guessers) Try(source netip.Prefix, name string, now time.Time) (answered func(right, wrong bool), wait time.Duration, wrong int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all, free := p.sources.Of(source, now), freeOfSource
+	all := p.sources.Of(source, now)
 	var of *personal // nil: only the source counts
-	if name == "" {
-		free = freeGuesses
-	} else {
-		of = p.names.Find(person{source, sha256.Sum256([]byte(strings.ToLower(name)))}, now)
+	familiar, who := false, person{}
+	if name != "" {
+		who = person{source, sha256.Sum256([]byte(strings.ToLower(name)))}
+		of = p.names.Known(who)
 	}
-	familiar := false
 	if of != nil {
 		if wait := of.pause(now, freeGuesses); wait > 0 {
 			return nil, wait, of.wrong
 		}
 		familiar = now.Sub(of.right) <= familiarTime
 	}
-	if wait := all.pause(now, free); wait > 0 && !familiar {
+	if wait := all.pause(now, freeOfSource); wait > 0 && !familiar {
+		return nil, wait, all.wrong
+	}
+	if of == nil && name != "" { // only now, so that a slowed source takes no room from others
+		of = p.names.Find(who, now)
+	}
+	if wait := all.pause(now, freeGuesses); wait > 0 && of == nil {
 		return nil, wait, all.wrong
 	}
 	undo, undoOf := all.count(now), func() {}

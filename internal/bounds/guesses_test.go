@@ -78,7 +78,8 @@ func TestGuesses(t *testing.T) {
 	}
 }
 
-// When there is no room for further names, those count for their source alone, and nobody shares a count with others.
+// When there is no room for further names, those count for their source alone, and nobody shares a count with others. A source has no
+// more free guesses of such a password than of any other.
 func TestGuessesOfManyNames(t *testing.T) {
 	p := bounds.NewGuessers(3)
 	now := time.Unix(1000, 0)
@@ -86,10 +87,30 @@ func TestGuessesOfManyNames(t *testing.T) {
 	for i := range 3 {
 		o.try(fmt.Sprint(i), false, true)
 	}
-	if n := o.slow(func(int) string { return "more" }); n != 17 {
-		t.Errorf("%d guesses were free", n)
+	if n := o.slow(func(int) string { return "more" }); n != 2 {
+		t.Errorf("%d guesses were free after 3 others", n)
 	}
-	if !away.right("more") {
-		t.Error("another source shares the count")
+	if n := away.slow(func(int) string { return "more" }); n != 5 {
+		t.Errorf("%d guesses from another source were free", n)
+	}
+}
+
+// A source that is slowed takes no room from others, whatever names it comes with.
+func TestSlowedGuessesTakeNoRoom(t *testing.T) {
+	p := bounds.NewGuessers(30)
+	now := time.Unix(1000, 0)
+	o, away := &office{p, t, bounds.Source("192.0.2.1"), now}, &office{p, t, bounds.Source("192.0.2.2"), now}
+	if n := o.slow(func(i int) string { return fmt.Sprint("name", i) }); n != 20 {
+		t.Fatalf("%d guesses of many names were free", n)
+	}
+	for i := range 100 {
+		if o.try(fmt.Sprint("more", i), false, true) {
+			t.Fatal("a guess of a slowed source is compared")
+		}
+	}
+	for i := range 10 { // each has its own count, so that the sixth is not slowed by the others
+		if !away.try(fmt.Sprint("name", i), false, true) {
+			t.Fatalf("guess %d of another source is slowed: the names of the first one fill the table", i)
+		}
 	}
 }

@@ -285,7 +285,7 @@ func (h *Host) ask(f *file) ([]cachedType, error) {
 	return types, nil
 }
 
-// install publishes the types of the files and retires the processes of replaced files.
+// install publishes the types of the files and retires the processes of replaced files, and of those that serve other types.
 func (h *Host) install(order []string, seen map[string]*file, faults []error, explicit map[string]string) {
 	plugs := map[typeKey]*plug{}
 	for _, path := range order {
@@ -306,22 +306,7 @@ func (h *Host) install(order []string, seen map[string]*file, faults []error, ex
 			plugs[key] = &plug{Type: t, file: f, sup: f.sup, exec: f.exec}
 		}
 	}
-	var retired []*supervisor
-	for path, f := range h.files {
-		if now := seen[path]; now != f && f.sup != nil {
-			if now != nil && now.sup != nil && now.sum == f.sum && now.err == nil {
-				// The file was touched, but has the same content: its process stays.
-				now.sup = f.sup
-				for _, p := range plugs {
-					if p.file == now {
-						p.sup = f.sup
-					}
-				}
-				continue
-			}
-			retired = append(retired, f.sup)
-		}
-	}
+	old := retired(h, seen, plugs)
 	h.files = seen
 
 	h.mu.Lock()
@@ -334,7 +319,7 @@ func (h *Host) install(order []string, seen map[string]*file, faults []error, ex
 	}
 	h.plugs, h.faults = plugs, faults
 	h.mu.Unlock()
-	for _, s := range retired {
+	for _, s := range old {
 		s.retire()
 	}
 	for _, err := range faults {
@@ -343,6 +328,45 @@ func (h *Host) install(order []string, seen map[string]*file, faults []error, ex
 	if changed && h.cfg.OnChange != nil {
 		h.tasks.Go(h.cfg.OnChange)
 	}
+}
+
+// retired returns the supervisors of processes that must end: those of files that are gone or have another content, and those of files
+// that now serve other types, because a process keeps the grants of the types that it started with. Other processes stay, also those
+// of files that were touched and have the same content.
+func retired(h *Host, seen map[string]*file, plugs map[typeKey]*plug) (old []*supervisor) {
+	for path, f := range h.files {
+		if f.sup == nil {
+			continue
+		}
+		now := seen[path]
+		if now == nil || now.sup == nil || now.sum != f.sum || now.err != nil {
+			old = append(old, f.sup)
+			continue
+		}
+		keep := f.sup
+		if !slices.Equal(served(h.plugs, path), served(plugs, path)) {
+			old = append(old, f.sup)
+			keep = &supervisor{host: h, path: path, sum: f.sum}
+		}
+		now.sup = keep
+		for _, p := range plugs {
+			if p.file == now {
+				p.sup = keep
+			}
+		}
+	}
+	return old
+}
+
+// served returns the types that a file serves, sorted.
+func served(plugs map[typeKey]*plug, path string) (types []string) {
+	for key, p := range plugs {
+		if p.file.path == path {
+			types = append(types, key.String())
+		}
+	}
+	slices.Sort(types)
+	return types
 }
 
 func (c *Config) cachePath() string { return filepath.Join(c.DataDir, "plugins.json") }

@@ -16,7 +16,7 @@ import (
 var (
 	errClosed  = errors.New("the agent is closing its plugins")
 	errIdle    = errors.New("the plugin was closed because it was idle")
-	errRetired = errors.New("the plugin was closed because its file has changed")
+	errRetired = errors.New("the plugin was closed because its file or the types that it serves have changed")
 )
 
 // supervisor keeps the process of one version of a plugin's file running.

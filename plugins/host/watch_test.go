@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/proto"
 )
 
 // A plugin that is put into the folder is offered without a restart and without a task
@@ -48,6 +49,59 @@ func TestFilesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "what is gone to be off", func() bool { return !offers(model.KindAutomatorType, "late", "1.0.1")() })
+}
+
+// A process that runs has the grants of the types that its file served when it started. When another file serves one of them, it ends, and
+// a new process with the grants of the others takes its place.
+func TestTypeMovesToAnotherFile(t *testing.T) {
+	h := newHost(t, func(c *Config) {
+		c.ScanEvery, c.IdleTimeout, c.Resources = 10*time.Millisecond, time.Hour, filepath.Join(t.TempDir(), "resources")
+	})
+	provider := task("create", nil)
+	provider.Automator, provider.Service, provider.Action = false, "", model.Create.String()
+	run := func() (*process, []string) {
+		t.Helper()
+		if r := h.Execute(t.Context(), provider, nil); r.Outcome == proto.Outcome_OUTCOME_NOTHING_DONE {
+			t.Fatal(r)
+		}
+		h.mu.RLock()
+		p := h.plugs[typeKey{false, "chaos"}]
+		h.mu.RUnlock()
+		p.sup.mu.Lock()
+		defer p.sup.mu.Unlock()
+		if p.sup.cur == nil {
+			t.Fatal("no process runs")
+		}
+		profile, _, err := h.profile(p.file.path, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.sup.cur, profile.Reads
+	}
+	resources := filepath.Join(h.cfg.Resources, "automatortypes", "chaos")
+	granted := func(reads []string) bool {
+		return slices.ContainsFunc(reads, func(dir string) bool { return strings.HasPrefix(dir, resources) })
+	}
+	before, reads := run()
+	if !granted(reads) {
+		t.Fatalf("%s is not among %q", resources, reads)
+	}
+	other := filepath.Join(h.cfg.Dirs[0], "other.yaml")
+	if err := os.WriteFile(other, []byte("name: chaos\nkind: automator\nplugin: 99.0.0\nprotocol: exec\ncommand: [/bin/true]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process with the old grants to end", func() bool { return !before.alive() })
+	between, reads := run()
+	if between == before || granted(reads) {
+		t.Errorf("the plugin has the resources of a type that another file serves: %q", reads)
+	}
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process without the new grants to end", func() bool { return !between.alive() })
+	if _, reads := run(); !granted(reads) {
+		t.Error("the plugin has not the resources of its own type")
+	}
 }
 
 // A descriptor whose program is missing or not executable is offered as soon as the program

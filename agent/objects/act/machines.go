@@ -124,10 +124,10 @@ func (p *AgentPerformer) machine(_ context.Context, host string, node *site.Acce
 		return nil, errors.New("the node does not exist, or its machine has not been created yet")
 	}
 	in := &model.TaskInput{Config: node.Config()}
+	if err := p.hostExec.Run("", hostexec.Task("", true, &in.Config)); err != nil {
+		return nil, err
+	}
 	if in.Config.Results["transport"] == hostexec.Transport {
-		if err := p.hostExec.Run("", hostexec.Task("", true, &in.Config)); err != nil {
-			return nil, err
-		}
 		dir, _ := in.Config.Results["providerid"].(string)
 		n, err := remote.NewLocal(dir, p.spawn)
 		if err != nil {

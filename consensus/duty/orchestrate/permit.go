@@ -25,7 +25,7 @@ var actions = map[model.OperationType]access.Action{
 // control host, or because of the policies, which it asks about the cluster as it would be afterwards. What the mesh
 // does in consequence of what was accepted before is not decided again.
 func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
-	if err := o.cfg.HostExec.Ask(who, hostexec.Cluster(&p.Cluster)); err != nil || who.Follows {
+	if err := o.hostExec().Ask(who, hostexec.Cluster(&p.Cluster)); err != nil || who.Follows {
 		return err
 	}
 	if who.Role == "" {
@@ -72,6 +72,11 @@ func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 	return nil
 }
 
+// hostExec returns the rules about control hosts, with the addresses of all agents.
+func (o *Orchestrator) hostExec() hostexec.Rules {
+	return o.cfg.HostExec.Among(o.cfg.Machine.View().Agents)
+}
+
 // permitEnding returns problem.Forbidden if the caller may not end an operation of a cluster, as an abort does.
 func (o *Orchestrator) permitEnding(who model.Caller, v *state.View, cl *model.Cluster, open *model.Operation) error {
 	r := access.Request{
@@ -98,7 +103,7 @@ func (o *Orchestrator) permitAuthors(have, next *model.Cluster) error {
 		if s.HostExec {
 			author.Role = model.RoleSuperadmin
 		}
-		if err := o.cfg.HostExec.Ask(author, hostexec.Code(next, name)); err != nil {
+		if err := o.hostExec().Ask(author, hostexec.Code(next, name)); err != nil {
 			return problem.New(problem.Forbidden, "service %s, version %d: %w; have somebody with that right write it", name, s.Version, err)
 		}
 	}

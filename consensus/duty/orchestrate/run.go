@@ -55,7 +55,7 @@ func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run stri
 		}
 		if r, ok := v.Run(who.Tenant, run); ok {
 			// Its program runs on the nodes.
-			if err := o.cfg.HostExec.Ask(v.Acting(who.Tenant, r.Program.Author), hostexec.Cluster(&p.Cluster)); err != nil {
+			if err := o.hostExec().Ask(v.Acting(who.Tenant, r.Program.Author), hostexec.Cluster(&p.Cluster)); err != nil {
 				return nil, fmt.Errorf("the author of program %s: %w", r.Program.Name, err)
 			}
 			if err := o.seal(ctx, who, p, secretFields(r)...); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -50,9 +51,10 @@ type Programs interface {
 }
 
 // Controller carries out runs and starts those of schedules. It is made for one term
-// and keeps no state of its own: the next act follows from the record of the run.
+// and keeps no state of its own but a cache of policies: the next act follows from the record of the run.
 type Controller struct {
 	cfg  Config
+	sets access.Sets // the policies by which the runs of schedules are permitted
 	runs *loop.Queue[state.RunKey]
 	// chores is a queue of its own, so that slow provisioners do not delay schedules.
 	chores *loop.Queue[chore]

@@ -54,7 +54,8 @@ func newLab(t *testing.T) *lab {
 	}
 	l := &lab{t: t, m: m, cloud: newCloud(), jobs: &jobs{begun: map[string]time.Time{}, ended: map[string]time.Time{}, takes: time.Second,
 		result: profile.Completed}}
-	l.apply(&pb.Command{Actor: "x", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: "t"}}}})
+	l.apply(&pb.Command{Actor: "x", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: "t"}}}},
+		&pb.Command{Change: &pb.Command_PutToken{PutToken: &pb.PutToken{Hash: []byte("mine"), Actor: "me", Tenant: "t", Role: "user", Id: "mine"}}})
 	return l
 }
 

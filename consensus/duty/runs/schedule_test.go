@@ -1,10 +1,14 @@
 package runs
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/doubles/logtest"
@@ -128,6 +132,81 @@ func TestReplace(t *testing.T) {
 					t.Errorf("the run of minute %d began %d minutes later", r.Due/60_000%60, begin)
 				}
 			}
+		})
+	}
+}
+
+// TestSuspendedSchedules checks that a schedule is suspended, with one event, when its user is gone or may not start its runs any more, and that
+// it goes on for the user who writes it again.
+func TestSuspendedSchedules(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose  *pb.Command
+		level uint32
+		want  string
+	}{
+		"gone": {&pb.Command{Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: "mine"}}}, logformat.SuspendLevel, `called "me" any more`},
+		"reads only": {&pb.Command{Change: &pb.Command_PutToken{PutToken: &pb.PutToken{
+			Hash: []byte("other"), Actor: "me", Tenant: "t", Role: "read", Id: "other"}}}, logformat.SuspendLevel, "may not execute program job"},
+		"older agents": {&pb.Command{Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: "mine"}}}, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t)
+				if c.level > 0 {
+					l.apply(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: c.level}}})
+				}
+				var events []model.Event
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() {
+					_ = l.m.Follow(ctx, "t", 0, func(all []model.Event) error {
+						for _, e := range all {
+							if e.Type == "schedule.suspended" {
+								events = append(events, e) // read after synctest.Wait
+							}
+						}
+						return nil
+					})
+				}()
+				synctest.Wait()
+				l.put("profile", "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
+				l.put("program", "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
+				s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Properties: map[string]string{profile.ProfileKey: "p"}}
+				s.Complete()
+				l.put("schedule", "s", s)
+				l.lead()
+				time.Sleep(15 * time.Minute)
+				if n := len(l.m.View().Runs("t")); n != 1 {
+					t.Fatalf("%d runs began", n)
+				}
+				if c.lose.GetPutToken() != nil {
+					l.apply(&pb.Command{Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: "mine"}}})
+				}
+				l.apply(c.lose)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				have, _ := l.m.View().Schedule("t", "s")
+				suspended := c.level > 0
+				if n := len(l.m.View().Runs("t")); n != 1 {
+					t.Errorf("%d runs began", n)
+				}
+				if got := have.Status == profile.SuspendedSchedule; got != suspended || suspended && have.Skipped != 1 {
+					t.Errorf("the schedule is %s, and left out %d runs", have.Status, have.Skipped)
+				}
+				if suspended && (len(events) != 1 || events[0].Subject != "s" || !strings.Contains(events[0].Message, c.want)) || !suspended && len(events) > 0 {
+					t.Errorf("events: %+v", events)
+				}
+				l.apply(&pb.Command{Change: &pb.Command_PutToken{PutToken: &pb.PutToken{
+					Hash: []byte("again"), Actor: "me", Tenant: "t", Role: "user", Id: "again"}}})
+				l.put("schedule", "s", s)
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if have, _ := l.m.View().Schedule("t", "s"); have.Status != profile.Enabled || len(l.m.View().Runs("t")) != 2 {
+					t.Errorf("written again, it is %s with %d runs: %s", have.Status, len(l.m.View().Runs("t")), have.Message)
+				}
+				time.Sleep(time.Hour)
+				l.stop()
+			})
 		})
 	}
 }

@@ -22,8 +22,6 @@ func TestSecretIsAskedForAgain(t *testing.T) {
 			l := newLab(t)
 			l.jobs.takes = time.Minute
 			me := model.Caller{Tenant: "t", Actor: "me", Role: model.RoleUser}
-			l.apply(&pb.Command{Actor: "root", Change: &pb.Command_PutToken{PutToken: &pb.PutToken{
-				Hash: []byte("hash"), Actor: me.Actor, Tenant: me.Tenant, Role: string(me.Role), Id: "1"}}})
 			share := func(users ...string) {
 				l.put("secret", "key", profile.Secret{Value: model.NewSecret("value"), UsableBy: users})
 			}
@@ -48,7 +46,7 @@ func TestSecretIsAskedForAgain(t *testing.T) {
 			case "before":
 				share("somebody")
 			case "the token is revoked":
-				l.apply(&pb.Command{Actor: "root", Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: "1"}}})
+				l.apply(&pb.Command{Actor: "root", Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: "mine"}}})
 			}
 			l.lead()
 			defer func() { l.stop() }()

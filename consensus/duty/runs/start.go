@@ -10,6 +10,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/access"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
@@ -144,7 +145,7 @@ func (c *Controller) fireAll(ctx context.Context, v *state.View, now time.Time) 
 		}
 	}
 	for _, s := range v.Schedules("") {
-		if s.Status == profile.Disabled {
+		if s.Status == profile.Disabled || s.Status == profile.SuspendedSchedule {
 			continue
 		}
 		start, missed, due := s.Due(now.UnixMilli())
@@ -200,7 +201,12 @@ func (c *Controller) fireOne(ctx context.Context, s profile.Schedule, start []in
 		who := v.Acting(s.Tenant, have.Actor)
 		if next.Waits == 0 && next.Message == "" {
 			var err error
-			p, err = Prepare(v, who, Start{Program: have.Program, Runtime: have.Properties, Arguments: have.Arguments}, time.Now(), c.cfg.Random())
+			if err = c.permit(v, who, have.Program); err == nil {
+				p, err = Prepare(v, who, Start{Program: have.Program, Runtime: have.Properties, Arguments: have.Arguments}, time.Now(), c.cfg.Random())
+			}
+			if errors.Is(err, problem.Forbidden) && v.FeatureLevel() >= logformat.SuspendLevel {
+				return c.suspend(ctx, next, have.Version, at, err)
+			}
 			if err != nil {
 				p = &Prepared{}
 				next.Skipped++
@@ -233,6 +239,37 @@ func (c *Controller) fireOne(ctx context.Context, s profile.Schedule, start []in
 		return err
 	}
 	_, err = c.cfg.Propose(ctx, command)
+	return err
+}
+
+// permit returns problem.Forbidden if the user of a schedule is gone, or may not start runs of its program any more.
+func (c *Controller) permit(v *state.View, who model.Caller, program string) error {
+	if who.Role == "" {
+		return problem.New(problem.Forbidden, "no user and no token of %s is called %q any more", who.Tenant, who.Actor)
+	}
+	d := c.sets.Of(v, who.Tenant).Decide(&access.Request{
+		Principal: access.OfCaller(who), Action: access.Execute, Context: access.Context{Now: time.Now().UnixMilli(), Method: "token"},
+		Resource: access.Named(access.TypeProgram, who.Tenant, program),
+	})
+	if !d.Allowed {
+		return d.Refusal(who, "execute program "+program)
+	}
+	return nil
+}
+
+// suspend suspends a schedule whose run of a time must not begin, because of why.
+func (c *Controller) suspend(ctx context.Context, next profile.Schedule, version uint64, at int64, why error) error {
+	next.Status, next.Waits = profile.SuspendedSchedule, 0
+	next.Skipped++
+	next.Message = fmt.Sprintf("the run of %s must not begin: %v; somebody with the right has to write the schedule again", stamp(at), why)
+	command, err := (&Prepared{}).Command(model.Caller{Tenant: next.Tenant, Actor: model.Self}, &next, version)
+	if err != nil {
+		return err
+	}
+	answers, err := c.cfg.Propose(ctx, command)
+	if err == nil {
+		err = answers[0].Err
+	}
 	return err
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/coopr/coopr/internal/ownhost"
 )
 
 // Guard decides which addresses the requests to a cloud may reach. A user who writes a provider
@@ -24,7 +26,7 @@ type Guard struct {
 }
 
 // NewGuard returns a Guard that refuses the addresses of this machine, of its links and of clouds'
-// metadata services, except those in allow.
+// metadata services, except those in allow. If these contain 127.0.0.1, it allows the addresses of this machine's interfaces.
 func NewGuard(allow []netip.Prefix) *Guard {
 	g := &Guard{allow: allow, dialer: net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}}
 	g.dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error { return g.check(address) }
@@ -92,15 +94,30 @@ func (g *Guard) check(address string) error {
 		return &Fault{Kind: Invalid, Err: err}
 	}
 	ip := a.Addr().Unmap().WithZone("")
-	if slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+	if g.allows(ip) {
 		return nil
 	}
-	if slices.ContainsFunc(refused, func(p netip.Prefix) bool { return p.Contains(plain(ip)) }) {
+	no := slices.ContainsFunc(refused, func(p netip.Prefix) bool { return p.Contains(plain(ip)) })
+	if !no && !g.allows(loopback) {
+		own, err := ownhost.Addresses()
+		if err != nil {
+			return Faultf(Invalid, "%s is not dialled, because the addresses of the agent's machine cannot be read: %w", ip, err)
+		}
+		no = slices.Contains(own, plain(ip))
+	}
+	if no {
 		return Faultf(Invalid, "%s is an address of the agent's machine, of its links or of a metadata service, which providers may not call: "+
 			"correct the endpoint, or have an operator set providers.endpoints on the agents", ip)
 	}
 	return nil
 }
+
+func (g *Guard) allows(ip netip.Addr) bool {
+	return slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// loopback stands for this machine: who may call it there may call it at its other addresses.
+var loopback = netip.MustParseAddr("127.0.0.1")
 
 // refused are the addresses that lead to this machine, to its links or to clouds' metadata.
 var refused = prefixes("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", "::/128", "::1/128", "fe80::/10",

@@ -2,7 +2,11 @@ package instance
 
 import (
 	"net"
+	"net/netip"
+	"slices"
 	"testing"
+
+	"github.com/coopr/coopr/internal/ownhost"
 )
 
 // TestGuard checks which addresses are refused, in all their forms.
@@ -45,5 +49,32 @@ func TestGuard(t *testing.T) {
 	}
 	if _, err := ParseGuard("127.0.0.1"); err == nil {
 		t.Error("an address is taken as a network")
+	}
+}
+
+// An address of this machine's interfaces is treated as loopback is.
+func TestGuardOfOwnAddresses(t *testing.T) {
+	own, err := ownhost.Addresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others int
+	for _, ip := range own {
+		if slices.ContainsFunc(refused, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+			continue
+		}
+		others++
+		to := netip.AddrPortFrom(ip, 443).String()
+		if err := NewGuard(nil).check(to); err == nil || KindOf(err) != Invalid {
+			t.Errorf("%s, which is the agent's own: %v", ip, err)
+		}
+		for _, allow := range []string{"127.0.0.0/8", netip.PrefixFrom(ip, ip.BitLen()).String()} {
+			if err := NewGuard(prefixes(allow)).check(to); err != nil {
+				t.Errorf("%s, with %s allowed: %v", ip, allow, err)
+			}
+		}
+	}
+	if others == 0 {
+		t.Log("this machine has no address besides loopback")
 	}
 }

@@ -103,7 +103,7 @@ type BySchedule struct {
 
 func scheduleDetails(s *rest.Server, x profile.Schedule) api.ScheduleDetails {
 	out := api.ScheduleDetails{Schedule: x}
-	if x.Status != profile.Disabled {
+	if x.Status != profile.Disabled && x.Status != profile.SuspendedSchedule {
 		_, _, out.Next = x.Due(s.Millis())
 	}
 	return out
