@@ -88,13 +88,17 @@ func (c Config) checkDirectories(k *checks) {
 		k.method(path, p.Name, p.Tenant, seen)
 		u, err := url.Parse(p.Issuer)
 		if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
-			k.fault(path+".issuer", "%q: write it as https://HOST/…", p.Issuer)
+			k.fault(path+".issuer", "%q: write it as https://HOST/…, as http is for loopback only", p.Issuer)
 		}
 		if p.ClientID == "" {
 			k.fault(path+".client_id", "it is missing")
 		}
 		if c, err := url.Parse(p.ConsoleURL); p.ConsoleURL != "" && (err != nil || c.Host == "" || p.ConsoleURL != "https://"+c.Host) {
-			k.fault(path+".console_url", "%q: write it as https://HOST:PORT", p.ConsoleURL)
+			why := "write it as https://HOST:PORT"
+			if err == nil && c.Scheme == "http" && isLoopback(c.Hostname()) {
+				why = "leave it out: on loopback, people log in at http://127.0.0.1:PORT without it"
+			}
+			k.fault(path+".console_url", "%q: %s", p.ConsoleURL, why)
 		}
 		k.directoryRules(path, p.Role, p.Rules)
 	}

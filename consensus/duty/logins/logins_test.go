@@ -3,6 +3,7 @@ package logins_test
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"log/slog"
@@ -358,6 +359,11 @@ func TestPages(t *testing.T) {
 	}
 	if err := finish(leader(keys), id); err != nil {
 		t.Errorf("another leader: %v", err)
+	}
+	if plain, err := base64.RawURLEncoding.DecodeString(id); err != nil {
+		t.Error(err)
+	} else if _, err := keyring.NewCipher(keys.Keys[0]).Open(keyring.Bind("login", x.m.View().Mesh()), plain); !errors.Is(err, keyring.ErrNotSealed) {
+		t.Errorf("the key of the mesh itself encrypts logins: %v", err)
 	}
 	if err := finish(leader(keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}}), id); problem.CodeOf(err) != problem.Unauthorized {
 		t.Errorf("a leader of another mesh: %v", err)

@@ -56,17 +56,37 @@ func (c *Controller) seal(l Pending) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sealed, err := c.cfg.Ring.Seal(c.place(), text)
+	cipher, err := c.cipher(c.cfg.Ring.Set().Active)
 	if errors.Is(err, keyring.ErrNoKey) {
 		return "", problem.New(problem.NoMajority, "the mesh has no keys yet: try again in a moment")
 	}
-	return base64.RawURLEncoding.EncodeToString(sealed), err
+	if err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(cipher.Seal(c.place(), text)), nil
+}
+
+// cipher returns the cipher of pending logins. Its key is derived from the mesh key with a number, so that it opens nothing else.
+func (c *Controller) cipher(number uint32) (*keyring.Cipher, error) {
+	k, err := c.cfg.Ring.Key(number)
+	if err != nil {
+		return nil, err
+	}
+	return keyring.NewCipher(k.For("logins")), nil
 }
 
 func (c *Controller) open(text string) (l Pending, err error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	var number uint32
 	if err == nil {
-		sealed, err = c.cfg.Ring.Open(c.place(), sealed)
+		number, err = keyring.NumberOf(sealed)
+	}
+	var cipher *keyring.Cipher
+	if err == nil {
+		cipher, err = c.cipher(number)
+	}
+	if err == nil {
+		sealed, err = cipher.Open(c.place(), sealed)
 	}
 	if err == nil {
 		err = json.Unmarshal(sealed, &l)
