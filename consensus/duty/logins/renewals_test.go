@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/coopr/coopr/consensus/duty/logins"
 	"github.com/coopr/coopr/consensus/keyring"
@@ -29,16 +31,18 @@ type grants struct {
 	mu     sync.Mutex
 	person logins.Person
 	fault  error // of questions about the person, after the secret was replaced
-	used   int
+	login  int   // the latest one
+	used   int   // how often its secret was replaced
+	stolen bool  // an old secret of it came again
 	wait   chan struct{} // closed when questions are answered; nil: at once
 }
 
-func (g *grants) next() string { return "canary-" + strconv.Itoa(g.used) }
+func (g *grants) next() string { return fmt.Sprintf("canary-%d-%d", g.login, g.used) }
 
 func (g *grants) Finish(context.Context, logins.Pending, string, string) (logins.Person, string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.used += 100
+	g.login, g.used, g.stolen = g.login+1, 0, false
 	return g.person, g.next(), nil
 }
 
@@ -48,7 +52,8 @@ func (g *grants) Renew(_ context.Context, subject, secret string) (logins.Person
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if errors.Is(g.fault, logins.ErrEnded) || subject != g.person.Subject || secret != g.next() {
+	g.stolen = g.stolen || secret != g.next() && strings.HasPrefix(secret, fmt.Sprintf("canary-%d-", g.login))
+	if errors.Is(g.fault, logins.ErrEnded) || subject != g.person.Subject || secret != g.next() || g.stolen {
 		return logins.Person{}, "", logins.ErrEnded
 	}
 	g.used++
@@ -164,21 +169,32 @@ func TestRenewalWithoutAnswer(t *testing.T) {
 
 // Renewals at the same time use a secret once, and a login at that time is not lost.
 func TestRenewalsTogether(t *testing.T) {
-	x, _, _, login := renewing(t)
-	c := login()
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			if err := refresh(c); err != nil {
-				t.Errorf("one of several renewals: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		x, g, _, login := renewing(t)
+		c := login()
+		var all sync.WaitGroup
+		renew := func(n int) {
+			g.wait = make(chan struct{})
+			for range n {
+				all.Go(func() {
+					if err := refresh(c); err != nil {
+						t.Errorf("one of %d renewals: %v", n, err)
+					}
+				})
 			}
-		})
-	}
-	all.Wait()
-	c = login()
-	if err := refresh(c); err != nil || x.sessions() != 2 {
-		t.Errorf("after a second login: %v, %d sessions", err, x.sessions())
-	}
+			synctest.Wait()
+		}
+		renew(8)
+		close(g.wait)
+		all.Wait()
+		renew(1)
+		login() // which ends the secret that is asked with
+		close(g.wait)
+		all.Wait()
+		if !c.Renews(x.user("corp.ann")) || x.sessions() != 2 {
+			t.Errorf("after a login during a renewal: %d sessions", x.sessions())
+		}
+	})
 }
 
 // A provider that ends a login, or knows no role for the person any more, ends the sessions. Tokens stay in the first case, as a refresh
