@@ -138,11 +138,11 @@ func (o *OIDC) Finish(ctx context.Context, l logins.Pending, state, code string)
 		case "slow_down":
 			return p, "", logins.ErrSlowDown
 		case "access_denied", "expired_token", "invalid_grant":
-			return p, "", denied("%s: %s", refusal.ErrorCode, refusal.ErrorDescription)
+			return p, "", denied("%v", o.brief(err))
 		}
 	}
 	if err != nil {
-		return p, "", err
+		return p, "", o.brief(err)
 	}
 	id, err := o.verify(ctx, provider, token)
 	switch {
@@ -173,10 +173,10 @@ func (o *OIDC) Renew(ctx context.Context, subject, refresh string) (p logins.Per
 	}
 	token, err := c.TokenSource(ctx, &oauth2.Token{RefreshToken: refresh}).Token()
 	if refusal, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refusal.ErrorCode == "invalid_grant" {
-		return p, "", fmt.Errorf("%w: %s", logins.ErrEnded, refusal.ErrorDescription)
+		return p, "", fmt.Errorf("%w: %w", logins.ErrEnded, o.brief(err))
 	}
 	if err != nil {
-		return p, "", err
+		return p, "", o.brief(err)
 	}
 	next = token.RefreshToken
 	var id *oidc.IDToken
@@ -196,6 +196,14 @@ func (o *OIDC) Renew(ctx context.Context, subject, refresh string) (p logins.Per
 	}
 	p, err = o.person(ctx, provider, token, id)
 	return p, next, err
+}
+
+// brief returns the error of a request for a token without the texts of the answer, which may repeat secrets of the request.
+func (o *OIDC) brief(err error) error {
+	if r, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		return fmt.Errorf("%s answers %d %q", o.cfg.Issuer, r.Response.StatusCode, r.ErrorCode)
+	}
+	return err
 }
 
 // subjectOf returns the id that never becomes another person's.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -253,6 +254,23 @@ func TestHostileProvider(t *testing.T) {
 	answers[at] = discovery(plain.URL)
 	finish("an address without TLS")
 	answers[at] = discovery(server.URL + "/token")
+	for _, text := range []string{"%s", `{"error":"invalid_grant","error_description":"%s"}`, `{"error":"busy","error_description":"%s"}`} {
+		answers["/token"] = func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = fmt.Fprintf(w, text, r.FormValue("refresh_token")+r.FormValue("code"))
+		}
+		o := provider()
+		if _, _, err := o.Renew(t.Context(), server.URL+" ann", "canary"); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("an answer that repeats the refresh token, in %s: %v", text, err)
+		}
+		_, l, err := o.Begin(t.Context(), "http://127.0.0.1:1/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.Finish(t.Context(), l, l.State, "canary"); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("an answer that repeats the code, in %s: %v", text, err)
+		}
+	}
 	answers["/token"] = http.RedirectHandler(plain.URL, http.StatusTemporaryRedirect).ServeHTTP
 	finish("a redirect to an address without TLS")
 	var sent atomic.Int64

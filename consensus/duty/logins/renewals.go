@@ -57,10 +57,24 @@ func (c *Controller) keep(ctx context.Context, u model.User, secret string, afte
 	answers, err := c.cfg.Propose(ctx, &pb.Command{Actor: model.Self, Change: &pb.Command_PutSealed{
 		PutSealed: &pb.PutSealed{Values: []*pb.SealedValue{value}},
 	}})
-	if err != nil {
-		return err
+	if err == nil {
+		err = answers[0].Err
 	}
-	return answers[0].Err
+	if err == nil && after > 0 {
+		_ = c.drop(ctx, &pb.SealedName{Id: loginID(u), Version: after}) // or the next sweep does
+	}
+	return err
+}
+
+// drop removes encrypted values of the mesh.
+func (c *Controller) drop(ctx context.Context, values ...*pb.SealedName) error {
+	answers, err := c.cfg.Propose(ctx, &pb.Command{Actor: model.Self, Change: &pb.Command_DropSealed{
+		DropSealed: &pb.DropSealed{Values: values},
+	}})
+	if err == nil {
+		err = answers[0].Err
+	}
+	return err
 }
 
 // begin keeps the secret of a login that has just been finished, in the place of any older one.
@@ -169,23 +183,19 @@ func (c *Controller) forget(ctx context.Context) error {
 			needed[loginID(model.User{Tenant: t.Tenant, Name: t.Actor})] = true
 		}
 	}
-	old, drop := time.Now().Add(-forgetAge).UnixMilli(), &pb.DropSealed{}
+	old, unneeded := time.Now().Add(-forgetAge).UnixMilli(), []*pb.SealedName(nil)
 	v.EachSealed(func(r table.SealedRow) bool {
 		if r.Tenant != "" || !strings.HasPrefix(r.ID, loginPrefix) {
 			return true
 		}
 		latest, _ := v.LatestSealed("", r.ID)
 		if r.Version != latest.Version || !needed[r.ID] && r.Created < old {
-			drop.Values = append(drop.Values, &pb.SealedName{Id: r.ID, Version: r.Version})
+			unneeded = append(unneeded, &pb.SealedName{Id: r.ID, Version: r.Version})
 		}
-		return len(drop.Values) < forgetMost
+		return len(unneeded) < forgetMost
 	})
-	if len(drop.Values) == 0 {
+	if len(unneeded) == 0 {
 		return nil
 	}
-	answers, err := c.cfg.Propose(ctx, &pb.Command{Actor: model.Self, Change: &pb.Command_DropSealed{DropSealed: drop}})
-	if err != nil {
-		return err
-	}
-	return answers[0].Err
+	return c.drop(ctx, unneeded...)
 }
