@@ -90,8 +90,9 @@ func (c *Controller) Run(ctx context.Context) error {
 // silence is the number of questions in a row without an answer after which a sweep asks a directory no more.
 const silence = 3
 
-// Sweep asks about all users of the directories that are configured and have no pages. Those without tokens have rights, too: by schedules, queued
-// operations and grants. A directory that answers slowly delays no other.
+// Sweep asks about all users of the directories that are configured and have no pages. Those without tokens have rights, too: by
+// schedules, queued operations and grants. A directory that answers slowly delays no other. What is kept of logins on pages, and not
+// needed any more, is removed.
 func (c *Controller) Sweep(ctx context.Context) {
 	users := map[Source][]string{}
 	for _, u := range c.cfg.Machine.View().Users("") {
