@@ -362,6 +362,12 @@ func TestRules(t *testing.T) {
 		"identity_providers: [{" + goodOIDC + ", rules: [{group: g, groups: [operator]}]}]": "rules[0].groups[0]",
 		"identity_providers: [{" + goodOIDC + ", rules: [{group: g, groups: [editor]}]}]":   "",
 		"identity_providers: [{" + goodOIDC + ", rule: []}]":                                "unknown name, did you mean",
+
+		"identity_providers: [{name: sso, issuer: 'http://localhost:5556/', client_id: c, role: read}]": "",
+		"identity_providers: [{name: sso, issuer: 'http://h/', client_id: c, role: read}]":              "http is for loopback only",
+		"identity_providers: [{" + goodOIDC + ", console_url: 'http://localhost:55054'}]":               "leave it out",
+		"identity_providers: [{" + goodOIDC + ", console_url: 'http://[::1]:55054'}]":                   "leave it out",
+		"identity_providers: [{" + goodOIDC + ", console_url: 'http://h:55054'}]":                       "write it as https://HOST:PORT",
 	} {
 		_, err := load(t, content)
 		got := faultsOf(t, err)

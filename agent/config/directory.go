@@ -42,7 +42,7 @@ type IdentityProvider struct {
 	ConsoleURL       string          `yaml:"console_url" eg:"https://coopr.example.com:55054" doc:"The console's address, from which people log in, too. The provider must know the redirect URI https://HOST:PORT/console/callback. Default: none, so that people log in from the console on loopback only."`
 	ClientSecretFile string          `yaml:"client_secret_file" eg:"/etc/coopr/oidc-secret" doc:"File with the mesh's secret at the provider. Default: none, for public clients."`
 	Device           bool            `yaml:"device" eg:"false" doc:"Whether people may log in on another device: coopr login --device. Whoever talks somebody into confirming a code gets that person's session."`
-	Scopes           []string        `yaml:"scopes" eg:"[profile]" doc:"Scopes besides openid. Default: profile."`
+	Scopes           []string        `yaml:"scopes" eg:"[profile]" doc:"Scopes besides openid. Default: profile. With offline_access, the provider gives the mesh a refresh token, and sessions are renewed for up to seven days; without it they end after eight hours."`
 	NameClaim        string          `yaml:"name_claim" eg:"preferred_username" doc:"Claim with the person's name for records. Default: preferred_username."`
 	GroupsClaim      string          `yaml:"groups_claim" eg:"groups" doc:"Claim with the person's groups. Default: groups."`
 	Role             model.Role      `yaml:"role" eg:"read" doc:"Role of everybody whom it knows: admin, user or read. Default: none, so that only the rules let people in."`
@@ -88,13 +88,17 @@ func (c Config) checkDirectories(k *checks) {
 		k.method(path, p.Name, p.Tenant, seen)
 		u, err := url.Parse(p.Issuer)
 		if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
-			k.fault(path+".issuer", "%q: write it as https://HOST/…", p.Issuer)
+			k.fault(path+".issuer", "%q: write it as https://HOST/…, as http is for loopback only", p.Issuer)
 		}
 		if p.ClientID == "" {
 			k.fault(path+".client_id", "it is missing")
 		}
 		if c, err := url.Parse(p.ConsoleURL); p.ConsoleURL != "" && (err != nil || c.Host == "" || p.ConsoleURL != "https://"+c.Host) {
-			k.fault(path+".console_url", "%q: write it as https://HOST:PORT", p.ConsoleURL)
+			why := "write it as https://HOST:PORT"
+			if err == nil && c.Scheme == "http" && isLoopback(c.Hostname()) {
+				why = "leave it out: on loopback, people log in at http://127.0.0.1:PORT without it"
+			}
+			k.fault(path+".console_url", "%q: %s", p.ConsoleURL, why)
 		}
 		k.directoryRules(path, p.Role, p.Rules)
 	}

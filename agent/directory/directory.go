@@ -29,7 +29,9 @@ func Open(c config.Config) map[logins.Source]logins.Directory {
 	}
 	for _, p := range c.IdentityProviders {
 		p = p.WithDefaults()
-		out[logins.Source{Tenant: p.Tenant, Method: p.Name}] = &OIDC{cfg: p, codes: make(slots, parallel), devices: make(slots, parallel)}
+		out[logins.Source{Tenant: p.Tenant, Method: p.Name}] = &OIDC{
+			cfg: p, codes: make(slots, parallel), devices: make(slots, parallel), renewals: make(slots, parallel),
+		}
 	}
 	return out
 }

@@ -32,8 +32,9 @@ const consoleCallback = "/console/callback"
 
 // OIDC is a provider of OpenID Connect. It has people log in on its own pages.
 type OIDC struct {
-	cfg            config.IdentityProvider
-	codes, devices slots // for logins of each flow, so that strangers who begin one kind do not stop the other
+	cfg config.IdentityProvider
+	// For logins of each flow and for renewals, so that strangers who begin one kind stop nothing else.
+	codes, devices, renewals slots
 
 	mu    sync.Mutex // also while the provider is asked about itself, once for all who wait
 	known *known
@@ -107,44 +108,106 @@ func (o *OIDC) beginDevice(ctx context.Context) (p logins.Prompt, l logins.Pendi
 	return p, logins.Pending{Device: d.DeviceCode}, nil
 }
 
-// Finish returns the person who has logged in. It fails with logins.ErrPending or ErrSlowDown as long as nobody has in the
-// device flow.
-func (o *OIDC) Finish(ctx context.Context, l logins.Pending, state, code string) (p logins.Person, err error) {
+// Finish returns the person who has logged in, and the refresh token if the scopes of the settings ask for one. It fails with
+// logins.ErrPending or ErrSlowDown as long as nobody has in the device flow.
+func (o *OIDC) Finish(ctx context.Context, l logins.Pending, state, code string) (p logins.Person, refresh string, err error) {
 	places, options := o.codes, []oauth2.AuthCodeOption{oauth2.VerifierOption(l.Verifier)}
 	if l.Device != "" {
 		places, code = o.devices, ""
 		options = []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("grant_type", deviceGrant), oauth2.SetAuthURLParam("device_code", l.Device)}
 	} else if subtle.ConstantTimeCompare([]byte(state), []byte(l.State)) != 1 || code == "" {
-		return p, denied("the browser came back from another login")
+		return p, "", denied("the browser came back from another login")
 	}
 	leave, err := places.enter(o.cfg.Name)
 	if err != nil {
-		return p, err
+		return p, "", err
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	provider, c, err := o.client(&ctx)
 	if err != nil {
-		return p, err
+		return p, "", err
 	}
 	c.RedirectURL = l.Redirect
 	token, err := c.Exchange(ctx, code, options...)
 	if refusal, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		switch refusal.ErrorCode {
 		case "authorization_pending":
-			return p, logins.ErrPending
+			return p, "", logins.ErrPending
 		case "slow_down":
-			return p, logins.ErrSlowDown
+			return p, "", logins.ErrSlowDown
 		case "access_denied", "expired_token", "invalid_grant":
-			return p, denied("%s: %s", refusal.ErrorCode, refusal.ErrorDescription)
+			return p, "", denied("%v", o.brief(err))
 		}
 	}
 	if err != nil {
-		return p, err
+		return p, "", o.brief(err)
 	}
-	return o.person(ctx, provider, token, l.Nonce)
+	id, err := o.verify(ctx, provider, token)
+	switch {
+	case err != nil:
+		return p, "", err
+	case id.Nonce != l.Nonce:
+		return p, "", denied("the ID token belongs to another login")
+	}
+	if slices.Contains(o.cfg.Scopes, oidc.ScopeOfflineAccess) {
+		refresh = token.RefreshToken // others may end long before the session
+	}
+	p, err = o.person(ctx, provider, token, id)
+	return p, refresh, err
 }
+
+// Renew asks the provider about a person with a refresh token. Many providers replace it each time.
+func (o *OIDC) Renew(ctx context.Context, subject, refresh string) (p logins.Person, next string, err error) {
+	leave, err := o.renewals.enter(o.cfg.Name)
+	if err != nil {
+		return p, "", err
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	provider, c, err := o.client(&ctx)
+	if err != nil {
+		return p, "", err
+	}
+	token, err := c.TokenSource(ctx, &oauth2.Token{RefreshToken: refresh}).Token()
+	if refusal, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refusal.ErrorCode == "invalid_grant" {
+		return p, "", fmt.Errorf("%w: %w", logins.ErrEnded, o.brief(err))
+	}
+	if err != nil {
+		return p, "", o.brief(err)
+	}
+	next = token.RefreshToken
+	var id *oidc.IDToken
+	switch { // a provider need not send an ID token again
+	case token.Extra("id_token") != nil:
+		if id, err = o.verify(ctx, provider, token); err != nil {
+			return p, next, err
+		}
+	case provider.UserInfoEndpoint() == "":
+		return p, next, fmt.Errorf("%s has neither an ID token nor claims for a refresh token", o.cfg.Issuer)
+	default:
+		issuer, name, _ := strings.Cut(subject, " ")
+		id = &oidc.IDToken{Issuer: issuer, Subject: name}
+	}
+	if subjectOf(id) != subject {
+		return p, next, fmt.Errorf("%w: the refresh token of %s is of %s now", logins.ErrEnded, subject, subjectOf(id))
+	}
+	p, err = o.person(ctx, provider, token, id)
+	return p, next, err
+}
+
+// brief returns the error of a request for a token without the texts of the answer, which may repeat secrets of the request.
+func (o *OIDC) brief(err error) error {
+	if r, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		return fmt.Errorf("%s answers %d %q", o.cfg.Issuer, r.Response.StatusCode, r.ErrorCode)
+	}
+	return err
+}
+
+// subjectOf returns the id that never becomes another person's.
+func subjectOf(id *oidc.IDToken) string { return id.Issuer + " " + id.Subject }
 
 // client returns the provider and the mesh as its client, and puts the connection to it into a context.
 func (o *OIDC) client(ctx *context.Context) (*known, *oauth2.Config, error) {
@@ -235,19 +298,23 @@ func (c careful) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// person returns whom a token is about. Claims that are not in the ID token are asked for at the provider.
-func (o *OIDC) person(ctx context.Context, provider *known, token *oauth2.Token, nonce string) (p logins.Person, err error) {
+// verify returns the ID token of an answer.
+func (o *OIDC) verify(ctx context.Context, provider *known, token *oauth2.Token) (*oidc.IDToken, error) {
 	raw, _ := token.Extra("id_token").(string)
 	id, err := provider.VerifierContext(ctx, &oidc.Config{ClientID: o.cfg.ClientID}).Verify(ctx, raw)
-	switch {
-	case err != nil:
-		return p, fmt.Errorf("the ID token: %w", err)
-	case id.Nonce != nonce:
-		return p, denied("the ID token belongs to another login")
+	if err != nil {
+		return nil, fmt.Errorf("the ID token: %w", err)
 	}
+	return id, nil
+}
+
+// person returns whom a token is about. Claims that are not in the ID token are asked for at the provider.
+func (o *OIDC) person(ctx context.Context, provider *known, token *oauth2.Token, id *oidc.IDToken) (p logins.Person, err error) {
 	claims := map[string]any{}
-	if err := id.Claims(&claims); err != nil {
-		return p, fmt.Errorf("the ID token: %w", err)
+	if token.Extra("id_token") != nil {
+		if err := id.Claims(&claims); err != nil {
+			return p, fmt.Errorf("the ID token: %w", err)
+		}
 	}
 	_, named := claims[o.cfg.NameClaim]
 	_, grouped := claims[o.cfg.GroupsClaim]
@@ -277,7 +344,7 @@ func (o *OIDC) person(ctx context.Context, provider *known, token *oauth2.Token,
 	for _, g := range texts(claims[o.cfg.GroupsClaim]) {
 		in[g] = true
 	}
-	p = logins.Person{Subject: id.Issuer + " " + id.Subject, Name: name}
+	p = logins.Person{Subject: subjectOf(id), Name: name}
 	return p, enroll(&p, o.cfg.Role, o.cfg.Rules, func(r config.DirectoryRule) bool { return in[r.Group] })
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -67,13 +68,13 @@ func TestOIDC(t *testing.T) {
 	}
 	p, l := begin()
 	q := browse(p, "ann")
-	if ann, err := native.Finish(ctx, l, q.Get("state"), q.Get("code")); err != nil || ann.Subject != server.Issuer+" ann" || ann.Name != "ann" ||
+	if ann, _, err := native.Finish(ctx, l, q.Get("state"), q.Get("code")); err != nil || ann.Subject != server.Issuer+" ann" || ann.Name != "ann" ||
 		ann.Role != model.RoleAdmin || !slices.Equal(ann.Groups, []string{"devs"}) {
 		t.Errorf("ann: %+v, %v", ann, err)
 	}
 	refused := func(what string, l logins.Pending, state, code string) {
 		t.Helper()
-		if p, err := native.Finish(ctx, l, state, code); problem.CodeOf(err) != problem.Unauthorized {
+		if p, _, err := native.Finish(ctx, l, state, code); problem.CodeOf(err) != problem.Unauthorized {
 			t.Errorf("%s: %+v, %v", what, p, err)
 		}
 	}
@@ -113,20 +114,20 @@ func TestOIDC(t *testing.T) {
 	if err != nil || p.URL == "" || p.Code == "" || p.Interval <= 0 {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	if _, err := device.Finish(ctx, l, "", ""); !errors.Is(err, logins.ErrPending) {
+	if _, _, err := device.Finish(ctx, l, "", ""); !errors.Is(err, logins.ErrPending) {
 		t.Errorf("before somebody has logged in: %v", err)
 	}
 	if _, shows, err := server.Browse(p.URL, "bob", "words of bob"); err != nil || !strings.Contains(shows, "allowed") {
 		t.Fatalf("the page shows %s, %v", shows, err)
 	}
-	if bob, err := device.Finish(ctx, l, "", ""); err != nil || bob.Name != "bob" || bob.Role != model.RoleUser {
+	if bob, _, err := device.Finish(ctx, l, "", ""); err != nil || bob.Name != "bob" || bob.Role != model.RoleUser {
 		t.Errorf("bob: %+v, %v", bob, err)
 	}
 	if err := os.WriteFile(word, []byte("other words\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, l, err = device.Begin(ctx, ""); err == nil {
-		_, err = device.Finish(ctx, l, "", "")
+		_, _, err = device.Finish(ctx, l, "", "")
 	}
 	if problem.CodeOf(err) != problem.Internal {
 		t.Errorf("with a wrong secret of the mesh: %v", err)
@@ -150,8 +151,67 @@ func TestOIDC(t *testing.T) {
 	if p, _, err := native.Begin(ctx, back); err != nil || p.URL == "" {
 		t.Errorf("without the provider: %+v, %v", p, err)
 	}
-	if _, err := native.Finish(ctx, other, other.State, "code"); problem.CodeOf(err) != problem.Internal {
+	if _, _, err := native.Finish(ctx, other, other.State, "code"); problem.CodeOf(err) != problem.Internal {
 		t.Errorf("without the provider: %v", err)
+	}
+}
+
+// TestOIDCRenewal asks a real provider again about somebody who has logged in: it says who the person is now, and refuses one who is gone.
+func TestOIDCRenewal(t *testing.T) {
+	server := idp.New(t)
+	ctx := t.Context()
+	came := make(chan url.Values, 1)
+	page := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { came <- r.URL.Query() }))
+	defer page.Close()
+	open := func(scopes ...string) *OIDC {
+		return openOIDC(t, config.IdentityProvider{Issuer: server.Issuer, ClientID: idp.Native, Scopes: scopes})
+	}
+	login := func(o *OIDC, name string) (subject, refresh string) {
+		t.Helper()
+		p, l, err := o.Begin(ctx, page.URL+"/callback")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, shows, err := server.Browse(p.URL, name, "words of "+name); err != nil || !strings.HasPrefix(at, page.URL) {
+			t.Fatalf("the browser is at %s: %s, %v", at, shows, err)
+		}
+		q := <-came
+		who, refresh, err := o.Finish(ctx, l, q.Get("state"), q.Get("code"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return who.Subject, refresh
+	}
+	if _, refresh := login(open(), "ann"); refresh != "" {
+		t.Error("there is a refresh token without its scope")
+	}
+	o := open("profile", "offline_access")
+	ann, refresh := login(o, "ann")
+	bob, bobs := login(o, "bob")
+	server.Knows(t, map[string][]string{"ann": {"devs"}, "bob": {"others"}})
+	who, next, err := o.Renew(ctx, ann, refresh)
+	if err != nil || who.Subject != ann || who.Name != "ann" || who.Role != model.RoleUser || !slices.Equal(who.Groups, []string{"devs"}) ||
+		next == "" || next == refresh {
+		t.Fatalf("ann with other groups: %+v, %q, %v", who, next, err)
+	}
+	if _, next, err := o.Renew(ctx, ann, refresh); !errors.Is(err, logins.ErrEnded) || next != "" {
+		t.Errorf("with the refresh token of before: %q, %v", next, err)
+	}
+	if _, _, err := o.Renew(ctx, bob, next); !errors.Is(err, logins.ErrEnded) {
+		t.Errorf("with the refresh token of somebody else: %v", err)
+	}
+	if who, next, err := o.Renew(ctx, bob, bobs); problem.CodeOf(err) != problem.Unauthorized || next == "" {
+		t.Errorf("bob without a group that has a role: %+v, %q, %v", who, next, err)
+	}
+	ann, refresh = login(o, "ann")
+	server.Knows(t, map[string][]string{"bob": {"devs"}})
+	if who, _, err := o.Renew(ctx, ann, refresh); !errors.Is(err, logins.ErrEnded) || strings.Contains(err.Error(), refresh) {
+		t.Errorf("ann, who is gone: %+v, %v", who, err)
+	}
+	server.Stop()
+	if _, next, err := o.Renew(ctx, bob, bobs); err == nil || errors.Is(err, logins.ErrEnded) || problem.CodeOf(err) != problem.Internal ||
+		next != "" || strings.Contains(err.Error(), bobs) {
+		t.Errorf("without the provider: %q, %v", next, err)
 	}
 }
 
@@ -187,13 +247,30 @@ func TestHostileProvider(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, err := o.Finish(t.Context(), l, l.State, "code"); err == nil {
+		if p, _, err := o.Finish(t.Context(), l, l.State, "code"); err == nil {
 			t.Errorf("%s: %+v", what, p)
 		}
 	}
 	answers[at] = discovery(plain.URL)
 	finish("an address without TLS")
 	answers[at] = discovery(server.URL + "/token")
+	for _, text := range []string{"%s", `{"error":"invalid_grant","error_description":"%s"}`, `{"error":"busy","error_description":"%s"}`} {
+		answers["/token"] = func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = fmt.Fprintf(w, text, r.FormValue("refresh_token")+r.FormValue("code"))
+		}
+		o := provider()
+		if _, _, err := o.Renew(t.Context(), server.URL+" ann", "canary"); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("an answer that repeats the refresh token, in %s: %v", text, err)
+		}
+		_, l, err := o.Begin(t.Context(), "http://127.0.0.1:1/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.Finish(t.Context(), l, l.State, "canary"); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("an answer that repeats the code, in %s: %v", text, err)
+		}
+	}
 	answers["/token"] = http.RedirectHandler(plain.URL, http.StatusTemporaryRedirect).ServeHTTP
 	finish("a redirect to an address without TLS")
 	var sent atomic.Int64

@@ -106,7 +106,7 @@ func (m *Member) duties() []leader.Duty {
 		}),
 		Integrity: m.integrity(),
 		Logins: logins.New(logins.Config{
-			Machine: m.Machine, Propose: m.Propose, Ring: m.cfg.Keyring, Directories: cfg.Directories, Logger: log,
+			Machine: m.Machine, Propose: m.Propose, Ring: m.cfg.Keyring, Box: m.Box, Directories: cfg.Directories, Logger: log,
 		}),
 		Keys:      k,
 		Uses:      uses.New(uses.Config{Machine: m.Machine, Propose: m.Propose, Logger: log}),

@@ -139,7 +139,7 @@ func (u *Users) open(ctx context.Context, user model.User) (string, api.Written,
 	now := clock(u.Now)
 	t := model.Token{Actor: user.Name, Tenant: user.Tenant, Session: true, Expires: now.Add(sessionTime).UnixMilli()}
 	t.Renewable = now.Add(loginTime).UnixMilli()
-	if !l.Logins.Renews(logins.Source{Tenant: user.Tenant, Method: user.Method}) {
+	if !l.Logins.Renews(user) {
 		t.Renewable = t.Expires
 	}
 	token, put := newToken(t)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -62,6 +63,16 @@ func (k Key) mac(purpose string, data []byte) []byte {
 	h := hmac.New(sha256.New, derive.Sum(nil))
 	h.Write(data)
 	return h.Sum(nil)
+}
+
+// For returns the key of a purpose, with the same number. Nobody learns this key from it, nor that of another purpose.
+func (k Key) For(purpose string) Key {
+	secret, err := hkdf.Key(sha256.New, k.Secret[:], nil, string(Bind("coopr key", purpose)), Size)
+	if err != nil {
+		panic(err) // only for a longer key
+	}
+	copy(k.Secret[:], secret)
+	return k
 }
 
 // numberSize is the length of a key's number at the beginning of encrypted data, in bytes.

@@ -40,3 +40,16 @@ func TestMAC(t *testing.T) {
 		t.Error("from an empty keyring:", err)
 	}
 }
+
+// Keys of purposes differ from each other and from the key of which they are derived, and are the same at each voter.
+func TestKeyOfPurpose(t *testing.T) {
+	k := NewKey(7)
+	for what, other := range map[string]Key{"itself": k, "another purpose": k.For("others"), "another key": NewKey(7).For("logins")} {
+		if k.For("logins").Same(other) {
+			t.Errorf("the key of a purpose is that of %s", what)
+		}
+	}
+	if got := k.For("logins"); got.Number != 7 || !got.Same(k.For("logins")) {
+		t.Errorf("the key of a purpose is %s", got)
+	}
+}

@@ -248,7 +248,8 @@ func (a sealed) rewrite(table string, row any) {
 // have been planned from a version of a provider that was deleted meanwhile.
 func (a sealed) dropSealed(p *pb.DropSealed) Answer {
 	var named map[view.SealedKey]bool
-	if a.exact() {
+	ofTenant := func(n *pb.SealedName) bool { return n.Tenant != "" } // documents name no values of the mesh itself
+	if a.exact() && slices.ContainsFunc(p.Values, ofTenant) {
 		named = a.view().NamedSealed()
 	}
 	for _, n := range p.Values {

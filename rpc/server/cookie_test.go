@@ -346,6 +346,37 @@ func TestConsoleBounds(t *testing.T) {
 	}
 }
 
+// A login on the pages of a provider counts once for its source, before its body is read.
+func TestConsoleProviderBounds(t *testing.T) {
+	for _, path := range []string{"/console/begin", "/console/finish"} {
+		h, err := server.New(server.Config{Services: newAgent(t).Services(), Name: "a", Bounds: rest.Bounds{Strangers: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(text string) (status int, read bool) {
+			body := strings.NewReader(text)
+			r := httptest.NewRequestWithContext(t.Context(), "POST", path, body)
+			r.Header.Set(api.HeaderCSRF, "1")
+			r.Header.Set("Cookie", session+"-login=junk")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w.Code, body.Len() < len(text)
+		}
+		for range 2 {
+			if got, _ := ask(`{"tenant":"acme","method":"sso","code":"a"}`); got != 401 {
+				t.Errorf("%s within the bound: status %d", path, got)
+			}
+		}
+		got, read := 0, false
+		for i := 0; i < 200 && got != 429; i++ {
+			got, read = ask(`{`)
+		}
+		if got != 429 || read {
+			t.Errorf("%s over the bound: status %d, the body is read: %v", path, got, read)
+		}
+	}
+}
+
 // deadlines is a connection that keeps the deadlines of what is read.
 type deadlines struct {
 	*httptest.ResponseRecorder

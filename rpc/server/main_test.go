@@ -149,7 +149,9 @@ func (w *world) send(ctx context.Context, token, method, path string, body io.Re
 	}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
-		req.Header.Set(name, value)
+		if req.Header.Set(name, value); name == "Host" {
+			req.Host = value
+		}
 	}
 	resp, err := w.http.Do(req)
 	if err != nil {

@@ -41,6 +41,10 @@ func TestConsoleProviderRefusals(t *testing.T) {
 		if len(a.header.Values("Set-Cookie")) > 0 {
 			t.Errorf("%s: %v", name, a.header)
 		}
+		a = w.must(409, "", "POST", begin, `{"tenant":"acme","method":"sso"}`, samePage, csrf, "Host: localhost:55054")
+		if p := a.problem(t); !strings.Contains(p.Detail, "open the console at http://127.0.0.1:55054/") {
+			t.Errorf("%s at localhost: %+v", name, p)
+		}
 		for _, redirect := range []string{"//evil", "https://evil.example/", "https://evil.example/console/callback?a=b", "javascript:alert(1)"} {
 			w.must(422, "", "POST", "/v1/login/begin", `{"tenant":"acme","method":"sso","redirect":"`+redirect+`"}`)
 		}

@@ -103,7 +103,8 @@ func TestIdentityProvider(t *testing.T) {
 	dir := t.TempDir()
 	word, conf := filepath.Join(dir, "word"), filepath.Join(dir, "providers.yaml")
 	for file, text := range map[string]string{word: idp.DeviceWord, conf: fmt.Sprintf(`identity_providers:
-  - {name: sso, issuer: %q, client_id: %s, rules: [{group: devs, role: user}]}
+  - {name: sso, issuer: %q, client_id: %s, scopes: [profile, offline_access],
+     rules: [{group: devs, role: user}, {group: ops, groups: [oncall]}]}
   - {name: remote, issuer: %q, client_id: %s, client_secret_file: %q, device: true, rules: [{group: devs, role: read}]}
 `, p.Issuer, idp.Native, p.Issuer, idp.Device, word)} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -232,5 +233,40 @@ func TestIdentityProvider(t *testing.T) {
 	if got := m.must("user", "list"); !strings.Contains(got, "sso") || !strings.Contains(got, "remote") {
 		t.Errorf("the users: %s", got)
 	}
+
+	// The provider is asked again at each renewal, also by the next leader.
+	m.await("a session that can be renewed", func() error { // as soon as the mesh encrypts values
+		cookie, page := begin()
+		at, _, err := p.Browse(page, "ann", "words of ann")
+		if err != nil {
+			return err
+		}
+		if back, err = url.Parse(at); err != nil {
+			return err
+		}
+		if set, answer = ask("/console/finish", came(back.Query().Get("state")), cookie, http.StatusCreated); answer["renewable"] == answer["expires"] {
+			return errNotYet
+		}
+		return nil
+	})
+	if got := m.person(ann, "", "whoami"); !strings.Contains(got.out, "oncall") {
+		t.Errorf("ann is %+v", got)
+	}
+	p.Knows(t, map[string][]string{"ann": {"devs"}, "bob": {"devs"}})
+	gone := m.leader()
+	gone.kill()
+	next := m.leader(gone)
+	agent = "http://" + next.addr(httpPort)
+	ask("/v1/self/renew", "", set[session], http.StatusOK)
+	if got := m.person(ann, "", "whoami"); got.code != 0 || strings.Contains(got.out, "oncall") {
+		t.Errorf("with other groups, ann is %+v", got)
+	}
+	p.Knows(t, map[string][]string{"bob": {"devs"}})
+	ask("/v1/self/renew", "", set[session], http.StatusUnauthorized)
+	if got := m.person(ann, "", "whoami"); got.code == 0 {
+		t.Errorf("whoever is gone is still %+v", got)
+	}
+	gone.start()
+	m.ready()
 	m.stop()
 }

@@ -2,6 +2,7 @@
 package idp
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,6 +31,7 @@ type Provider struct {
 	Issuer string
 	// Stop ends the provider.
 	Stop func()
+	file string
 }
 
 // New starts a provider that knows people: ann in the groups devs and ops, bob in devs, and eve in none. The password of each
@@ -41,27 +43,23 @@ func New(t *testing.T) *Provider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "people.json")
-	people := `{"ann":{"password":"words of ann","groups":["devs","ops"]},"bob":{"password":"words of bob","groups":["devs"]},` +
-		`"eve":{"password":"words of eve"}}`
-	if err := os.WriteFile(file, []byte(people), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	p := &Provider{file: filepath.Join(dir, "people.json")}
+	p.Knows(t, map[string][]string{"ann": {"devs", "ops"}, "bob": {"devs"}, "eve": nil})
 	addr, name := site.Loopback()+":5556", filepath.Join(dir, "idp.log")
 	log, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(program, addr, file)
+	cmd := exec.Command(program, addr, p.file)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &Provider{Issuer: "http://" + addr + "/", Stop: sync.OnceFunc(func() {
+	p.Issuer, p.Stop = "http://"+addr+"/", sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-	})}
+	})
 	t.Cleanup(p.Stop)
 	site.Await(t, "the identity provider to answer", func() error {
 		resp, err := http.Get(p.Issuer + ".well-known/openid-configuration")
@@ -72,6 +70,25 @@ func New(t *testing.T) *Provider {
 		return resp.Body.Close()
 	})
 	return p
+}
+
+// Knows makes people, with their groups, all that the provider knows from now on.
+func (p *Provider) Knows(t *testing.T, groups map[string][]string) {
+	t.Helper()
+	people := map[string]any{}
+	for name, g := range groups {
+		people[name] = map[string]any{"password": "words of " + name, "groups": g}
+	}
+	text, err := json.Marshal(people)
+	if err == nil {
+		err = os.WriteFile(p.file+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(p.file+".new", p.file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Browse opens a page of the provider as somebody with a password does in a browser, logs in and agrees. It returns where the

@@ -3,7 +3,8 @@
 //
 //	idp HOST:PORT USERS
 //
-// USERS is a JSON file with people by name: {"ann": {"password": "…", "groups": ["devs"]}}. The public client native comes
+// USERS is a JSON file with people by name: {"ann": {"password": "…", "groups": ["devs"]}}. It is read again for each question: whoever
+// is not in it any more neither logs in nor has a login renewed. The public client native comes
 // back to http://127.0.0.1:…/callback or …/console/callback; the client device has the secret "words of the mesh" and the device flow.
 package main
 
@@ -30,7 +31,7 @@ type person struct {
 // people is the store of the example with groups.
 type people struct {
 	*storage.Storage
-	all map[string]person
+	all users
 }
 
 // SetUserinfoFromToken adds the groups to what the provider says of somebody.
@@ -38,14 +39,37 @@ func (p people) SetUserinfoFromToken(ctx context.Context, info *oidc.UserInfo, t
 	if err := p.Storage.SetUserinfoFromToken(ctx, info, token, subject, origin); err != nil {
 		return err
 	}
-	info.AppendClaims("groups", p.all[subject].Groups)
+	info.AppendClaims("groups", p.all.read()[subject].Groups)
 	return nil
 }
 
-type users map[string]person
+// TokenRequestByRefreshToken refuses the refresh tokens of somebody who is gone.
+func (p people) TokenRequestByRefreshToken(ctx context.Context, token string) (op.RefreshTokenRequest, error) {
+	r, err := p.Storage.TokenRequestByRefreshToken(ctx, token)
+	if err == nil && p.all.GetUserByID(r.GetSubject()) == nil {
+		return nil, fmt.Errorf("%s is gone", r.GetSubject())
+	}
+	return r, err
+}
+
+// users is the name of the file with people.
+type users string
+
+// read returns the people. A file that cannot be read has none.
+func (u users) read() map[string]person {
+	all := map[string]person{}
+	text, err := os.ReadFile(string(u))
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "idp:", err)
+	}
+	return all
+}
 
 func (u users) GetUserByID(name string) *storage.User {
-	p, ok := u[name]
+	p, ok := u.read()[name]
 	if !ok {
 		return nil
 	}
@@ -57,14 +81,7 @@ func (u users) GetUserByUsername(name string) *storage.User { return u.GetUserBy
 func (u users) ExampleClientID() string { return "service" }
 
 func run(addr, file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	all := users{}
-	if err := json.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
+	all := users(file)
 	storage.RegisterClients(
 		storage.NativeClient("native", "http://127.0.0.1/callback", "http://127.0.0.1/console/callback"),
 		storage.DeviceClient("device", "words of the mesh"),

@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -52,6 +54,7 @@ type Config struct {
 	Machine     *state.Machine
 	Propose     func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Ring        *keyring.Ring // encrypts pending logins
+	Box         *sealed.Box   // encrypts what is kept of logins on pages
 	Directories map[Source]Directory
 	Logger      *slog.Logger
 	// Every is the time between two sweeps over all users; default 15 minutes.
@@ -62,6 +65,7 @@ type Config struct {
 type Controller struct {
 	cfg  Config
 	turn *semaphore.Weighted // of a change of a user
+	asks singleflight.Group  // of directories with pages, by user
 	mu   sync.Mutex
 	last map[Source]string // the user about whom a sweep has asked last
 }
@@ -86,8 +90,9 @@ func (c *Controller) Run(ctx context.Context) error {
 // silence is the number of questions in a row without an answer after which a sweep asks a directory no more.
 const silence = 3
 
-// Sweep asks about all users of the directories that are configured. Those without tokens have rights, too: by schedules, queued
-// operations and grants. A directory that answers slowly delays no other.
+// Sweep asks about all users of the directories that are configured and have no pages. Those without tokens have rights, too: by
+// schedules, queued operations and grants. A directory that answers slowly delays no other. What is kept of logins on pages, and not
+// needed any more, is removed.
 func (c *Controller) Sweep(ctx context.Context) {
 	users := map[Source][]string{}
 	for _, u := range c.cfg.Machine.View().Users("") {
@@ -101,6 +106,9 @@ func (c *Controller) Sweep(ctx context.Context) {
 		all.Go(func() { c.sweep(ctx, at, names) })
 	}
 	all.Wait()
+	if err := c.forget(ctx); err != nil {
+		c.cfg.Logger.Warn("what was kept of logins is not removed", "error", err)
+	}
 }
 
 // sweep asks a directory about users, beginning after the last one about whom it was asked before: some of them may be the reason
@@ -162,12 +170,6 @@ func (c *Controller) explain(at Source, err error) error {
 	return err
 }
 
-// Renews reports whether sessions of a method can be renewed: those of Pages end, as such a directory answers only people.
-func (c *Controller) Renews(at Source) bool {
-	_, ok := c.cfg.Directories[at].(Pages)
-	return !ok
-}
-
 // Refresh asks the directory of a user and writes what has changed. It fails with problem.Unauthorized if the directory does
 // not let the user in, and for a user whose directory is not configured.
 func (c *Controller) Refresh(ctx context.Context, tenant, name string) error {
@@ -184,11 +186,11 @@ func (c *Controller) Refresh(ctx context.Context, tenant, name string) error {
 
 func (c *Controller) refresh(ctx context.Context, u model.User) error {
 	at, next := Source{u.Tenant, u.Method}, u
+	if pages, ok := c.cfg.Directories[at].(Pages); ok {
+		return c.renew(ctx, pages, u)
+	}
 	d, ok := c.cfg.Directories[at].(Passwords)
-	switch {
-	case !c.Renews(at):
-		return problem.New(problem.Forbidden, "sessions of the method %s are not renewed: log in again", u.Method)
-	case !ok:
+	if !ok {
 		return refused()
 	}
 	p, err := d.Find(ctx, u.Subject)

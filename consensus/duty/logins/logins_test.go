@@ -3,12 +3,14 @@ package logins_test
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/logins"
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -69,6 +72,7 @@ type mesh struct {
 	t     *testing.T
 	m     *state.Machine
 	dir   *people
+	mu    sync.Mutex // of what follows
 	index uint64
 	now   int64
 }
@@ -89,6 +93,8 @@ func newMesh(t *testing.T) *mesh {
 var corp = logins.Source{Tenant: "acme", Method: "corp"}
 
 func (x *mesh) propose(_ context.Context, commands ...*pb.Command) ([]state.Answer, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.index++
 	data, err := proto.Marshal(&pb.Entry{
 		Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: x.now, Commands: commands,
@@ -305,18 +311,25 @@ func TestLateAnswer(t *testing.T) {
 }
 
 // pages is a directory with pages, of which each login is in one state.
-type pages struct{ err error }
+type pages struct {
+	err    error
+	secret string // which Finish returns
+}
 
 func (p *pages) Begin(_ context.Context, redirect string) (logins.Prompt, logins.Pending, error) {
 	return logins.Prompt{URL: "https://example.com/", Ends: time.Now().Add(time.Hour)}, logins.Pending{Redirect: redirect, State: "s"}, nil
 }
 
-func (p *pages) Finish(_ context.Context, l logins.Pending, _, code string) (logins.Person, error) {
-	return logins.Person{Subject: code, Name: l.Redirect, Role: model.RoleUser}, p.err
+func (p *pages) Finish(_ context.Context, l logins.Pending, _, code string) (logins.Person, string, error) {
+	return logins.Person{Subject: code, Name: l.Redirect, Role: model.RoleUser}, p.secret, p.err
+}
+
+func (p *pages) Renew(context.Context, string, string) (logins.Person, string, error) {
+	return logins.Person{}, "", errors.New("nobody is asked about again")
 }
 
 // leader returns the controller of a leader with keys, for a directory that has people log in on its pages.
-func (x *mesh) leader(p *pages, keys keyring.Set) *logins.Controller {
+func (x *mesh) leader(p logins.Pages, keys keyring.Set) *logins.Controller {
 	x.t.Helper()
 	ring, err := keyring.Open(&memkeys.Store{})
 	if err != nil {
@@ -325,8 +338,8 @@ func (x *mesh) leader(p *pages, keys keyring.Set) *logins.Controller {
 	if err := ring.Put(keys); err != nil {
 		x.t.Fatal(err)
 	}
-	return logins.New(logins.Config{Machine: x.m, Propose: x.propose, Ring: ring, Directories: map[logins.Source]logins.Directory{corp: p},
-		Logger: slog.New(slog.DiscardHandler)})
+	return logins.New(logins.Config{Machine: x.m, Propose: x.propose, Ring: ring, Box: sealed.NewBox(x.m, x.propose, ring),
+		Directories: map[logins.Source]logins.Directory{corp: p}, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // A login on pages is finished by its own id, at any leader that has the keys of the mesh.
@@ -359,13 +372,18 @@ func TestPages(t *testing.T) {
 	if err := finish(leader(keys), id); err != nil {
 		t.Errorf("another leader: %v", err)
 	}
+	if plain, err := base64.RawURLEncoding.DecodeString(id); err != nil {
+		t.Error(err)
+	} else if _, err := keyring.NewCipher(keys.Keys[0]).Open(keyring.Bind("login", x.m.View().Mesh()), plain); !errors.Is(err, keyring.ErrNotSealed) {
+		t.Errorf("the key of the mesh itself encrypts logins: %v", err)
+	}
 	if err := finish(leader(keyring.Set{Active: 1, Keys: []keyring.Key{keyring.NewKey(1)}}), id); problem.CodeOf(err) != problem.Unauthorized {
 		t.Errorf("a leader of another mesh: %v", err)
 	}
 	if _, _, err := leader(keyring.Set{}).Begin(t.Context(), corp, "ann"); problem.CodeOf(err) != problem.NoMajority {
 		t.Errorf("a leader without keys: %v", err)
 	}
-	if err := c.Refresh(t.Context(), "acme", "corp.ann"); problem.CodeOf(err) != problem.Forbidden || c.Renews(corp) {
+	if err := c.Refresh(t.Context(), "acme", "corp.ann"); problem.CodeOf(err) != problem.Forbidden || c.Renews(x.user("corp.ann")) {
 		t.Errorf("a session is renewed: %v", err)
 	}
 	c.Sweep(t.Context())

@@ -22,13 +22,20 @@ var (
 	ErrSlowDown = fmt.Errorf("%w, and the directory is asked too often: wait five seconds longer from now on", ErrPending)
 )
 
+// ErrEnded means that a directory with pages does not let a login of the past be renewed.
+var ErrEnded = errors.New("the login has ended at the directory")
+
 // Pages is a directory that has people log in on pages of its own.
 type Pages interface {
 	// Begin starts a login. The browser comes back to a URL, or nowhere if that is "".
 	Begin(ctx context.Context, redirect string) (Prompt, Pending, error)
-	// Finish returns the person who has logged in. state and code are what the browser came back with. It fails with
-	// ErrPending, or as the methods of Directory do.
-	Finish(ctx context.Context, l Pending, state, code string) (Person, error)
+	// Finish returns the person who has logged in, and a secret for Renew, or "" if the directory is not asked again. state and code
+	// are what the browser came back with. It fails with ErrPending, or as the methods of Directory do.
+	Finish(ctx context.Context, l Pending, state, code string) (p Person, secret string, err error)
+	// Renew returns the person who is a subject as the directory has it now. secret is what Finish or Renew returned last about that
+	// person; next is in its place from now on unless it is "", also if there is an error. Renew fails with ErrEnded if the secret does
+	// not count any more, or as the methods of Directory do.
+	Renew(ctx context.Context, subject, secret string) (p Person, next string, err error)
 }
 
 // Prompt is what somebody needs who is to log in.
@@ -56,17 +63,37 @@ func (c *Controller) seal(l Pending) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sealed, err := c.cfg.Ring.Seal(c.place(), text)
+	cipher, err := c.cipher(c.cfg.Ring.Set().Active)
 	if errors.Is(err, keyring.ErrNoKey) {
 		return "", problem.New(problem.NoMajority, "the mesh has no keys yet: try again in a moment")
 	}
-	return base64.RawURLEncoding.EncodeToString(sealed), err
+	if err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(cipher.Seal(c.place(), text)), nil
+}
+
+// cipher returns the cipher of pending logins. Its key is derived from the mesh key with a number, so that it opens nothing else.
+func (c *Controller) cipher(number uint32) (*keyring.Cipher, error) {
+	k, err := c.cfg.Ring.Key(number)
+	if err != nil {
+		return nil, err
+	}
+	return keyring.NewCipher(k.For("logins")), nil
 }
 
 func (c *Controller) open(text string) (l Pending, err error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	var number uint32
 	if err == nil {
-		sealed, err = c.cfg.Ring.Open(c.place(), sealed)
+		number, err = keyring.NumberOf(sealed)
+	}
+	var cipher *keyring.Cipher
+	if err == nil {
+		cipher, err = c.cipher(number)
+	}
+	if err == nil {
+		sealed, err = cipher.Open(c.place(), sealed)
 	}
 	if err == nil {
 		err = json.Unmarshal(sealed, &l)
@@ -113,12 +140,18 @@ func (c *Controller) Finish(ctx context.Context, id, state, code string) (u mode
 	if !ok || time.Now().UnixMilli() > l.Ends {
 		return u, problem.New(problem.Unauthorized, "this login has ended: begin again")
 	}
-	p, err := pages.Finish(ctx, l, state, code)
+	p, secret, err := pages.Finish(ctx, l, state, code)
 	switch {
 	case errors.Is(err, ErrPending):
 		return u, err
 	case err != nil:
 		return u, c.explain(l.Source, err)
 	}
-	return c.admit(ctx, l.Source, p, c.cfg.Machine.View())
+	if u, err = c.admit(ctx, l.Source, p, c.cfg.Machine.View()); err != nil {
+		return u, err
+	}
+	if err := c.begin(ctx, u, secret); err != nil {
+		c.cfg.Logger.Warn("the sessions of a user cannot be renewed", "directory", u.Method, "tenant", u.Tenant, "user", u.Name, "error", err)
+	}
+	return u, nil
 }

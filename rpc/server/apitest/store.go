@@ -179,7 +179,7 @@ func (s *Store) duties(uint64) []leader.Duty {
 		}),
 		Janitor:   janitor.New(janitor.Config{Machine: m, Propose: propose, Logger: log}),
 		Integrity: integrity.New(integrity.Config{Machine: m, Propose: propose, Logger: log}),
-		Logins:    logins.New(logins.Config{Machine: m, Propose: propose, Ring: s.ring, Logger: log}),
+		Logins:    logins.New(logins.Config{Machine: m, Propose: propose, Ring: s.ring, Box: s.member.Box, Logger: log}),
 		Uses:      uses.New(uses.Config{Machine: m, Propose: propose, Logger: log}),
 		Keys:      k,
 		Incidents: incidents.New(incidents.Config{Machine: m, Propose: propose, Logger: log}),

@@ -86,6 +86,7 @@ type note struct {
 	actor     string
 	request   string
 	forwarded bool
+	counted   bool      // among the requests of its source without a valid token
 	long      bool      // the request may take as long as its caller likes
 	answered  int       // the status that the leader answered with
 	again     bool      // the request may be repeated after the error

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/coopr/coopr/engine/problem"
@@ -22,13 +23,18 @@ const pendingTime = 10 * time.Minute
 // providerRoutes registers the console's login on the pages of an identity provider (decision 093). They are those of the API: what
 // finishes a login is in a cookie of the browser that has begun it.
 func providerRoutes(s *Server) {
-	s.mux.HandleFunc("POST "+pagePath+"begin", func(w http.ResponseWriter, r *http.Request) {
+	s.mux.HandleFunc("POST "+pagePath+"begin", s.bounded(func(w http.ResponseWriter, r *http.Request) {
 		var req api.BeginLogin
 		if err := bodyOf(w, r, &req); err != nil {
 			refuse(w, r, err)
 			return
 		}
 		req.Redirect = callbackOf(r)
+		if here, ok := strings.CutPrefix(req.Redirect, "http://localhost"); ok {
+			refuse(w, r, problem.New(problem.Conflict, "identity providers send a browser back to the address of its own machine, and not to "+
+				"the name localhost: open the console at http://127.0.0.1%s", strings.TrimSuffix(here, callbackPath[1:])))
+			return
+		}
 		var p api.LoginPrompt
 		if a := askWith(s, w, r, beginPath, req); !a.into(w, r, http.StatusCreated, &p) {
 			return
@@ -39,8 +45,8 @@ func providerRoutes(s *Server) {
 		}
 		setPending(w, r, p.Login)
 		answer(w, http.StatusCreated, api.LoginPrompt{URL: p.URL})
-	})
-	s.mux.HandleFunc("POST "+pagePath+"finish", func(w http.ResponseWriter, r *http.Request) {
+	}))
+	s.mux.HandleFunc("POST "+pagePath+"finish", s.bounded(func(w http.ResponseWriter, r *http.Request) {
 		var req api.FinishLogin
 		if err := bodyOf(w, r, &req); err != nil {
 			refuse(w, r, err)
@@ -59,7 +65,7 @@ func providerRoutes(s *Server) {
 		}
 		setCookie(w, r, f.Token.Secret)
 		answer(w, http.StatusCreated, f.Token.Token)
-	})
+	}))
 }
 
 // callbackOf returns the URL of the page at the host that a request names. The leader compares it with the configured one.

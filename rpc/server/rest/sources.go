@@ -43,8 +43,13 @@ func newSources(rate int) *sources {
 	return s
 }
 
-// request counts a request without a valid token.
+// request counts a request without a valid token, once: a route of the console has one of the API answer.
 func (s *sources) request(r *http.Request) error {
+	n := noteOf(r.Context())
+	if n.counted {
+		return nil
+	}
+	n.counted = true
 	return s.count(r, func(x *source) *bounds.Bucket { return &x.requests })
 }
 
