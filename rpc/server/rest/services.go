@@ -163,6 +163,7 @@ type Operations interface {
 	Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error)
 	// TaskLog copies the log of a task from the agent that has it to w; attempt 0 means
 	// the latest. With follow it continues until the task ends. It works on every voter.
+	// It writes nothing and fails with an *api.LogMissing if that agent does not send the log.
 	TaskLog(ctx context.Context, who model.Caller, task string, attempt int, follow bool, w io.Writer) error
 }
 
