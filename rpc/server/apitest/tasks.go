@@ -187,7 +187,7 @@ func (s *Store) Log(task, text string) {
 	s.logs.notify()
 }
 
-// Break lets agent a break every log after so many bytes of it from now on. With 0 the agent cannot be reached. Mend ends that.
+// Break lets agent a break every log after so many bytes of it from now on. With 0 the agent cannot be reached. Reconnect ends that.
 func (s *Store) Break(most int) {
 	s.logs.mu.Lock()
 	s.logs.broken, s.logs.most = true, most
@@ -195,8 +195,8 @@ func (s *Store) Break(most int) {
 	s.logs.notify()
 }
 
-// Mend lets agent a send all logs again.
-func (s *Store) Mend() {
+// Reconnect lets agent a send all logs again.
+func (s *Store) Reconnect() {
 	s.logs.mu.Lock()
 	defer s.logs.mu.Unlock()
 	s.logs.broken = false

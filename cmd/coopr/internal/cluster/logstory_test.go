@@ -199,7 +199,7 @@ func TestLogsMissing(t *testing.T) {
 		strings.Count(part, " CREATE ? the rest of the output "+why) != 2 || strings.Contains(part, " CREATE !") {
 		t.Errorf("broken off:\n%s", part)
 	}
-	s.Mesh.Mend()
+	s.Mesh.Reconnect()
 	if again := shown(t, s, "cluster", "logs", "web"); again != all {
 		t.Errorf("with the agent:\n%s\nnot\n%s", again, all)
 	}

@@ -130,7 +130,7 @@ func TestRunStory(t *testing.T) {
 			t.Errorf("broken off after %d bytes: %d %s%s", most, code, out, errs)
 		}
 	}
-	s.Mesh.Mend()
+	s.Mesh.Reconnect()
 	s.Run(1, "run", "--profile", "small", "--", "true") // the profile allows no more runs
 	s.Run(0, "runs", "list", "--status", "rejected")
 	s.Run(0, "runs", "extend", failed, "2h")
