@@ -19,13 +19,13 @@ const (
 	interrupt = 3 // Ctrl-C
 	end       = 4 // Ctrl-D
 	backspace = 8
-	clear     = 21 // Ctrl-U
+	discard   = 21 // Ctrl-U
 	remove    = 127
 )
 
-// Ask writes a question and reads a line from a terminal, which does not show it. It returns ErrInterrupted at Ctrl-C, io.EOF at Ctrl-D in an
-// empty line, and the cause of ctx if that ends first: then the read is left alone, and ends with the process. The terminal is as it was before
-// in each case.
+// Ask writes a question and reads a line from a terminal, which does not show it. It returns ErrInterrupted at Ctrl-C, io.EOF at
+// Ctrl-D in an empty line, and the cause of ctx if that ends first: then the read is left alone, and ends with the process. The
+// terminal is as it was before in each case.
 func Ask(ctx context.Context, in *os.File, out io.Writer, question string) (line []byte, err error) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
@@ -75,7 +75,7 @@ func readLine(in io.Reader) (line []byte, err error) {
 		case backspace, remove:
 			_, size := utf8.DecodeLastRune(line)
 			line = line[:len(line)-size]
-		case clear:
+		case discard:
 			line = line[:0]
 		default:
 			line = append(line, b[0])

@@ -4,8 +4,10 @@ package api
 const (
 	// MaxCommand bounds the arguments of a command, in bytes.
 	MaxCommand = 64 << 10
-	// MaxCommandTime bounds the time of a command, in seconds, and CommandTime is the default.
-	MaxCommandTime, CommandTime = 3600, 60
+	// MaxCommandTime bounds the time of a command, in seconds.
+	MaxCommandTime = 3600
+	// CommandTime is the time of a command that names none, in seconds.
+	CommandTime = 60
 )
 
 // NodeCommand is a command to run on a node.

@@ -15,7 +15,8 @@ var ErrBroken = errors.New("the connection broke while the command ran, so it is
 
 // RunCommand runs a command on a node, by its id, and calls fn with each line of its output. It returns the end of the command. The command
 // ends with ctx. If the answer breaks off, the error is ErrBroken; the command is not run again.
-func (c *Client) RunCommand(ctx context.Context, node string, command api.NodeCommand, fn func(api.CommandLine) error) (api.CommandLine, error) {
+func (c *Client) RunCommand(ctx context.Context, node string, command api.NodeCommand, fn func(api.CommandLine) error) (
+	api.CommandLine, error) {
 	body, err := json.Marshal(command)
 	if err != nil {
 		return api.CommandLine{}, err

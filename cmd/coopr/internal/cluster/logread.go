@@ -118,8 +118,9 @@ func (l *taskLogs) ofOperation(ctx context.Context, op *api.OperationDetails) (f
 	}
 }
 
-// read reads the log of an attempt after the lines that were read already, and calls emit with each line. If the agent that has the log does
-// not send it, a line says so, and lines that the state keeps follow; but not to somebody who follows the log, since the agent may return.
+// read reads the log of an attempt after the lines that were read already, and calls emit with each line. If the agent that has the log
+// does not send it, a line says so, and lines that the state keeps follow; but not to somebody who follows the log, since the agent may
+// return.
 func (l *taskLogs) read(ctx context.Context, a *attemptLog, follow bool, emit func(logLine) error) error {
 	r, err := l.client.TaskLog(ctx, a.task, a.number, follow)
 	if err != nil {

@@ -96,8 +96,8 @@ func TestTimesOfLines(t *testing.T) {
 	}
 }
 
-// TestLogsAreShownWhileTheyAreRead reads the logs of attempts that came one after the other. Early lines are shown before late logs are read,
-// so that not all lines are in memory at the same time.
+// TestLogsAreShownWhileTheyAreRead reads the logs of attempts that came one after the other. Early lines are shown before late logs are
+// read, so that not all lines are in memory at the same time.
 func TestLogsAreShownWhileTheyAreRead(t *testing.T) {
 	const attempts = 10 * readers
 	var read atomic.Int64

@@ -205,8 +205,8 @@ func TestLogsMissing(t *testing.T) {
 	}
 }
 
-// TestLogsOfLostAgent follows a task whose agent is lost. The task fails later, and the state keeps the end of its log: lines of that are not
-// counted as those of the agent.
+// TestLogsOfLostAgent follows a task whose agent is lost. The task fails later, and the state keeps the end of its log: lines of that are
+// not counted as those of the agent.
 func TestLogsOfLostAgent(t *testing.T) {
 	s := clitest.New(t)
 	s.Definitions()

@@ -21,8 +21,8 @@ func nodeExecCmd(app cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "exec CLUSTER/NODE -- COMMAND [ARG…]", Short: "Run a command on a node", Args: cobra.MinimumNArgs(2),
 		Long: "Run a command on a node, through an agent that reaches it, as the user that the node's tasks run as. Its output comes line by\n" +
-			"line, without secrets that Coopr knows; after 4 MiB of it the command is ended. The exit code is that of the command, and 1 if it did not end by\n" +
-			"itself. Ctrl-C ends the command. Nothing in it is expanded: for a shell, give sh -c.\n\n" +
+			"line, without secrets that Coopr knows; after 4 MiB of it the command is ended. The exit code is that of the\n" +
+			"command, and 1 if it did not end by itself. Ctrl-C ends the command. Nothing in it is expanded: for a shell, give sh -c.\n\n" +
 			"This needs the right \"exec\" on the node. Who has run which command is in the audit log, so give no passwords as arguments.",
 		Example: "  coopr node exec shop/1003 -- uptime\n  coopr node exec shop/1003 --timeout 10m -- sh -c 'du -s /var/* | sort -n'",
 	}
