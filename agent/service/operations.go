@@ -8,6 +8,9 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -108,8 +111,8 @@ func concurrentWait(v *state.View, op *model.Operation, node string) (tree.Wait,
 	return tree.Wait{Kind: tree.WaitsPlan, What: p.Operation.ID, Text: text}, true
 }
 
-// TaskLog copies the log of a task from the agent that ran it. If that agent does not have
-// it, TaskLog copies the end of the log that the state has.
+// TaskLog copies the log of a task from the agent that ran it. If that agent does not send it, the error is an *api.LogMissing with the end
+// of the log that the state has. Any other error may come after a part of the log.
 func (o *Operations) TaskLog(ctx context.Context, who model.Caller, task string, attempt int, follow bool, w io.Writer) error {
 	m, err := voter(o.Supervisor)
 	if err != nil {
@@ -129,37 +132,48 @@ func (o *Operations) TaskLog(ctx context.Context, who model.Caller, task string,
 	if at == nil {
 		return problem.New(problem.NotFound, "task %s has had no attempt %d yet", task, attempt)
 	}
+	missing := &api.LogMissing{Why: fmt.Sprintf("agent %s, which has it, is not in the mesh any more", at.Agent), Tail: at.Log}
 	for _, a := range v.Agents() {
 		if a.Name != at.Agent {
 			continue
 		}
-		err := o.copyLog(ctx, a.PeerAddr, &pb.TaskLogRequest{Task: task, Fence: at.Fence, Follow: follow}, w)
-		if err == nil {
+		begun, err := o.copyLog(ctx, a.PeerAddr, &pb.TaskLogRequest{Task: task, Fence: at.Fence, Follow: follow}, w)
+		switch {
+		case err == nil:
 			return nil
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return ctx.Err() // the reader is gone, or may not read any more
+		case begun:
+			return fmt.Errorf("agent %s did not send all of the log of task %s; ask again: %w", a.Name, task, err)
+		case status.Code(err) != codes.NotFound:
+			missing.Why = fmt.Sprintf("agent %s, which has it, cannot be reached", a.Name)
+		case at.Log == "":
+			return nil // the task has written nothing
+		default:
+			missing.Why = fmt.Sprintf("agent %s does not have it any more", a.Name)
 		}
-		o.Logger.Debug("the agent that ran a task does not have its log", "task", task, "agent", a.Name, "error", err)
+		o.Logger.Debug("the agent that ran a task did not send its log", "task", task, "agent", a.Name, "error", err)
+		break
 	}
-	_, err = io.WriteString(w, at.Log)
-	return err
+	return missing
 }
 
-func (o *Operations) copyLog(ctx context.Context, addr string, r *pb.TaskLogRequest, w io.Writer) error {
+// copyLog copies a log from an agent. begun reports whether there was any of it.
+func (o *Operations) copyLog(ctx context.Context, addr string, r *pb.TaskLogRequest, w io.Writer) (begun bool, err error) {
 	c, err := o.Peers.Client(addr)
 	if err != nil {
-		return err
+		return false, err
 	}
 	s, err := c.TaskLog(ctx, r)
 	for err == nil {
 		var piece *pb.TaskLogResponse
 		if piece, err = s.Recv(); err == nil {
+			begun = true
 			_, err = w.Write(piece.Data)
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		return nil
+		err = nil
 	}
-	return err
+	return begun, err
 }

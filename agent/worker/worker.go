@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/engine/lease"
 	"github.com/coopr/coopr/engine/model"
@@ -80,12 +82,13 @@ type Worker struct {
 	// incarnation is the lowest incarnation with which the leader accepts the next hello.
 	incarnation uint64
 	checks      *checks
+	commands    *semaphore.Weighted
 }
 
 // New returns a worker that holds the leases in its journal.
 func New(cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, outgoing: make(chan struct{}, 1), drained: make(chan struct{}),
-		unfit: make(chan struct{}, 1)}
+		unfit: make(chan struct{}, 1), commands: newCommands()}
 	w.fence = loop.New(loop.Config[struct{}]{Reconcile: w.checkFence})
 	w.checks = newChecks(cfg.Executor, w.InTouch, w.sayHealth)
 	w.out.Incidents = cfg.Incidents

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/coopr/coopr/consensus/keyring"
+	"github.com/coopr/coopr/internal/terminal"
 )
 
 // passphraseFrom is the text about a flag that names a file with a passphrase.
@@ -56,36 +56,11 @@ func readLine(in io.Reader) (line []byte, err error) {
 	return line, nil
 }
 
-// readHidden reads a line from a terminal, which does not show it. If ctx ends, as an interrupt has it, the terminal shows again what is
-// typed, and the read is left alone: it ends with the process.
-func readHidden(ctx context.Context, terminal int) ([]byte, error) {
-	before, err := term.GetState(terminal)
-	if err != nil {
-		return nil, err
-	}
-	type answer struct {
-		line []byte
-		err  error
-	}
-	typed := make(chan answer, 1)
-	go func() {
-		line, err := term.ReadPassword(terminal)
-		typed <- answer{line, err}
-	}()
-	select {
-	case a := <-typed:
-		return a.line, a.err
-	case <-ctx.Done():
-		return nil, errors.Join(ctx.Err(), term.Restore(terminal, before))
-	}
-}
-
 // askPassphrase asks for a passphrase on a terminal, which does not show it.
 func askPassphrase(c *cobra.Command, in *os.File, question string, fresh bool) ([]byte, error) {
 	ask := func(question string) ([]byte, error) {
-		fmt.Fprint(c.ErrOrStderr(), question+": ")
 		defer fmt.Fprintln(c.ErrOrStderr())
-		return readHidden(c.Context(), int(in.Fd()))
+		return terminal.Ask(c.Context(), in, c.ErrOrStderr(), question+": ")
 	}
 	phrase, err := ask(question)
 	if err != nil || !fresh {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal returns both ends of a new pseudo-terminal: what a person uses, and what a program has.
-func terminal(t *testing.T) (person, program *os.File) {
+// pty returns both ends of a new pseudo-terminal: what a person uses, and what a program has.
+func pty(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -36,7 +36,7 @@ func terminal(t *testing.T) (person, program *os.File) {
 
 // TestAskPassphrase asks for passphrases on a terminal. It shows none of them, and an interrupt ends the question.
 func TestAskPassphrase(t *testing.T) {
-	person, in := terminal(t)
+	person, in := pty(t)
 	echoes := func() bool {
 		t.Helper()
 		state, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)

@@ -45,6 +45,7 @@ func TestCtrlC(t *testing.T) {
 		{"operation watch 00000001-001", "░", hint},
 		{"task log 00000001-001/0 --follow", "made a machine\r\n", "made a machine\n^C\n"},
 		{"operation abort 00000001-001", "[y/N] ", "Abort operation 00000001-001? [y/N] ^C\n"},
+		{"login --tenant acme --user ann", "tenant acme: ", "Password of ann in tenant acme:\n"},
 	} {
 		code, written := interrupt(t, s, filepath.Join(bin, "coopr"), x.shown, strings.Fields(x.command)...)
 		if code != root.ExitInterrupted {

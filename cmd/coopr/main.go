@@ -3,11 +3,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"golang.org/x/term"
+
+	"github.com/coopr/coopr/internal/terminal"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
 	"github.com/coopr/coopr/cmd/coopr/internal/root"
@@ -39,8 +42,11 @@ func width() int {
 	return w
 }
 
-// secret reads a line from the terminal, which does not show it.
-func secret() (string, error) {
-	text, err := term.ReadPassword(int(os.Stdin.Fd()))
+// secret asks for a secret on the terminal, which does not show it.
+func secret(ctx context.Context, question string) (string, error) {
+	text, err := terminal.Ask(ctx, os.Stdin, os.Stderr, question)
+	if errors.Is(err, terminal.ErrInterrupted) {
+		err = cli.ErrInterrupted
+	}
 	return string(text), err
 }

@@ -45,6 +45,7 @@ const (
 	Label    Action = "label"
 	Operate  Action = "operate"
 	Execute  Action = "execute"
+	Exec     Action = "exec"
 	Use      Action = "use"
 	Approve  Action = "approve"
 	GrantIt  Action = "grant"

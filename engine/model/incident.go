@@ -9,7 +9,9 @@ const (
 	IncidentTokenRefused = "token.refused"   // nobody knows the token
 	IncidentRefused      = "request.refused" // the principal has no right
 	// An agent was given the passphrase of its keyring, or a wrong one.
-	IncidentUnlocked      = "keyring.unlocked"
+	IncidentUnlocked = "keyring.unlocked"
+	// Somebody has run a command on a node.
+	IncidentNodeCommand   = "node.command"
 	IncidentUnlockRefused = "keyring.unlock.refused"
 )
 

@@ -15,6 +15,9 @@ const (
 	// HeaderAge is the age of the state that a stale read is from, such as "5m3s": how long ago the answering agent last
 	// heard from the leader. Without it, the agent has not heard from a leader since it started.
 	HeaderAge = "Coopr-Age"
+	// HeaderLogMissing is in the answer to a request for the log of a task if the agent that has the log did not send it, and says why.
+	// The body is then the end of the log that the state keeps.
+	HeaderLogMissing = "Coopr-Log-Missing"
 	// HeaderRepeated is "true" if a write with the same request id was carried out before.
 	HeaderRepeated = "Coopr-Repeated"
 	// HeaderTotal is how many rows the whole list has that the filter selects, if they were counted.

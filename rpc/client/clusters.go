@@ -200,9 +200,17 @@ func (c *Client) Task(ctx context.Context, id string, read Read) (model.Task, Me
 	return out, m, err
 }
 
+// A TaskLog is read from the agent that has the log of a task. A read fails if the agent is lost before the end.
+type TaskLog struct {
+	io.ReadCloser
+	// Missing is why that agent did not send the log, and "" if it does. Otherwise only the end of the log is there, without times, or
+	// nothing.
+	Missing string
+}
+
 // TaskLog returns the log of an attempt of a task; attempt 0 is the latest. With follow the log
 // continues until the task ends. The caller closes it.
-func (c *Client) TaskLog(ctx context.Context, id string, attempt int, follow bool) (io.ReadCloser, error) {
+func (c *Client) TaskLog(ctx context.Context, id string, attempt int, follow bool) (*TaskLog, error) {
 	q := values()
 	if attempt > 0 {
 		q.Set("attempt", strconv.Itoa(attempt))
@@ -214,7 +222,7 @@ func (c *Client) TaskLog(ctx context.Context, id string, attempt int, follow boo
 	if err != nil {
 		return nil, err
 	}
-	return resp.Body, nil
+	return &TaskLog{ReadCloser: resp.Body, Missing: resp.Header.Get(api.HeaderLogMissing)}, nil
 }
 
 // Nodes returns the nodes of one cluster or, if cluster is "", of all.

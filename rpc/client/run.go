@@ -58,6 +58,7 @@ func (c *Client) RunLog(ctx context.Context, id string, follow bool, fn func(api
 	type attempt struct {
 		task   string
 		number int
+		kept   bool // of the lines that the state keeps
 	}
 	last := map[attempt]int{}
 	once := func() (bool, error) {
@@ -83,8 +84,9 @@ func (c *Client) RunLog(ctx context.Context, id string, follow bool, fn func(api
 			if l.End {
 				return true, nil
 			}
-			if k := (attempt{l.Task, l.Attempt}); l.Number > last[k] {
-				last[k] = l.Number
+			k, n := attempt{l.Task, l.Attempt, l.Number < 0}, max(l.Number, -l.Number)
+			if n > last[k] {
+				last[k] = n
 				if err := fn(l); err != nil {
 					return false, err
 				}

@@ -32,6 +32,7 @@ var rights = map[string]callers{
 	pb.Peer_Sums_FullMethodName:           votersOnly,
 	pb.Peer_Quarantine_FullMethodName:     votersOnly,
 	pb.Peer_TaskLog_FullMethodName:        votersOnly,
+	pb.Peer_RunCommand_FullMethodName:     votersOnly,
 	pb.Peer_ListResources_FullMethodName:  votersOnly,
 	pb.Peer_RemoveResource_FullMethodName: votersOnly,
 	pb.Peer_Hold_FullMethodName:           votersOnly,

@@ -3196,6 +3196,112 @@ func (x *AgentPiece) GetData() []byte {
 	return nil
 }
 
+// RunCommandRequest asks an agent to run a command on a node, as a step of a program that belongs to no run.
+type RunCommandRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,81,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunCommandRequest) Reset() {
+	*x = RunCommandRequest{}
+	mi := &file_peer_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunCommandRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunCommandRequest) ProtoMessage() {}
+
+func (x *RunCommandRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunCommandRequest.ProtoReflect.Descriptor instead.
+func (*RunCommandRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *RunCommandRequest) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// RunCommandPiece is a line that the command has written or, as the last piece, its result.
+type RunCommandPiece struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,82,opt,name=text,proto3" json:"text,omitempty"`
+	Stderr        bool                   `protobuf:"varint,83,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Result        *Result                `protobuf:"bytes,84,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunCommandPiece) Reset() {
+	*x = RunCommandPiece{}
+	mi := &file_peer_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunCommandPiece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunCommandPiece) ProtoMessage() {}
+
+func (x *RunCommandPiece) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunCommandPiece.ProtoReflect.Descriptor instead.
+func (*RunCommandPiece) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *RunCommandPiece) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *RunCommandPiece) GetStderr() bool {
+	if x != nil {
+		return x.Stderr
+	}
+	return false
+}
+
+func (x *RunCommandPiece) GetResult() *Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
 var File_peer_proto protoreflect.FileDescriptor
 
 const file_peer_proto_rawDesc = "" +
@@ -3452,7 +3558,13 @@ const file_peer_proto_rawDesc = "" +
 	"\aseconds\x18H \x01(\rR\aseconds\" \n" +
 	"\n" +
 	"AgentPiece\x12\x12\n" +
-	"\x04data\x18I \x01(\fR\x04data2\x87\n" +
+	"\x04data\x18I \x01(\fR\x04data\">\n" +
+	"\x11RunCommandRequest\x12)\n" +
+	"\x04task\x18Q \x01(\v2\x15.coopr.plugin.v1.TaskR\x04task\"n\n" +
+	"\x0fRunCommandPiece\x12\x12\n" +
+	"\x04text\x18R \x01(\tR\x04text\x12\x16\n" +
+	"\x06stderr\x18S \x01(\bR\x06stderr\x12/\n" +
+	"\x06result\x18T \x01(\v2\x17.coopr.plugin.v1.ResultR\x06result2\xd9\n" +
 	"\n" +
 	"\x04Peer\x12E\n" +
 	"\x06Status\x12\x1c.coopr.peer.v1.StatusRequest\x1a\x1d.coopr.peer.v1.StatusResponse\x12?\n" +
@@ -3462,7 +3574,9 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"KeyringPut\x12 .coopr.peer.v1.KeyringPutRequest\x1a!.coopr.peer.v1.KeyringPutResponse\x12I\n" +
 	"\aSession\x12\x1c.coopr.peer.v1.WorkerMessage\x1a\x1c.coopr.peer.v1.LeaderMessage(\x010\x01\x12J\n" +
-	"\aTaskLog\x12\x1d.coopr.peer.v1.TaskLogRequest\x1a\x1e.coopr.peer.v1.TaskLogResponse0\x01\x12\\\n" +
+	"\aTaskLog\x12\x1d.coopr.peer.v1.TaskLogRequest\x1a\x1e.coopr.peer.v1.TaskLogResponse0\x01\x12P\n" +
+	"\n" +
+	"RunCommand\x12 .coopr.peer.v1.RunCommandRequest\x1a\x1e.coopr.peer.v1.RunCommandPiece0\x01\x12\\\n" +
 	"\rListResources\x12#.coopr.peer.v1.ListResourcesRequest\x1a$.coopr.peer.v1.ListResourcesResponse0\x01\x12W\n" +
 	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponse\x12G\n" +
 	"\bAgentLog\x12\x1e.coopr.peer.v1.AgentLogRequest\x1a\x19.coopr.peer.v1.AgentPiece0\x01\x12E\n" +
@@ -3491,7 +3605,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
@@ -3539,106 +3653,112 @@ var file_peer_proto_goTypes = []any{
 	(*AgentLogRequest)(nil),       // 43: coopr.peer.v1.AgentLogRequest
 	(*ExamineRequest)(nil),        // 44: coopr.peer.v1.ExamineRequest
 	(*AgentPiece)(nil),            // 45: coopr.peer.v1.AgentPiece
-	nil,                           // 46: coopr.peer.v1.SumsResponse.TablesEntry
-	(*Result)(nil),                // 47: coopr.plugin.v1.Result
-	(*record.PluginType)(nil),     // 48: coopr.record.v1.PluginType
-	(*SaveState)(nil),             // 49: coopr.plugin.v1.SaveState
-	(*Task)(nil),                  // 50: coopr.plugin.v1.Task
-	(*RuntimeReport)(nil),         // 51: coopr.site.v1.RuntimeReport
-	(*Incident)(nil),              // 52: coopr.log.v1.Incident
-	(*record.Agent)(nil),          // 53: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 54: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 55: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 56: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 57: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 58: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 59: coopr.record.v1.ResourceSet
-	(*RecordKeys)(nil),            // 60: coopr.log.v1.RecordKeys
-	(*ChangePacket)(nil),          // 61: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 62: coopr.plugin.v1.RemoveResponse
+	(*RunCommandRequest)(nil),     // 46: coopr.peer.v1.RunCommandRequest
+	(*RunCommandPiece)(nil),       // 47: coopr.peer.v1.RunCommandPiece
+	nil,                           // 48: coopr.peer.v1.SumsResponse.TablesEntry
+	(*Result)(nil),                // 49: coopr.plugin.v1.Result
+	(*record.PluginType)(nil),     // 50: coopr.record.v1.PluginType
+	(*SaveState)(nil),             // 51: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 52: coopr.plugin.v1.Task
+	(*RuntimeReport)(nil),         // 53: coopr.site.v1.RuntimeReport
+	(*Incident)(nil),              // 54: coopr.log.v1.Incident
+	(*record.Agent)(nil),          // 55: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 56: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 57: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 58: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 59: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 60: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 61: coopr.record.v1.ResourceSet
+	(*RecordKeys)(nil),            // 62: coopr.log.v1.RecordKeys
+	(*ChangePacket)(nil),          // 63: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 64: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
 	3,  // 1: coopr.peer.v1.StatusResponse.keys:type_name -> coopr.peer.v1.MeshKeyPrint
 	3,  // 2: coopr.peer.v1.StatusResponse.exported:type_name -> coopr.peer.v1.MeshKeyPrint
 	4,  // 3: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
-	47, // 4: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	48, // 5: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	49, // 4: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	50, // 5: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
 	7,  // 6: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	49, // 7: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	50, // 8: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	50, // 9: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	51, // 7: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	52, // 8: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	52, // 9: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
 	8,  // 10: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	47, // 11: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	49, // 11: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
 	9,  // 12: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
 	9,  // 13: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	49, // 14: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	51, // 14: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	11, // 15: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	51, // 16: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	52, // 17: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
+	53, // 16: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	54, // 17: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
 	13, // 18: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	53, // 19: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	55, // 19: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
 	37, // 20: coopr.peer.v1.AgentRegistry.gossip:type_name -> coopr.peer.v1.GossipRing
 	38, // 21: coopr.peer.v1.AgentRegistry.cas:type_name -> coopr.peer.v1.CABundle
 	14, // 22: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	50, // 23: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	54, // 24: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	52, // 23: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	56, // 24: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
 	13, // 25: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
 	15, // 26: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
 	10, // 27: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	55, // 28: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	57, // 28: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
 	17, // 29: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
 	18, // 30: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	56, // 31: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	57, // 32: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	58, // 33: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	59, // 34: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	46, // 35: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	58, // 31: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	59, // 32: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	60, // 33: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	61, // 34: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	48, // 35: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
 	37, // 36: coopr.peer.v1.Admission.ring:type_name -> coopr.peer.v1.GossipRing
 	38, // 37: coopr.peer.v1.Admission.bundle:type_name -> coopr.peer.v1.CABundle
-	0,  // 38: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	32, // 39: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
-	41, // 40: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
-	5,  // 41: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
-	12, // 42: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	19, // 43: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	21, // 44: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	23, // 45: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	43, // 46: coopr.peer.v1.Peer.AgentLog:input_type -> coopr.peer.v1.AgentLogRequest
-	44, // 47: coopr.peer.v1.Peer.Examine:input_type -> coopr.peer.v1.ExamineRequest
-	24, // 48: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	28, // 49: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	30, // 50: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	25, // 51: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
-	60, // 52: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
-	36, // 53: coopr.peer.v1.Peer.Gossip:input_type -> coopr.peer.v1.GossipRequest
-	61, // 54: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	34, // 55: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
-	35, // 56: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
-	2,  // 57: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	33, // 58: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	42, // 59: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	6,  // 60: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
-	16, // 61: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	20, // 62: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	22, // 63: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	62, // 64: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	45, // 65: coopr.peer.v1.Peer.AgentLog:output_type -> coopr.peer.v1.AgentPiece
-	45, // 66: coopr.peer.v1.Peer.Examine:output_type -> coopr.peer.v1.AgentPiece
-	27, // 67: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	29, // 68: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	31, // 69: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	26, // 70: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
-	40, // 71: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
-	37, // 72: coopr.peer.v1.Peer.Gossip:output_type -> coopr.peer.v1.GossipRing
-	61, // 73: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	39, // 74: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
-	39, // 75: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
-	57, // [57:76] is the sub-list for method output_type
-	38, // [38:57] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	52, // 38: coopr.peer.v1.RunCommandRequest.task:type_name -> coopr.plugin.v1.Task
+	49, // 39: coopr.peer.v1.RunCommandPiece.result:type_name -> coopr.plugin.v1.Result
+	0,  // 40: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	32, // 41: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
+	41, // 42: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
+	5,  // 43: coopr.peer.v1.Peer.KeyringPut:input_type -> coopr.peer.v1.KeyringPutRequest
+	12, // 44: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	19, // 45: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	46, // 46: coopr.peer.v1.Peer.RunCommand:input_type -> coopr.peer.v1.RunCommandRequest
+	21, // 47: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	23, // 48: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	43, // 49: coopr.peer.v1.Peer.AgentLog:input_type -> coopr.peer.v1.AgentLogRequest
+	44, // 50: coopr.peer.v1.Peer.Examine:input_type -> coopr.peer.v1.ExamineRequest
+	24, // 51: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	28, // 52: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	30, // 53: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	25, // 54: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
+	62, // 55: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
+	36, // 56: coopr.peer.v1.Peer.Gossip:input_type -> coopr.peer.v1.GossipRequest
+	63, // 57: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	34, // 58: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
+	35, // 59: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
+	2,  // 60: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	33, // 61: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	42, // 62: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 63: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 64: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	20, // 65: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	47, // 66: coopr.peer.v1.Peer.RunCommand:output_type -> coopr.peer.v1.RunCommandPiece
+	22, // 67: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	64, // 68: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	45, // 69: coopr.peer.v1.Peer.AgentLog:output_type -> coopr.peer.v1.AgentPiece
+	45, // 70: coopr.peer.v1.Peer.Examine:output_type -> coopr.peer.v1.AgentPiece
+	27, // 71: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	29, // 72: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	31, // 73: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	26, // 74: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
+	40, // 75: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
+	37, // 76: coopr.peer.v1.Peer.Gossip:output_type -> coopr.peer.v1.GossipRing
+	63, // 77: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	39, // 78: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
+	39, // 79: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
+	60, // [60:80] is the sub-list for method output_type
+	40, // [40:60] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -3655,7 +3775,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

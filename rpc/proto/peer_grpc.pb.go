@@ -27,6 +27,7 @@ const (
 	Peer_KeyringPut_FullMethodName     = "/coopr.peer.v1.Peer/KeyringPut"
 	Peer_Session_FullMethodName        = "/coopr.peer.v1.Peer/Session"
 	Peer_TaskLog_FullMethodName        = "/coopr.peer.v1.Peer/TaskLog"
+	Peer_RunCommand_FullMethodName     = "/coopr.peer.v1.Peer/RunCommand"
 	Peer_ListResources_FullMethodName  = "/coopr.peer.v1.Peer/ListResources"
 	Peer_RemoveResource_FullMethodName = "/coopr.peer.v1.Peer/RemoveResource"
 	Peer_AgentLog_FullMethodName       = "/coopr.peer.v1.Peer/AgentLog"
@@ -53,6 +54,8 @@ type PeerClient interface {
 	// Session is the stream between a worker and the leader.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkerMessage, LeaderMessage], error)
 	TaskLog(ctx context.Context, in *TaskLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskLogResponse], error)
+	// RunCommand is for the leader, which has asked the policies whether somebody may run a command on a node.
+	RunCommand(ctx context.Context, in *RunCommandRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunCommandPiece], error)
 	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResourcesResponse], error)
 	RemoveResource(ctx context.Context, in *RemoveResourceRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
 	// AgentLog and Examine show an agent's log and inner state to operators, who ask any voter.
@@ -152,9 +155,28 @@ func (c *peerClient) TaskLog(ctx context.Context, in *TaskLogRequest, opts ...gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_TaskLogClient = grpc.ServerStreamingClient[TaskLogResponse]
 
+func (c *peerClient) RunCommand(ctx context.Context, in *RunCommandRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunCommandPiece], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[2], Peer_RunCommand_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RunCommandRequest, RunCommandPiece]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_RunCommandClient = grpc.ServerStreamingClient[RunCommandPiece]
+
 func (c *peerClient) ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResourcesResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[2], Peer_ListResources_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[3], Peer_ListResources_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +205,7 @@ func (c *peerClient) RemoveResource(ctx context.Context, in *RemoveResourceReque
 
 func (c *peerClient) AgentLog(ctx context.Context, in *AgentLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AgentPiece], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[3], Peer_AgentLog_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[4], Peer_AgentLog_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +224,7 @@ type Peer_AgentLogClient = grpc.ServerStreamingClient[AgentPiece]
 
 func (c *peerClient) Examine(ctx context.Context, in *ExamineRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AgentPiece], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[4], Peer_Examine_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[5], Peer_Examine_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +243,7 @@ type Peer_ExamineClient = grpc.ServerStreamingClient[AgentPiece]
 
 func (c *peerClient) Blob(ctx context.Context, in *BlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BlobPiece], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[5], Peer_Blob_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[6], Peer_Blob_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +312,7 @@ func (c *peerClient) Gossip(ctx context.Context, in *GossipRequest, opts ...grpc
 
 func (c *peerClient) Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChangePacket, ChangePacket], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[6], Peer_Changes_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[7], Peer_Changes_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -314,6 +336,8 @@ type PeerServer interface {
 	// Session is the stream between a worker and the leader.
 	Session(grpc.BidiStreamingServer[WorkerMessage, LeaderMessage]) error
 	TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error
+	// RunCommand is for the leader, which has asked the policies whether somebody may run a command on a node.
+	RunCommand(*RunCommandRequest, grpc.ServerStreamingServer[RunCommandPiece]) error
 	ListResources(*ListResourcesRequest, grpc.ServerStreamingServer[ListResourcesResponse]) error
 	RemoveResource(context.Context, *RemoveResourceRequest) (*RemoveResponse, error)
 	// AgentLog and Examine show an agent's log and inner state to operators, who ask any voter.
@@ -358,6 +382,9 @@ func (UnimplementedPeerServer) Session(grpc.BidiStreamingServer[WorkerMessage, L
 }
 func (UnimplementedPeerServer) TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error {
 	return status.Error(codes.Unimplemented, "method TaskLog not implemented")
+}
+func (UnimplementedPeerServer) RunCommand(*RunCommandRequest, grpc.ServerStreamingServer[RunCommandPiece]) error {
+	return status.Error(codes.Unimplemented, "method RunCommand not implemented")
 }
 func (UnimplementedPeerServer) ListResources(*ListResourcesRequest, grpc.ServerStreamingServer[ListResourcesResponse]) error {
 	return status.Error(codes.Unimplemented, "method ListResources not implemented")
@@ -502,6 +529,17 @@ func _Peer_TaskLog_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_TaskLogServer = grpc.ServerStreamingServer[TaskLogResponse]
+
+func _Peer_RunCommand_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(RunCommandRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PeerServer).RunCommand(m, &grpc.GenericServerStream[RunCommandRequest, RunCommandPiece]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_RunCommandServer = grpc.ServerStreamingServer[RunCommandPiece]
 
 func _Peer_ListResources_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ListResourcesRequest)
@@ -720,6 +758,11 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "TaskLog",
 			Handler:       _Peer_TaskLog_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "RunCommand",
+			Handler:       _Peer_RunCommand_Handler,
 			ServerStreams: true,
 		},
 		{

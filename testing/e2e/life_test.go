@@ -60,6 +60,7 @@ func TestLifecycle(t *testing.T) {
 	}
 	m.must("cluster", "create", "shop", "--template", "shop", "--nodes", "4", "--yes")
 	shows("created", "Welcome to the shop")
+	m.runsCommands("shop")
 	m.must("cluster", "stop", "shop")
 	if _, err := m.page("shop"); err == nil {
 		t.Error("a stopped shop is open")

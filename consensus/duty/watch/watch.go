@@ -306,6 +306,25 @@ func (w *Controller) Watches(ctx context.Context, agent, tenant string) bool {
 	}
 }
 
+// Reaches returns the id of the best agent for work on a node: one that has a session, an automator's plugin, and, unless machine is "", is
+// on that machine. It returns "" if there is none.
+func (w *Controller) Reaches(ctx context.Context, automator, machine, node string) string {
+	answer := make(chan string, 1)
+	w.post(func() {
+		if x := w.best(&want{automator: automator, machine: machine, node: node}); x != nil && x.left.IsZero() {
+			answer <- x.Agent
+			return
+		}
+		answer <- ""
+	})
+	select {
+	case agent := <-answer:
+		return agent
+	case <-ctx.Done():
+		return ""
+	}
+}
+
 func (w *Controller) bySession(session string) *worker {
 	for _, x := range w.workers {
 		if x.session == session {

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
@@ -125,7 +128,7 @@ func (s *Store) report(task string, status model.TaskStatus, message string) boo
 	case model.TaskSucceeded:
 		r.Outputs = []*pb.Outputs{{Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Message: message, Output: s.made(o, p, u)}}
 	case model.TaskFailed:
-		r.Outputs = []*pb.Outputs{{Outcome: pb.Outcome_OUTCOME_FATAL, Message: message}}
+		r.Outputs = []*pb.Outputs{{Outcome: pb.Outcome_OUTCOME_FATAL, Message: message, LogTail: s.logs.tail(task)}}
 	case model.TaskReady:
 		r.Outputs = []*pb.Outputs{{Outcome: pb.Outcome_OUTCOME_RETRYABLE, Message: message, RetryAtMs: time.Now().Add(forever).UnixMilli()}}
 	default:
@@ -150,6 +153,20 @@ type taskLogs struct {
 	mu      sync.Mutex
 	texts   map[string][]byte
 	changed chan struct{} // closed when a text or the state has changed
+	broken  bool
+	most    int
+}
+
+// tail returns the last two lines of a log without their times, as the state keeps them of a failed task.
+func (l *taskLogs) tail(task string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := strings.SplitAfter(string(l.texts[task]), "\n")
+	lines = lines[max(0, len(lines)-3):]
+	for i, line := range lines {
+		lines[i] = line[min(len(line), len("15:04:05.000   ")):]
+	}
+	return strings.Join(lines, "")
 }
 
 func (l *taskLogs) notify() {
@@ -168,6 +185,21 @@ func (s *Store) Log(task, text string) {
 	s.logs.texts[task] = slices.Concat(s.logs.texts[task], []byte(text))
 	s.logs.mu.Unlock()
 	s.logs.notify()
+}
+
+// Break lets agent a break every log after so many bytes of it from now on. With 0 the agent cannot be reached. Reconnect ends that.
+func (s *Store) Break(most int) {
+	s.logs.mu.Lock()
+	s.logs.broken, s.logs.most = true, most
+	s.logs.mu.Unlock()
+	s.logs.notify()
+}
+
+// Reconnect lets agent a send all logs again.
+func (s *Store) Reconnect() {
+	s.logs.mu.Lock()
+	defer s.logs.mu.Unlock()
+	s.logs.broken = false
 }
 
 // peers connects to agent a, the only one that runs tasks.
@@ -200,6 +232,10 @@ func (l *logStream) Recv() (*pb.TaskLogResponse, error) {
 	for {
 		l.store.logs.mu.Lock()
 		text, changed := l.store.logs.texts[l.r.Task], l.store.logs.changed
+		broken := l.store.logs.broken && (l.sent >= l.store.logs.most || len(text) > l.store.logs.most)
+		if broken {
+			text = text[:max(l.sent, min(len(text), l.store.logs.most))]
+		}
 		l.store.logs.mu.Unlock()
 		t, ok := l.store.member.Machine.View().Task("", l.r.Task)
 		switch {
@@ -207,6 +243,8 @@ func (l *logStream) Recv() (*pb.TaskLogResponse, error) {
 			piece := text[l.sent:]
 			l.sent = len(text)
 			return &pb.TaskLogResponse{Data: piece}, nil
+		case broken:
+			return nil, status.Error(codes.Unavailable, "the connection broke")
 		case !l.r.Follow || !ok || t.Status.Ended():
 			return nil, io.EOF
 		}

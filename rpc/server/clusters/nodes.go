@@ -14,6 +14,8 @@ import (
 func nodeRoutes(s *rest.Server) {
 	const tag = "nodes"
 
+	commandRoute(s)
+
 	rest.Pages(s, rest.Route{ID: "listNodes", Path: "/v1/nodes", Tag: tag, Order: "id", Paged: true, Summary: "List nodes"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {
 			Cluster string `query:"cluster" doc:"Only those of this cluster, by id or name"`

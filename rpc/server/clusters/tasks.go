@@ -2,11 +2,14 @@ package clusters
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
@@ -57,7 +60,13 @@ func taskRoutes(s *rest.Server) {
 				if r.Context().Err() != nil {
 					return rest.Ended(r.Context()) // or the reader is gone
 				}
-				return err
+				var missing *api.LogMissing
+				if !errors.As(err, &missing) || !out.head(api.HeaderLogMissing, missing.Why) {
+					return err
+				}
+				if _, err = io.WriteString(out, missing.Tail); err != nil {
+					return err
+				}
 			}
 			out.flush()
 			return nil
@@ -69,19 +78,35 @@ func taskRoutes(s *rest.Server) {
 type sharedWriter struct {
 	http.ResponseWriter
 	mu    sync.Mutex
+	begun bool // the headers were sent
 	ended bool
 }
 
 func (s *sharedWriter) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.begun = true
 	return s.ResponseWriter.Write(p)
+}
+
+// head sets a header and sends the headers. It returns false if they were sent before.
+func (s *sharedWriter) head(name, value string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun {
+		return false
+	}
+	s.Header().Set(name, value)
+	s.begun = true
+	s.WriteHeader(http.StatusOK)
+	return true
 }
 
 func (s *sharedWriter) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f, ok := s.ResponseWriter.(http.Flusher); ok && !s.ended {
+		s.begun = true
 		f.Flush()
 	}
 }

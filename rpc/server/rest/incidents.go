@@ -56,6 +56,13 @@ func (s *Server) incident(r *http.Request, status int, n *note) {
 	s.Mesh.Note(i)
 }
 
+// IncidentOf returns an incident about a request that its route commits by itself.
+func IncidentOf(s *Server, r *http.Request, kind, object string) model.Incident {
+	n := noteOf(r.Context())
+	return model.Incident{Type: kind, Tenant: n.tenant, Actor: n.actor, Action: n.route, Object: object, Source: addressOf(r),
+		Agent: s.entry(r), Request: n.request}
+}
+
 // addressOf returns the address of the client that made a request, or "" if it is not known.
 func addressOf(r *http.Request) string {
 	if a := clientOf(r); a.IsValid() {

@@ -161,8 +161,12 @@ type Operations interface {
 	// Explain returns the reasons why steps of an operation's plan wait, for at most the
 	// given number of steps. It works on every voter, but only the leader knows about its workers.
 	Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error)
+	// RunCommand runs a command on a node, and calls emit with each line of its output and its end. The incident is in the audit log
+	// before it begins. Only the leader can.
+	RunCommand(ctx context.Context, who model.Caller, node string, c api.NodeCommand, i model.Incident, emit func(api.CommandLine) error) error
 	// TaskLog copies the log of a task from the agent that has it to w; attempt 0 means
 	// the latest. With follow it continues until the task ends. It works on every voter.
+	// It writes nothing and fails with an *api.LogMissing if that agent does not send the log.
 	TaskLog(ctx context.Context, who model.Caller, task string, attempt int, follow bool, w io.Writer) error
 }
 

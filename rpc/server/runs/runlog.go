@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/rest"
@@ -125,10 +127,13 @@ func (f *runLog) begin(ctx context.Context, v rest.View, r *profile.Run) {
 	}
 }
 
+// maxBroken is how often a log is read whose agent does not send all of it.
+const maxBroken = 5
+
 // attempt writes the lines of one attempt. If its log does not exist yet, because the program has
 // written nothing, attempt looks for it until the attempt has ended.
 func (f *runLog) attempt(ctx context.Context, k attemptKey, line api.RunLine) {
-	done := 0
+	done, broken := 0, 0
 	for ctx.Err() == nil {
 		over := !f.follow || f.ended(ctx, k)
 		w := &lines{skip: done, emit: func(n int, text string) error {
@@ -136,11 +141,23 @@ func (f *runLog) attempt(ctx context.Context, k attemptKey, line api.RunLine) {
 			line.Time, line.Stderr, line.Text = splitLine(text)
 			return f.write(line)
 		}}
-		_ = f.s.Operations.TaskLog(ctx, f.c.Who, k.task, k.attempt, f.follow && !over, w) // fails if the log was lost with its agent
-		w.end()
+		err := f.s.Operations.TaskLog(ctx, f.c.Who, k.task, k.attempt, f.follow && !over, w)
+		if err == nil {
+			w.end()
+		}
 		done = max(done, w.number)
-		if over {
+		var missing *api.LogMissing
+		switch {
+		case over && errors.As(err, &missing):
+			f.missing(line, done, missing)
 			return
+		case over && (err == nil || errors.Is(err, problem.NotFound)): // it is not kept any more
+			return
+		case over: // the connection to the agent broke
+			if broken++; broken == maxBroken {
+				f.missing(line, done, &api.LogMissing{Why: err.Error()})
+				return
+			}
 		}
 		timer := time.NewTimer(200 * time.Millisecond)
 		select {
@@ -149,6 +166,28 @@ func (f *runLog) attempt(ctx context.Context, k attemptKey, line api.RunLine) {
 		}
 		timer.Stop()
 	}
+}
+
+// missing writes why lines of an attempt are missing, of which some were written, and then the last lines, which the state keeps. Their
+// numbers are negative.
+func (f *runLog) missing(line api.RunLine, written int, m *api.LogMissing) {
+	part := "the output"
+	if written > 0 {
+		part = "the rest of the output"
+	}
+	line.Text, line.Missing = part+" is missing: "+m.Why, true
+	if m.Tail != "" {
+		line.Text += "; these are its last lines"
+	}
+	line.Number = -1
+	_ = f.write(line)
+	line.Missing = false
+	w := &lines{emit: func(n int, text string) error {
+		line.Number, line.Text = -1-n, text
+		return f.write(line)
+	}}
+	_, _ = w.Write([]byte(m.Tail))
+	w.end()
 }
 
 // ended reports whether an attempt has ended.

@@ -148,7 +148,7 @@ func askPassword(app cli.App, cmd *cobra.Command, fromStdin bool, prompt string)
 	case !interactive:
 		return "", cli.Usage(cmd, "there is no terminal to type the password on: give --password-stdin")
 	}
-	return app.AskSecret(prompt)
+	return app.AskSecret(cmd.Context(), prompt)
 }
 
 // LogoutCommand returns the command "logout".

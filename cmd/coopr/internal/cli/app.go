@@ -30,7 +30,7 @@ type App interface {
 	// Contexts returns the contexts of the user.
 	Contexts() (*Contexts, error)
 	// AskSecret asks for a secret on the terminal, which does not show it.
-	AskSecret(prompt string) (string, error)
+	AskSecret(ctx context.Context, prompt string) (string, error)
 	// Printer returns the printer of this run; it is always the same one.
 	Printer() *output.Printer
 	// Stdin returns the standard input.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -25,15 +26,15 @@ type fakeApp struct {
 	interactive, yes bool
 }
 
-func (a *fakeApp) Client() (*client.Client, error)      { return nil, errors.New("there is no mesh") }
-func (a *fakeApp) HastyClient() (*client.Client, error) { return a.Client() }
-func (a *fakeApp) Printer() *output.Printer             { return &a.printer }
-func (a *fakeApp) Stdin() io.Reader                     { return a.stdin }
-func (a *fakeApp) Prompt() (interactive, yes bool)      { return a.interactive, a.yes }
-func (a *fakeApp) LoginTarget() (*LoginTarget, error)   { return nil, errors.New("there is no mesh") }
-func (a *fakeApp) Contexts() (*Contexts, error)         { return LoadContexts("") }
-func (a *fakeApp) AskSecret(string) (string, error)     { return readLine(a.stdin) }
-func (a *fakeApp) Pace() time.Duration                  { return time.Millisecond }
+func (a *fakeApp) Client() (*client.Client, error)                   { return nil, errors.New("there is no mesh") }
+func (a *fakeApp) HastyClient() (*client.Client, error)              { return a.Client() }
+func (a *fakeApp) Printer() *output.Printer                          { return &a.printer }
+func (a *fakeApp) Stdin() io.Reader                                  { return a.stdin }
+func (a *fakeApp) Prompt() (interactive, yes bool)                   { return a.interactive, a.yes }
+func (a *fakeApp) LoginTarget() (*LoginTarget, error)                { return nil, errors.New("there is no mesh") }
+func (a *fakeApp) Contexts() (*Contexts, error)                      { return LoadContexts("") }
+func (a *fakeApp) AskSecret(context.Context, string) (string, error) { return readLine(a.stdin) }
+func (a *fakeApp) Pace() time.Duration                               { return time.Millisecond }
 
 func TestArgs(t *testing.T) {
 	for _, tt := range []struct {

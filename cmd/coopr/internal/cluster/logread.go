@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -22,6 +23,8 @@ import (
 const (
 	// readers is how many logs are read at a time, and followers how many are followed: fewer than an agent has streams for a tenant.
 	readers, followers = 8, 64
+	// maxBroken is how often a log is read whose agent does not send all of it.
+	maxBroken = 5
 	// most is the length of a page of operations and of tasks.
 	most = 1000
 	// apart is how far the clocks of agents may differ: times of lines are of the agent that ran the task, those of attempts of the leader.
@@ -105,7 +108,7 @@ func (l *taskLogs) ofOperation(ctx context.Context, op *api.OperationDetails) (f
 					found = append(found, a)
 				}
 				if (t.Attempt != at.Number || !t.Status.Held()) && !a.ended() {
-					close(a.over)
+					a.finish(time.UnixMilli(cmp.Or(at.Ended, at.Leased)).UTC())
 				}
 			}
 		}
@@ -115,13 +118,25 @@ func (l *taskLogs) ofOperation(ctx context.Context, op *api.OperationDetails) (f
 	}
 }
 
-// read reads the log of an attempt after the lines that were read already, and calls emit with each line.
+// read reads the log of an attempt after the lines that were read already, and calls emit with each line. If the agent that has the log
+// does not send it, a line says so, and lines that the state keeps follow; but not to somebody who follows the log, since the agent may
+// return.
 func (l *taskLogs) read(ctx context.Context, a *attemptLog, follow bool, emit func(logLine) error) error {
 	r, err := l.client.TaskLog(ctx, a.task, a.number, follow)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	done := &a.lines
+	if r.Missing != "" {
+		if follow {
+			return nil
+		}
+		if err := a.miss(r.Missing, emit); err != nil {
+			return err
+		}
+		done = &a.kept // these lines are numbered from 1, too
+	}
 	in := bufio.NewReader(r)
 	var last time.Time
 	for n := 1; ; n++ {
@@ -133,12 +148,72 @@ func (l *taskLogs) read(ctx context.Context, a *attemptLog, follow bool, emit fu
 			return err // what there is of a line comes again
 		}
 		line := a.parse(strings.TrimRight(text, "\r\n"), last)
-		if last = line.Time; n <= a.lines {
+		if last = line.Time; n <= *done {
 			continue
 		}
-		a.lines = n
+		*done = n
 		if err := emit(line); err != nil {
 			return err
+		}
+	}
+}
+
+// miss emits a line that says that output of an attempt is missing, unless there was one.
+func (a *attemptLog) miss(why string, emit func(logLine) error) error {
+	if a.missed {
+		return nil
+	}
+	a.missed = true
+	line, part := a.head, "the output"
+	if a.lines > 0 {
+		part = "the rest of the output"
+	}
+	line.Time, line.Missing, line.Text = a.latest(), true, part+" is missing, except for its last lines if they follow: "+why
+	return emit(line)
+}
+
+// readAll returns the lines of attempts, in order of time. Of those that are too many for tail it may leave out some.
+func (l *taskLogs) readAll(ctx context.Context, attempts []*attemptLog) ([]logLine, error) {
+	read := make([][]logLine, len(attempts))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for i, a := range attempts {
+		group.Go(func() error {
+			return l.readWhole(ctx, a, func(line logLine) error {
+				if l.tail != 0 && l.wanted(line) {
+					read[i] = append(read[i], line)
+				}
+				if l.tail > 0 && len(read[i]) > 2*l.tail+1000 {
+					slices.SortStableFunc(read[i], byTime)
+					read[i] = slices.Clone(read[i][len(read[i])-l.tail:])
+				}
+				return nil
+			})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	lines := slices.Concat(read...)
+	slices.SortStableFunc(lines, byTime)
+	return lines, nil
+}
+
+// readWhole reads what there is of a log, again if its agent is lost in between. After some times, a line says that the rest is missing.
+func (l *taskLogs) readWhole(ctx context.Context, a *attemptLog, emit func(logLine) error) error {
+	for n := 1; ; n++ {
+		err := l.read(ctx, a, false, emit)
+		var answer *client.Error
+		switch {
+		case err == nil, errors.Is(err, client.ErrNotFound): // its operation is not kept any more
+			return nil
+		case ctx.Err() != nil || errors.As(err, &answer) || errors.Is(err, client.ErrUnreachable):
+			return err
+		case n == maxBroken:
+			return a.miss(err.Error(), emit)
+		}
+		if !cli.Pause(ctx, l.pace) {
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -149,40 +224,56 @@ func (l *taskLogs) present(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if l.tail >= 0 {
+		return l.presentTail(ctx, found)
+	}
+	found = slices.DeleteFunc(found, func(a *attemptLog) bool { return a.ended() && a.end.Add(apart).Before(l.since) })
+	var held []logLine
+	for len(found) > 0 { // the earliest first; lines are held until no later attempt can have earlier ones
+		part := found[:min(readers, len(found))]
+		found = found[len(part):]
+		lines, err := l.readAll(ctx, part)
+		if err != nil {
+			return err
+		}
+		held = append(held, lines...)
+		slices.SortStableFunc(held, byTime)
+		n := len(held)
+		if len(found) > 0 {
+			next := found[0].leased.Add(-apart)
+			n, _ = slices.BinarySearchFunc(held, next, func(line logLine, t time.Time) int { return line.Time.Compare(t) })
+		}
+		if err := l.showAll(held[:n]); err != nil {
+			return err
+		}
+		held = slices.Clone(held[n:])
+	}
+	return nil
+}
+
+// presentTail shows the latest lines.
+func (l *taskLogs) presentTail(ctx context.Context, found []*attemptLog) error {
 	var lines []logLine
 	for len(found) > 0 { // the latest first, as far as needed
 		part := found[max(0, len(found)-4*readers):]
 		found = found[:len(found)-len(part)]
 		part = slices.DeleteFunc(slices.Clone(part), func(a *attemptLog) bool {
-			end := a.lost.Add(apart)
+			end := a.latest().Add(apart)
 			return a.ended() && (end.Before(l.since) || l.tail == 0 || l.tail > 0 && len(lines) == l.tail && end.Before(lines[0].Time))
 		})
-		read := make([][]logLine, len(part))
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(readers)
-		for i, a := range part {
-			group.Go(func() error {
-				err := l.read(ctx, a, false, func(line logLine) error {
-					if l.wanted(line) {
-						read[i] = append(read[i], line)
-					}
-					return nil
-				})
-				if errors.Is(err, client.ErrNotFound) {
-					return nil // its operation is not kept any more
-				}
-				return err
-			})
-		}
-		if err := group.Wait(); err != nil {
+		earlier, err := l.readAll(ctx, part)
+		if err != nil {
 			return err
 		}
-		lines = slices.Concat(slices.Concat(read...), lines)
+		lines = append(earlier, lines...)
 		slices.SortStableFunc(lines, byTime)
-		if l.tail >= 0 {
-			lines = slices.Clone(lines[max(0, len(lines)-l.tail):])
-		}
+		lines = slices.Clone(lines[max(0, len(lines)-l.tail):])
 	}
+	return l.showAll(lines)
+}
+
+// showAll shows lines.
+func (l *taskLogs) showAll(lines []logLine) error {
 	for _, line := range lines {
 		if err := l.show(line); err != nil {
 			return err
@@ -248,7 +339,7 @@ func (l *taskLogs) watch(ctx context.Context, lines chan<- logLine) error {
 		if all && len(waiting) == 0 {
 			for _, a := range l.attempts {
 				if !a.ended() {
-					close(a.over) // its cluster is gone
+					a.finish(a.leased) // its cluster is gone
 				}
 			}
 			return group.Wait()
@@ -319,10 +410,8 @@ func (l *taskLogs) merge(ctx context.Context, lines <-chan logLine, done <-chan 
 			return context.Cause(ctx)
 		}
 		slices.SortStableFunc(held, byTime)
-		for _, line := range held {
-			if err := l.show(line); err != nil {
-				return err
-			}
+		if err := l.showAll(held); err != nil {
+			return err
 		}
 		held = held[:0]
 		if ended {

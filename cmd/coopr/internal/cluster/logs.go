@@ -27,6 +27,7 @@ type logLine struct {
 	Task    string    `json:"task"`
 	Attempt int       `json:"attempt"`
 	Stderr  bool      `json:"stderr,omitempty"`
+	Missing bool      `json:"missing,omitempty"` // the text is why output of the attempt is missing
 	Text    string    `json:"text"`
 }
 
@@ -38,7 +39,8 @@ func logsCmd(app cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "logs CLUSTER [SERVICE]", Short: "Show the logs of a cluster's tasks, in order of time", Args: cli.Args("CLUSTER", "[SERVICE]"),
 		Long: "Show the logs of a cluster's tasks, in order of time. Each line begins with its time, the node, the service (- for the\n" +
-			"machine) and the action; ! marks what the task wrote to its standard error. With SERVICE, show only tasks of that service.\n\n" +
+			"machine) and the action; ! marks what the task wrote to its standard error, and ? that\n" +
+			"output is missing, with the reason. With SERVICE, show only tasks of that service.\n\n" +
 			"With --follow, also show what is written later, by new tasks as well, until Ctrl-C or until the cluster is deleted.",
 		Example: "  coopr cluster logs shop\n  coopr cluster logs shop nginx --follow --tail 20\n  coopr cluster logs shop --since 10m -o json",
 		ValidArgsFunction: cli.CompletePart(app, func(ctx context.Context, c *client.Client, cluster string) ([]string, error) {
@@ -79,7 +81,10 @@ func showLog(out *output.Printer, l logLine) error {
 		return output.EncodeLine(out.Stdout, l)
 	}
 	mark := "|"
-	if l.Stderr {
+	switch {
+	case l.Missing:
+		mark = "?"
+	case l.Stderr:
 		mark = "!"
 	}
 	head := strings.Join([]string{l.Time.Format("2006-01-02 15:04:05.000Z"), l.Node, cmp.Or(l.Service, "-"), l.Action, mark}, " ")
@@ -97,9 +102,13 @@ type attemptLog struct {
 	attemptKey
 	head   logLine       // of all its lines
 	leased time.Time     // when the attempt began
-	lost   time.Time     // the time of lines without one: the end of the log that the state keeps after its agent was lost
 	over   chan struct{} // closed when the attempt has ended
-	lines  int           // that were read; owned by whoever reads the log
+	end    time.Time     // when it has ended; set before over is closed
+
+	// These are owned by whoever reads the log.
+	lines  int  // read from the agent that ran the attempt
+	kept   int  // lines read of the end of the log that the state keeps
+	missed bool // a line has said that output is missing
 }
 
 // ended reports whether the attempt has ended.
@@ -112,10 +121,23 @@ func (a *attemptLog) ended() bool {
 	}
 }
 
+// finish marks the attempt as ended.
+func (a *attemptLog) finish(at time.Time) {
+	a.end = at
+	close(a.over)
+}
+
+// latest returns a time that lines without a time get: when the attempt ended, or else when it began.
+func (a *attemptLog) latest() time.Time {
+	if a.ended() {
+		return a.end
+	}
+	return a.leased
+}
+
 // newAttempt returns the log of an attempt at a task, of which nothing was read.
 func newAttempt(t *model.Task, at *model.TaskAttempt) *attemptLog {
-	a := &attemptLog{attemptKey: attemptKey{t.ID, at.Number}, over: make(chan struct{}),
-		leased: time.UnixMilli(at.Leased).UTC(), lost: time.UnixMilli(cmp.Or(at.Ended, at.Leased)).UTC()}
+	a := &attemptLog{attemptKey: attemptKey{t.ID, at.Number}, over: make(chan struct{}), leased: time.UnixMilli(at.Leased).UTC()}
 	name, _, _ := strings.Cut(t.Hostname, ".")
 	a.head = logLine{Node: cmp.Or(name, t.Node), Service: t.Service, Action: progress.Does(*t), Task: t.ID, Attempt: at.Number}
 	return a
@@ -130,7 +152,7 @@ func (a *attemptLog) parse(text string, last time.Time) logLine {
 	l := a.head
 	l.Time, l.Text = last, text
 	if last.IsZero() {
-		l.Time, last = a.lost, a.leased
+		l.Time, last = a.latest(), a.leased
 	}
 	if len(text) < headLength {
 		return l

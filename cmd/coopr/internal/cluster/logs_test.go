@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,7 +69,7 @@ func TestTimesOfLines(t *testing.T) {
 		}
 		return out
 	}
-	a := &attemptLog{leased: at("2026-03-31T23:59:58Z"), lost: at("2026-04-01T07:00:00Z"), head: logLine{Node: "web1", Attempt: 2}}
+	a := &attemptLog{leased: at("2026-03-31T23:59:58Z"), over: make(chan struct{}), head: logLine{Node: "web1", Attempt: 2}}
 	var last time.Time
 	for _, x := range []struct {
 		line, time string
@@ -88,7 +90,51 @@ func TestTimesOfLines(t *testing.T) {
 			t.Errorf("%q is %+v", x.line, l)
 		}
 	}
-	if l := a.parse("what the state keeps", time.Time{}); !l.Time.Equal(a.lost) {
+	if a.finish(at("2026-04-01T07:00:00Z")); !a.parse("what the state keeps", time.Time{}).Time.Equal(a.end) {
+		l := a.parse("what the state keeps", time.Time{})
 		t.Errorf("a line whose agent was lost has the time %v", l.Time)
+	}
+}
+
+// TestLogsAreShownWhileTheyAreRead reads the logs of attempts that came one after the other. Early lines are shown before late logs are
+// read, so that not all lines are in memory at the same time.
+func TestLogsAreShownWhileTheyAreRead(t *testing.T) {
+	const attempts = 10 * readers
+	var read atomic.Int64
+	c, err := client.New(client.Config{Patience: -1, Transport: answers(func(path string) (int, any) {
+		switch {
+		case strings.HasSuffix(path, "/log"):
+			read.Add(1)
+			return http.StatusOK, "a line"
+		case strings.HasSuffix(path, "/tasks"):
+			tasks := make([]model.Task, attempts)
+			for i := range tasks {
+				leased := time.Duration(i) * time.Minute
+				tasks[i] = model.Task{ID: fmt.Sprint("one/", i), Attempt: 1, Status: model.TaskSucceeded,
+					Attempts: []model.TaskAttempt{{Number: 1, Leased: leased.Milliseconds(), Ended: leased.Milliseconds()}}}
+			}
+			return http.StatusOK, tasks
+		case strings.HasSuffix(path, "/operations"):
+			return http.StatusOK, []api.OperationDetails{{Operation: model.Operation{ID: "one"}}}
+		}
+		return http.StatusOK, api.ClusterDetails{}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	l := &taskLogs{client: c, cluster: "web", tail: -1, attempts: map[attemptKey]*attemptLog{}, ended: map[string]bool{}}
+	l.show = func(line logLine) error {
+		if want := fmt.Sprint("one/", lines); line.Task != want {
+			t.Errorf("line %d is of %s", lines, line.Task)
+		}
+		lines++
+		if held := int(read.Load()) - lines; held > 2*readers {
+			t.Errorf("%d lines wait", held)
+		}
+		return nil
+	}
+	if err := l.present(t.Context()); err != nil || lines != attempts {
+		t.Errorf("%d lines, %v", lines, err)
 	}
 }

@@ -169,3 +169,73 @@ func TestLogsFollowed(t *testing.T) {
 		t.Errorf("after that: %d %s%s", code, again, errs)
 	}
 }
+
+// TestLogsMissing looks at logs whose agent cannot be reached, or breaks off each of them. The output that is missing is named.
+func TestLogsMissing(t *testing.T) {
+	s := logged(t)
+	all := shown(t, s, "cluster", "logs", "web")
+	tasks := s.Mesh.Tasks("00000001-001")
+	s.Mesh.Break(0)
+	const why = "is missing, except for its last lines if they follow: "
+	none := shown(t, s, "cluster", "logs", "web")
+	if strings.Count(none, "\n") != len(tasks) ||
+		strings.Count(none, " ? the output "+why+"agent a, which has it, cannot be reached\n") != len(tasks) {
+		t.Errorf("without the agent of %d tasks:\n%s", len(tasks), none)
+	}
+	_, out, _ := s.Exec("cluster", "logs", "web", "--tail", "1", "-o", "json")
+	var line struct {
+		Missing    bool
+		Node, Text string
+	}
+	if err := json.Unmarshal([]byte(out), &line); err != nil || !line.Missing || line.Node == "" || !strings.Contains(line.Text, "agent a") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if code, out, errs := s.Exec("task", "log", "00000001-001/0"); code != 0 || out != "" || !strings.Contains(errs, "agent a, which has it") {
+		t.Errorf("log of a task: %d %q %q", code, out, errs)
+	}
+	s.Mesh.Break(len("15:04:05.000   CREATE says hello\n") + 3)
+	part := shown(t, s, "cluster", "logs", "web")
+	if strings.Count(part, " ? the ") != len(tasks) || strings.Count(part, " CREATE | CREATE says hello\n") != 2 ||
+		strings.Count(part, " CREATE ? the rest of the output "+why) != 2 || strings.Contains(part, " CREATE !") {
+		t.Errorf("broken off:\n%s", part)
+	}
+	s.Mesh.Reconnect()
+	if again := shown(t, s, "cluster", "logs", "web"); again != all {
+		t.Errorf("with the agent:\n%s\nnot\n%s", again, all)
+	}
+}
+
+// TestLogsOfLostAgent follows a task whose agent is lost. The task fails later, and the state keeps the end of its log: lines of that are
+// not counted as those of the agent.
+func TestLogsOfLostAgent(t *testing.T) {
+	s := clitest.New(t)
+	s.Definitions()
+	s.Exec("import", "defs")
+	s.As(apitest.User)
+	s.Exec("cluster", "create", "web", "-t", "shop", "-n", "1", "--detach")
+	s.Mesh.Log("00000001-001/0", "00:00:00.000   one\n00:00:00.000   two\n00:00:00.000   three\n")
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	lose := sync.OnceFunc(func() {
+		s.Mesh.Log("00000001-001/0", "00:00:00.000   four\n00:00:00.000   five\n")
+		s.Mesh.Break(0)
+		s.Mesh.Report("00000001-001/0", model.TaskFailed, "oh no")
+	})
+	var running sync.WaitGroup
+	s.Ctx = ctx
+	_, out, errs := s.ExecSeen(func(all string) {
+		switch {
+		case strings.Contains(all, "| five\n"):
+			stop(cli.ErrInterrupted)
+		case strings.Contains(all, "| three\n"):
+			running.Go(lose)
+		}
+	}, "cluster", "logs", "web", "-f")
+	running.Wait()
+	s.Ctx = context.Background()
+	at := strings.Index(out, " ? the rest of the output is missing")
+	if errs != "" || at < 0 || !strings.Contains(out[at:], "| four\n") || !strings.Contains(out[at:], "| five\n") ||
+		strings.Count(out, "? ") != 1 {
+		t.Errorf("%s%s", out, errs)
+	}
+}

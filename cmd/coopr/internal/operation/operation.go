@@ -172,5 +172,8 @@ func copyLog(ctx context.Context, out *output.Printer, c *client.Client, task st
 		return 0, err
 	}
 	defer r.Close()
+	if r.Missing != "" {
+		out.Notef("Output of %s is missing: %s. Its last lines follow if the leader has them.\n", task, r.Missing)
+	}
 	return out.Copy(r)
 }

@@ -1,6 +1,7 @@
 package root
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,8 +32,8 @@ type Config struct {
 	Now func() time.Time
 	// Pace is the least time between two reads of something that is watched; 0: a quarter of a second.
 	Pace time.Duration
-	// Secret reads a line from the terminal without showing it; nil: from Stdin.
-	Secret func() (string, error)
+	// Secret asks for a line on the terminal, which does not show it; nil: the line is read from Stdin. It ends with its context.
+	Secret func(ctx context.Context, question string) (string, error)
 	// Patience is how long the client tries to reach an agent; 0: the client's default.
 	Patience time.Duration
 }

@@ -133,16 +133,18 @@ func (a *app) LoginTarget() (*cli.LoginTarget, error) {
 }
 
 // AskSecret asks for a secret on the terminal, which does not show it.
-func (a *app) AskSecret(prompt string) (string, error) {
-	a.printer.Notef("%s", prompt)
+func (a *app) AskSecret(ctx context.Context, prompt string) (string, error) {
 	if a.cfg.Secret == nil {
+		a.printer.Notef("%s", prompt)
 		line, err := bufio.NewReader(a.cfg.Stdin).ReadString('\n')
 		if line == "" && err != nil {
 			return "", errors.New("no password was typed")
 		}
 		return strings.TrimRight(line, "\r\n"), nil
 	}
-	text, err := a.cfg.Secret()
-	a.printer.Noteln()
+	text, err := a.cfg.Secret(ctx, prompt)
+	if !errors.Is(err, cli.ErrInterrupted) { // which ends the line
+		a.printer.Noteln()
+	}
 	return text, err
 }

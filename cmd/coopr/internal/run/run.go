@@ -192,7 +192,7 @@ func followRun(ctx context.Context, out *output.Printer, c *client.Client, run a
 func showLine(out *output.Printer, run api.RunDetails) func(api.RunLine) error {
 	return func(l api.RunLine) error {
 		w := out.Stdout
-		if l.Stderr {
+		if l.Stderr || l.Missing {
 			w = out.Stderr
 		}
 		prefix := ""

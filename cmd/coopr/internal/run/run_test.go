@@ -122,6 +122,15 @@ func TestRunStory(t *testing.T) {
 	s.Run(0, "runs", "list")
 	s.Run(0, "runs", "get", failed)
 	s.Run(0, "runs", "logs", failed)
+	for most, want := range map[int]string{0: "agent a, which has it, cannot be reached", len("12:00:00.000   hello\n"): "the rest of the output"} {
+		s.Mesh.Break(most)
+		code, out, errs := s.Exec("runs", "logs", failed)
+		if got := strings.Count(out, "hello"); code != 0 || strings.Contains(errs, "oh\n") || !strings.Contains(errs, want) ||
+			got > 0 != (most > 0) || got != strings.Count(errs, "the rest of the output is missing: ") {
+			t.Errorf("broken off after %d bytes: %d %s%s", most, code, out, errs)
+		}
+	}
+	s.Mesh.Reconnect()
 	s.Run(1, "run", "--profile", "small", "--", "true") // the profile allows no more runs
 	s.Run(0, "runs", "list", "--status", "rejected")
 	s.Run(0, "runs", "extend", failed, "2h")
