@@ -150,7 +150,7 @@ func (a tasks) succeed(op *model.Operation, e *plan.Edit, v uint32, fence uint64
 		a.output(op, e.State().Graph, v, out.Output)
 	}
 	if g := e.State().Graph; g.Action[v] == model.Start && e.State().Status(v) == model.TaskSucceeded {
-		a.startedService(op, g.NodeID(int(v)), g.ServiceName(int(v)))
+		a.startedService(op, g.NodeID(int(v)), g.ServiceName(int(v)), fence)
 	}
 	return nil
 }
