@@ -8,8 +8,8 @@ import (
 )
 
 // startedService records that a task of an operation has started a service, so that nothing starts it a second time: it is not paused any
-// more, and restarts and resumes of it that have only to start it are done with it. These take over the fence of the attempt: the entry with
-// its success may lease the next task of the node, which is the later one.
+// more, and restarts and resumes of it that have only to start it are done with it. These take over the fence of the attempt: the entry
+// with its success may lease the next task of the node, which is the later one.
 func (a tasks) startedService(op *model.Operation, node, service string, fence uint64) {
 	have := table.Get[model.NodeHealth](a.txn, table.Health, "id", op.Tenant, node)
 	if have == nil || !a.view().Understands(logformat.OrdersLevel) {

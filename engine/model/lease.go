@@ -65,8 +65,8 @@ func (c *Cluster) CheckLease(end, now int64) error {
 		return problem.New(problem.Invalid, "the lease of cluster %s cannot end before %s, when the cluster was created", c.Name,
 			LeaseTime(c.CreatedAt))
 	case end-c.CreatedAt > int64(longestLease):
-		return problem.New(problem.Invalid, "the lease of cluster %s would last longer than %s from the creation, until %s: ask for an earlier end",
-			c.Name, longestLease, LeaseTime(c.CreatedAt+int64(longestLease)))
+		return problem.New(problem.Invalid, "the lease of cluster %s would last longer than %s from the creation, until %s: ask for an earlier "+
+			"end", c.Name, longestLease, LeaseTime(c.CreatedAt+int64(longestLease)))
 	case rules.Max > 0 && end-c.CreatedAt > int64(rules.Max):
 		return problem.New(problem.Invalid, "the lease of cluster %s would end at %s, and its template allows %s from the creation, until %s: %s",
 			c.Name, LeaseTime(end), rules.Max, LeaseTime(c.CreatedAt+int64(rules.Max)), c.atMost())
