@@ -85,39 +85,6 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestRelease applies the log of the last release, in which every command was at that release's feature level, and restores its snapshot.
-// A mesh that is being upgraded has voters of both builds, so that both must come to the same bytes.
-func TestRelease(t *testing.T) {
-	file := func(name string) []byte {
-		b, err := os.ReadFile("testdata/release/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	want := file("snapshot")
-	applied := fresh(t)
-	for i, data := range unframe(t, file("log")) {
-		if a := do(t, applied, &raft.Log{Type: raft.LogCommand, Index: uint64(i + 1), Data: data}); len(a) == 0 {
-			t.Fatalf("entry %d was not applied", i+1)
-		}
-	}
-	restored := fresh(t)
-	if err := restored.Restore(io.NopCloser(bytes.NewReader(want))); err != nil {
-		t.Fatal(err)
-	}
-	if level := restored.View().FeatureLevel(); level != state.FeatureLevel-1 {
-		t.Errorf("the last release has feature level %d, and this build %d", level, state.FeatureLevel)
-	}
-	same(t, "the state that the release's log comes to", rows(t, dump(t, applied), nil), rows(t, want, nil))
-	if !bytes.Equal(dump(t, applied), want) {
-		t.Error("a voter that applied the release's log writes another snapshot than one of the release")
-	}
-	if !bytes.Equal(dump(t, restored), want) {
-		t.Error("a voter that restored the release's snapshot writes another one")
-	}
-}
-
 // TestSchema compares the numbers and types of all stored fields with the recorded ones. Fields may
 // be added. None may change or go.
 func TestSchema(t *testing.T) {

@@ -66,8 +66,10 @@ func TestHold(t *testing.T) {
 	if err := c.m.Try(start("t", "00000003", "e", 1, "delete", ""), c.now).Err; err != nil {
 		t.Errorf("a preview: %v", err)
 	}
+	lasting := logformat.Lease("00000001", 0, 1_000_000)
+	lasting.Tenant, lasting.Actor = "t", "ann"
 	for name, cmd := range map[string]*pb.Command{
-		"an order": order("00000002-001", "resume"), "a tenant": tenant("u", 1, 1),
+		"an order": order("00000002-001", "resume"), "a tenant": tenant("u", 1, 1), "a longer lease": lasting,
 		"a higher level": {Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: logformat.HoldLevel}}},
 	} {
 		if err := c.do(cmd).Err; err != nil {

@@ -115,10 +115,14 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	if len(r.Complete) == 0 && gaveUp && op.Status != model.OpSucceeded && revives && (pauses || goesOn(r, failed, e.State())) {
 		e.Revive(orders, !mayLack(op.Type))
 	}
+	if gaveUp && !revives { // older voters write it first, and the audit log has the order
+		a.reopenOperation(&op)
+	}
 	if err := tree.Apply(e, r, orders); err != nil {
 		return refuse(problem.Conflict, "operation %s: %v", op.ID, err)
 	}
 	switch goes := goesOn(r, failed, e.State()); {
+	case !revives:
 	case stuck && goes:
 		a.resume(&op, e)
 	case stuck && pauses:

@@ -8,8 +8,9 @@ import (
 )
 
 // startedService records that a task of an operation has started a service, so that nothing starts it a second time: it is not paused any
-// more, and restarts and resumes of it that have only to start it are done with it.
-func (a tasks) startedService(op *model.Operation, node, service string) {
+// more, and restarts and resumes of it that have only to start it are done with it. These take over the fence of the attempt: the entry
+// with its success may lease the next task of the node, which is the later one.
+func (a tasks) startedService(op *model.Operation, node, service string, fence uint64) {
 	have := table.Get[model.NodeHealth](a.txn, table.Health, "id", op.Tenant, node)
 	if have == nil || !a.view().Understands(logformat.OrdersLevel) {
 		return
@@ -31,7 +32,7 @@ func (a tasks) startedService(op *model.Operation, node, service string) {
 		if e == nil {
 			continue
 		}
-		if v, waits := onlyStarts(e.State(), node, service); waits && e.Adopt(v, a.index, a.now) == nil {
+		if v, waits := onlyStarts(e.State(), node, service); waits && e.Adopt(v, fence, a.now) == nil {
 			a.taskEvents(other, e, []uint32{v}, model.TaskSucceeded)
 			a.endings().finish(other, e)
 		}

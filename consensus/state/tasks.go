@@ -31,7 +31,6 @@ func (a tasks) lease(l *pb.Lease) Answer {
 		ans.Refused = l.Tasks
 		return ans
 	}
-	between := a.view().Understands(logformat.OrdersLevel) // a pause is one between steps
 	holders := make([]plan.Holder, len(l.Sessions))
 	for i, id := range l.Sessions {
 		if s := table.Get[table.SessionRow](a.txn, table.Sessions, "id", id); s != nil {
@@ -46,7 +45,7 @@ func (a tasks) lease(l *pb.Lease) Answer {
 			ans.Refused = append(ans.Refused, v)
 			continue
 		}
-		if !between && int(v) < e.State().Graph.Len() && e.State().Halted(v) {
+		if int(v) < e.State().Graph.Len() && a.view().HeldBack(e.State(), v) {
 			ans.Refused = append(ans.Refused, v)
 			continue
 		}
@@ -151,7 +150,7 @@ func (a tasks) succeed(op *model.Operation, e *plan.Edit, v uint32, fence uint64
 		a.output(op, e.State().Graph, v, out.Output)
 	}
 	if g := e.State().Graph; g.Action[v] == model.Start && e.State().Status(v) == model.TaskSucceeded {
-		a.startedService(op, g.NodeID(int(v)), g.ServiceName(int(v)))
+		a.startedService(op, g.NodeID(int(v)), g.ServiceName(int(v)), fence)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func InitialLease(template LeaseDuration, requested *Millis) (Millis, Faults) {
 	return *requested, nil
 }
 
-// longestLease is the longest lease of a new cluster that has an end. Longer ones would end after the last time that can be written.
+// longestLease is the longest lease that has an end. Longer ones could end after the last time that clients can show.
 const longestLease = Millis(1_000_000 * 24 * 60 * 60 * 1000)
 
 // ExpiryOf returns when a cluster expires in Unix milliseconds, or 0 for never.
@@ -64,6 +64,9 @@ func (c *Cluster) CheckLease(end, now int64) error {
 	case end < c.CreatedAt || end == 0:
 		return problem.New(problem.Invalid, "the lease of cluster %s cannot end before %s, when the cluster was created", c.Name,
 			LeaseTime(c.CreatedAt))
+	case end-c.CreatedAt > int64(longestLease):
+		return problem.New(problem.Invalid, "the lease of cluster %s would last longer than %s from the creation, until %s: ask for an earlier "+
+			"end", c.Name, longestLease, LeaseTime(c.CreatedAt+int64(longestLease)))
 	case rules.Max > 0 && end-c.CreatedAt > int64(rules.Max):
 		return problem.New(problem.Invalid, "the lease of cluster %s would end at %s, and its template allows %s from the creation, until %s: %s",
 			c.Name, LeaseTime(end), rules.Max, LeaseTime(c.CreatedAt+int64(rules.Max)), c.atMost())

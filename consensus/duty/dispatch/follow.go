@@ -38,7 +38,7 @@ func (d *Dispatcher) follow(session string, list []*pb.Report) *round {
 				continue
 			}
 			w, ok := q.after(u)
-			if !ok || p.Note(w) != nil || p.HeldBack(w) {
+			if !ok || p.Note(w) != nil || v.HeldBack(p, w) {
 				continue
 			}
 			n := d.cfg.Tasks.Needs(v, q.op, q.graph, w)

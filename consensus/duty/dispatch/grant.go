@@ -94,7 +94,7 @@ func (d *Dispatcher) grant() {
 		}
 		var note *plan.Note
 		if p != nil {
-			if p.HeldBack(u) { // the order that lets it go on offers it again
+			if v.HeldBack(p, u) { // the order that lets it go on offers it again
 				q.known[u] = false
 				delete(q.since, u)
 				continue

@@ -1,10 +1,13 @@
 package dispatch_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -43,6 +46,9 @@ func newHistory(t *testing.T, seed uint64) *history {
 	h := &history{play: drawPlay(t, seed), r: rand.New(rand.NewPCG(seed, 7)), orders: map[string]int{}, refused: map[string]error{},
 		world: &world{t: t, at: map[place]feat{}, again: map[string]bool{}, types: map[string]model.OperationType{}}}
 	h.play.world = h.world
+	if os.Getenv(historiesDir) != "" { // the level that a later build finds
+		h.must(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: state.FeatureLevel}}})
+	}
 	types := []model.OperationType{model.OpCreate, model.OpUpgrade, model.OpRecover, model.OpPlan}
 	policies := []string{"leave", "pause", "rollback"}
 	op := model.Operation{Type: types[h.r.IntN(len(types))], OnFailure: policies[h.r.IntN(len(policies))]}
@@ -281,6 +287,31 @@ func (h *history) finishAll() {
 	}
 }
 
+// historiesDir names the environment variable that has TestHistories write what consensus/state/testdata/release/histories has.
+const historiesDir = "COOPR_HISTORIES_DIR"
+
+// keep writes the log of the history, with each entry after its length, and the snapshot of the state that it comes to.
+func (h *history) keep(seed uint64) {
+	dir := os.Getenv(historiesDir)
+	if dir == "" {
+		return
+	}
+	h.play.mu.Lock()
+	defer h.play.mu.Unlock()
+	var log []byte
+	for _, e := range h.play.entries {
+		log = append(binary.BigEndian.AppendUint32(log, uint32(len(e))), e...)
+	}
+	var snapshot bytes.Buffer
+	err := h.machine.View().Write(&snapshot)
+	for name, b := range map[string][]byte{"log": log, "snapshot": snapshot.Bytes()} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.%s", seed, name)), b, 0o600))
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 // TestHistories lets random histories run: whatever happened, each plan shows after each entry what the rules say, and orders alone bring
 // it to its end. It runs as many seeds as COOPR_HISTORY_SEEDS says, or only the seed COOPR_HISTORY_SEED.
 func TestHistories(t *testing.T) {
@@ -331,6 +362,7 @@ func TestHistories(t *testing.T) {
 				}
 				h.end()
 				leave()
+				h.keep(seed)
 				for status, n := range h.orders {
 					orders[status] += n
 				}

@@ -188,6 +188,12 @@ func (v OperationView) Leases(op *model.Operation, s *plan.State) bool {
 		s.Gates(plan.Whole())&plan.GateInterrupt != 0
 }
 
+// HeldBack reports whether a gate keeps a task of a plan from being leased. While older voters keep the feature level down, a gate of a
+// phase or of the plan holds back steps that have begun, too.
+func (v OperationView) HeldBack(s *plan.State, task uint32) bool {
+	return s.HeldBack(task) || s.Halted(task) && !understands(v.txn, logformat.OrdersLevel)
+}
+
 // Busy returns the nodes of a cluster that operations hold, by id, each with the id of its
 // operation.
 func (v OperationView) Busy(tenant, cluster string) map[string]string {
