@@ -9,7 +9,7 @@ export const text = {
   nav: {
     label: 'Main', home: 'Home', clusters: 'Clusters', create: 'Create', operations: 'Operations', events: 'Events',
     definitions: 'Definitions', mesh: 'Mesh', audit: 'Audit log',
-    runs: 'Runs', run: 'Run', sites: 'Change objects', site: 'Site',
+    runs: 'Runs', run: 'Run', sites: 'Change objects', site: 'Site', nodes: 'Nodes',
   },
   theme: { label: 'Colours', system: 'system', light: 'light', dark: 'dark' },
   login: {
@@ -353,6 +353,20 @@ export const text = {
     revertTitle: (n: number) => `Revert to generation ${n}?`,
     revertText: (n: number) => `A new generation with the content of generation ${n} is applied. Objects that differ are changed, in order.`,
     noGenerations: 'The site has no generations.',
+  },
+  nodes: {
+    title: 'Nodes',
+    search: 'Search',
+    searchHint: 'Words are searched in host names. A term names another field: service=shop-web, zone=a, hardware=small, cluster=00000042, machine~rack7, health.services.shop-web.status=unhealthy.',
+    filter: 'State',
+    filters: { broken: 'broken', gaveUp: 'recovery gave up', gone: 'machine is gone', coming: 'not ready yet', leaving: 'is removed' },
+    all: 'all',
+    machine: 'Machine',
+    same: (what: string, name: string) => `All nodes of ${what} ${name}`,
+    waits: (why: string) => `recovery waits: ${why}`,
+    pausedServices: (names: string) => `paused: ${names}`,
+    empty: 'There are no nodes. A cluster makes its own:',
+    noMatch: 'No node matches.',
   },
   orders: {
     title: 'Orders',
