@@ -116,6 +116,11 @@ test('a run is watched, and the nodes of a failed one are kept, kept longer and 
   await dialog.getByRole('button', { name: 'Delete the nodes' }).click();
   await row('Delete the nodes').getByText('completed', { exact: true }).waitFor();
   assert.equal(await page.getByRole('button', { name: 'Extend' }).count(), 0);
+  await page.reload(); // its output and its times stay
+  await page.getByLabel('Output', { exact: true }).getByText(evil).first().waitFor();
+  await page.getByText('live', { exact: true }).waitFor();
+  assert.equal(await page.getByRole('alert').count(), 0);
+  await b.good('run-over');
   await page.goto(`${agent.url}/#/runs?status=kept`);
   await page.getByText('No run matches.').waitFor();
   assert.equal(await page.locator('main img').count(), 0);
