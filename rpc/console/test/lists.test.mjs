@@ -93,6 +93,24 @@ test('operations and the home page are counted by the server', async () => {
   assert.deepEqual(b.complaints(), []);
 });
 
+test('nodes come a page at a time', async () => {
+  await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Nodes' }).click();
+  await page.getByText(`${(3 * many).toLocaleString('en')} nodes`, { exact: true }).waitFor();
+  assert.equal(await rows().count(), 100);
+  await page.getByRole('button', { name: 'Hostname' }).click();
+  await eventually('they are sorted', async () => (await first()).startsWith('shop-1'));
+  const seen = new Set(await names());
+  await page.getByRole('button', { name: 'Next page' }).click();
+  await page.getByText('Page 2', { exact: true }).waitFor();
+  await eventually('the next page is drawn', async () => !seen.has(await first()));
+  await b.good('nodes-page-2');
+  await page.getByLabel('State').selectOption('not ready yet');
+  await page.getByText(`${(3 * many).toLocaleString('en')} nodes`, { exact: true }).waitFor();
+  await page.getByLabel(/^Search/).fill('shop-24');
+  await page.getByText('33 nodes', { exact: true }).waitFor(); // of 24, 240 to 249
+  assert.deepEqual(b.complaints(), []);
+});
+
 test('a large plan comes a page at a time, with whole nodes', async () => {
   const t = await agent.api('GET', '/v1/clustertemplates/shop');
   t.constraints.size.max = 400;

@@ -237,6 +237,20 @@ export class Browser {
     if (faults.length) throw new Error(faults.join('\n'));
   }
 
+  /** as returns a page of a new user of a role, in a session of its own. Its context is to be closed. */
+  async as(name, role) {
+    const password = 'four random words here';
+    await this.agent.api('POST', '/v1/users', { name, role, password });
+    const page = await (await this.browser.newContext()).newPage();
+    await page.goto(this.agent.url);
+    await page.getByLabel('Tenant').fill('default');
+    await page.getByLabel('Name', { exact: true }).fill(name);
+    await page.getByLabel('Password').fill(password);
+    await page.keyboard.press('Enter');
+    await page.getByText(`${name} (default)`).waitFor();
+    return page;
+  }
+
   /** complaints returns what the browser complained of, without what a story expects. */
   complaints(...expected) {
     return this.faults.splice(0).filter((f) => !expected.some((e) => f.split('\n')[0].includes(e)));

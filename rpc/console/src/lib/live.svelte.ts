@@ -162,8 +162,8 @@ export function latest<T>(ask: () => Promise<T>, take: (answer: T) => void): () 
   };
 }
 
-/** rest waits, and no longer than until the browser is online again. */
-function rest(ms: number, signal: AbortSignal): Promise<void> {
+/** rest waits, and no longer than until the browser is online again or the signal is given. */
+export function rest(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done) => {
     const finish = () => {
       clearTimeout(timer);
