@@ -3,14 +3,14 @@ import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { Agent, Browser, eventually } from './world.mjs';
+import { Agent, Browser, eventually, shop } from './world.mjs';
 
 let agent;
 let b;
 let page;
 
 before(async () => {
-  agent = await Agent.start();
+  agent = await Agent.start({ empty: true });
   b = await Browser.start(agent);
   page = b.page;
 });
@@ -47,18 +47,41 @@ async function done(status = 'succeeded') {
   await page.locator('h1 + *, .row').getByText(status, { exact: true }).first().waitFor({ timeout: 120_000 });
 }
 
-/** write changes the script of an action of the service shop-web, as its next version. */
-async function write(action, change) {
-  const service = await agent.api('GET', '/v1/services/shop-web');
+/** write edits a definition in the page, and saves its next version. */
+async function write(kind, name, change) {
+  await page.goto(`${agent.url}/#/define/${kind}/${name}`);
+  await heading(`Edit ${name}`);
+  await page.getByLabel('Write as').selectOption('JSON');
+  const area = page.getByRole('textbox', { name: 'Document' });
+  await eventually('the document is JSON', async () => (await area.inputValue()).startsWith('{'));
+  const document = JSON.parse(await area.inputValue());
+  change(document);
+  await area.fill(JSON.stringify(document, null, 2));
+  await page.getByText('No faults.').waitFor();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
+}
+const script = (action, change) => (service) => {
   const { fields } = service.provisioner.actions[action];
   fields.script = change(fields.script);
-  await agent.api('PUT', '/v1/services/shop-web', service);
-}
+};
 
 test('a shop is made and grown', async () => {
   await page.goto(agent.url);
   await page.getByRole('button', { name: 'Continue as the dev agent' }).click();
   await heading('Home');
+  await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Definitions' }).click();
+  await page.getByRole('link', { name: 'Import …' }).click();
+  await heading('Import definitions');
+  await page.getByLabel('Folder').setInputFiles(shop);
+  await page.getByText(/^7 files chosen/).waitFor();
+  await page.getByRole('button', { name: 'Preview' }).click();
+  await page.getByRole('heading', { name: 'What would be written' }).waitFor();
+  await b.good('import');
+  assert.deepEqual(await agent.api('GET', '/v1/services'), []); // nothing was written
+  await page.getByRole('button', { name: 'Import' }).click();
+  await page.getByRole('heading', { name: 'What was written' }).waitFor();
+  await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Home' }).click();
   await page.getByRole('main').getByRole('link', { name: 'Shop' }).click();
   await heading('Create a cluster');
   await page.getByLabel('Name', { exact: true }).fill('my-shop');
@@ -118,13 +141,15 @@ test('labels are edited, and the lease is prolonged', async () => {
 });
 
 test('a service is added and removed, with a newer template', async () => {
-  const extra = await agent.api('GET', '/v1/services/shop-web');
-  const script = '#!/bin/sh\nset -eu\ntrue\n';
-  const actions = Object.fromEntries(['install', 'configure', 'start', 'stop', 'remove'].map((a) => [a, { type: 'shell', fields: { script } }]));
-  await agent.api('PUT', '/v1/services/shop-extra', { ...extra, name: 'shop-extra', reads: [], provisioner: { actions } });
-  const t = await agent.api('GET', '/v1/clustertemplates/shop');
-  t.compatibility.services.push('shop-extra');
-  await agent.api('PUT', '/v1/clustertemplates/shop', t);
+  const action = (name) => `    ${name}:\n      type: shell\n      fields:\n        script: |\n          #!/bin/sh\n          set -eu\n          true\n`;
+  await page.goto(`${agent.url}/#/define/services`);
+  await heading('New service');
+  await page.getByRole('textbox', { name: 'Document' }).fill(
+    `name: shop-extra\nprovisioner:\n  actions:\n${['install', 'configure', 'start', 'stop', 'remove'].map(action).join('')}`);
+  await page.getByText('No faults.').waitFor();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await heading('shop-extra');
+  await write('clustertemplates', 'shop', (t) => t.compatibility.services.push('shop-extra'));
   await open('Services');
   await page.getByText('The template has version 2; the cluster was made from version 1.').waitFor();
   await b.good('services');
@@ -154,7 +179,7 @@ test('a service is added and removed, with a newer template', async () => {
 });
 
 test('a service is upgraded with canaries', async () => {
-  await write('configure', (script) => script.replace('set -eu', `set -eu\nif [ -e '${gate()}' ]; then echo the disk is full >&2; exit 1; fi`));
+  await write('services', 'shop-web', script('configure', (text) => text.replace('set -eu', `set -eu\nif [ -e '${gate()}' ]; then echo the disk is full >&2; exit 1; fi`)));
   await open('Services');
   await row('shop-web').getByRole('link', { name: 'Upgrade: shop-web' }).click();
   await heading('Change cluster my-shop');
@@ -243,7 +268,7 @@ test('recovery is paused and resumed', async () => {
 });
 
 test('a bad upgrade breaks the shop, and a roll-back repairs it', async () => {
-  await write('configure', (script) => script.replace('set -eu', 'set -eu\necho broken on purpose >&2; exit 1'));
+  await write('services', 'shop-web', script('configure', (text) => text.replace('set -eu', 'set -eu\necho broken on purpose >&2; exit 1')));
   await open('Services');
   await row('shop-web').getByRole('link', { name: 'Upgrade: shop-web' }).click();
   await page.getByRole('combobox', { name: /^If a task fails/ }).selectOption('leave the cluster as it is then');
