@@ -148,7 +148,7 @@ test('the cluster is active, and its page works by keyboard', async () => {
   await page.getByText('active', { exact: true }).first().waitFor();
   assert.equal(await page.getByRole('rowheader').count(), 6);
   await page.getByRole('tab', { name: 'Nodes' }).focus();
-  for (const [i, name] of ['Operations', 'Services', 'Configuration', 'Events'].entries()) {
+  for (const [i, name] of ['Operations', 'Services', 'Configuration', 'History', 'Events'].entries()) {
     await page.keyboard.press('ArrowRight');
     await page.getByRole('tab', { name, selected: true }).waitFor();
     await b.good(`cluster-${i + 2}-${name.toLowerCase()}`);

@@ -10,6 +10,7 @@ import { chromium } from 'playwright-core';
 
 const root = resolve(import.meta.dirname, '../../..');
 const bin = resolve(process.env.COOPR_TEST_BIN ?? join(root, 'bin'));
+export const shop = join(root, 'examples/shop');
 const pictures = join(import.meta.dirname, 'pictures');
 
 /** eventually waits until a condition holds. */
@@ -47,13 +48,14 @@ function freeAddress() {
 }
 
 export class Agent {
-  static async start() {
+  /** start starts an agent in dev mode, with the demo's shop unless it is to be empty. */
+  static async start({ empty = false } = {}) {
     const a = new Agent();
     a.dir = mkdtempSync(join(tmpdir(), 'coopr-console-'));
     a.env = { PATH: bin + delimiter + process.env.PATH, HOME: a.dir, TMPDIR: a.dir };
     a.addresses = [await freeAddress(), await freeAddress(), await freeAddress()];
     await a.run();
-    await a.coopr('import', join(root, 'examples/shop'));
+    if (!empty) await a.coopr('import', shop);
     return a;
   }
 

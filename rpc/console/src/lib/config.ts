@@ -27,3 +27,23 @@ export function settings(config: Record<string, unknown> | undefined): string[] 
 export function words(typed: string): string[] {
   return typed.split(/[\s,]+/).filter(Boolean);
 }
+
+const sizes: Record<string, number> = { '': 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** duration returns a duration of the API, such as 2h or a number of ms, in ms; NaN if it is none. */
+export function duration(value: string | number | undefined): number {
+  const found = /^([0-9]+)([smhd]?)$/.exec(String(value ?? 0).trim());
+  return found ? Number(found[1]) * sizes[found[2]] : NaN;
+}
+
+/** labelLines returns labels as lines of a text, and labelsOf reads them. A label without a value is its key alone. */
+export function labelLines(labels: Record<string, string>): string {
+  return Object.entries(labels).sort().map(([k, v]) => (v ? `${k}=${v}` : k)).join('\n');
+}
+
+export function labelsOf(typed: string): Record<string, string> {
+  return Object.fromEntries(typed.split('\n').map((line) => line.trim()).filter(Boolean).map((line) => {
+    const at = line.indexOf('=');
+    return at < 0 ? [line, ''] : [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+  }));
+}

@@ -41,7 +41,7 @@ export function sign(status: string | undefined): 'ok' | 'bad' | 'busy' | 'wait'
   switch (status) {
     case 'succeeded': case 'active': case 'healthy': case 'alive':
       return 'ok';
-    case 'failed': case 'unhealthy': case 'incomplete': case 'inconsistent': case 'lost':
+    case 'failed': case 'unhealthy': case 'incomplete': case 'inconsistent': case 'lost': case 'gone':
       return 'bad';
     case 'running': case 'leased': case 'rolling-back': case 'aborting': case 'accepted': case 'pending':
       return 'busy';

@@ -35,9 +35,9 @@ export function go(...path: string[]) {
   location.hash = link(...path);
 }
 
-/** setQuery changes one parameter of the place without a step in the history. A list begins anew. */
-export function setQuery(name: string, value: string) {
-  const query = firstPage();
+/** setQuery changes one parameter of the place without a step in the history. A list begins anew, unless it stays as it is. */
+export function setQuery(name: string, value: string, stays = false) {
+  const query = stays ? new URLSearchParams(route.query) : firstPage();
   if (value) query.set(name, value);
   else query.delete(name);
   history.replaceState(null, '', place(query));
