@@ -34,7 +34,6 @@ import (
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/leader"
-	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
 	"github.com/coopr/coopr/engine/model"
@@ -56,15 +55,14 @@ type Config struct {
 	admission.Credentials
 
 	// The parts that simulations replace.
-	Network    wire.Network
-	Gossip     memberlist.NodeAwareTransport
-	OpenStores func() (*logstore.Stores, error)
-	PutAside   func(reason error) (string, error) // of the stores that OpenStores opens
-	KeyStore   keyring.Store                      // of the mesh's keys
-	Journal    worker.Journal
-	Executor   host.Executor     // of tasks; replaces the plugin host
-	Changes    objects.Performer // of change objects
-	Timing     raftgroup.Timing
+	Network  wire.Network
+	Gossip   memberlist.NodeAwareTransport
+	Stores   member.Stores // of the Raft member
+	KeyStore keyring.Store // of the mesh's keys
+	Journal  worker.Journal
+	Executor host.Executor     // of tasks; replaces the plugin host
+	Changes  objects.Performer // of change objects
+	Timing   raftgroup.Timing
 
 	// Started is called when Run serves. It may be nil.
 	Started func()
@@ -194,16 +192,16 @@ func (a *Agent) openMember() error {
 	timing.SnapshotThreshold = cmp.Or(timing.SnapshotThreshold, uint64(raft.SnapshotThreshold))
 	timing.TrailingLogs = cmp.Or(timing.TrailingLogs, uint64(raft.TrailingLogs))
 	timing.SnapshotInterval = cmp.Or(timing.SnapshotInterval, raft.SnapshotInterval)
-	openStores, putAside := a.cfg.OpenStores, a.cfg.PutAside
-	if openStores == nil {
-		openStores, putAside = member.StoresIn(filepath.Join(a.cfg.DataDir, "raft"), raft.Store, a.log)
+	stores := a.cfg.Stores
+	if stores.Open == nil {
+		stores = member.StoresIn(filepath.Join(a.cfg.DataDir, "raft"), raft.Store, a.log)
 	}
 	a.supervisor = member.New(member.Config{
 		ID: a.id, Build: a.cfg.Build, Eligible: a.cfg.Eligible, BootstrapExpect: a.cfg.BootstrapExpect,
 		NewTransport: func() member.Transport { return wire.NewRaftTransport(a.net.mux, a.peerAddr, a.log) },
 		Timing:       timing, RecoveryDir: a.cfg.DataDir, Mesh: a.mesh, Peers: a.net.peers, Registry: a.agents,
 		ResourcesChanged: func() { a.blobs.Notify() }, ResourcesFollowed: func() (bool, error) { return a.blobs.Followed() },
-		Logger: a.log, OpenStores: openStores, PutAside: putAside, Keyring: a.ring,
+		Logger: a.log, Stores: stores, Keyring: a.ring,
 		Leader: member.LeaderConfig{
 			SessionTTL: a.cfg.TTL, HostExec: a.cfg.Rules(), Rank: func(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
 				return a.definitions.Rank(ctx, q)

@@ -13,14 +13,14 @@ import (
 // only if another agent leads a group that has a majority without this one. Otherwise the damaged stores
 // may hold the only copy of an entry, and a person has to decide.
 func (s *Supervisor) putAside(ctx context.Context, reason error) {
-	if s.cfg.PutAside == nil {
+	if s.cfg.Stores.PutAside == nil {
 		return
 	}
 	if !s.othersLead(ctx) {
 		s.cfg.Logger.Warn("the damaged Raft log stays as it is, because no majority of other voters has a leader")
 		return
 	}
-	to, err := s.cfg.PutAside(reason)
+	to, err := s.cfg.Stores.PutAside(reason)
 	if err != nil {
 		s.cfg.Logger.Error("the damaged Raft log cannot be put aside", "error", err)
 		return

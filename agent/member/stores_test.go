@@ -11,11 +11,17 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/logstore"
 )
 
+// aloneMesh is the view of an agent that knows no others.
+type aloneMesh struct{ Mesh }
+
+func (aloneMesh) Members() []mesh.Member { return nil }
+
 // TestCopiesMakeRoom replaces the end of a WAL on a disk that damaged copies have filled, so that it has no room for a new
-// segment. The next life of the member opens the log all the same: it removes the oldest copies, and only as many as it must.
+// segment. The oldest copy is removed, and the log can be opened again. The newest stays, as the agent has no others.
 func TestCopiesMakeRoom(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=220M,mode=0700"); err != nil {
@@ -26,10 +32,12 @@ func TestCopiesMakeRoom(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	open, putAside := StoresIn(filepath.Join(dir, "raft"), "wal", slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	stores := StoresIn(filepath.Join(dir, "raft"), "wal", log)
+	lone := New(Config{Stores: stores, Mesh: aloneMesh{}, Logger: log})
 	store := func() *logstore.Stores {
 		t.Helper()
-		s, err := open()
+		s, err := stores.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +55,7 @@ func TestCopiesMakeRoom(t *testing.T) {
 		if err := errors.Join(s.Log.StoreLogs(entries(1, 20, 3)), s.Close()); err != nil {
 			t.Fatal(err)
 		}
-		to, err := putAside(errors.New("the test says so"))
+		to, err := stores.PutAside(errors.New("the test says so"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,6 +71,10 @@ func TestCopiesMakeRoom(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := stores.Open(); !errors.Is(err, logstore.ErrDiskFull) {
+		t.Fatal("the disk has room for four segments:", err)
+	}
+	lone.makeRoom(t.Context())
 	s = store()
 	if err := s.Log.StoreLogs(entries(15, 25, 4)); err != nil {
 		t.Error(err)
@@ -73,8 +85,9 @@ func TestCopiesMakeRoom(t *testing.T) {
 	if _, err := os.Stat(aside[0]); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the oldest copy is still there:", err)
 	}
+	lone.makeRoom(t.Context()) // the disk is full for another reason, and nobody else leads
 	if _, err := os.Stat(aside[1]); err != nil {
-		t.Error("a copy was removed without need:", err)
+		t.Error("the newest copy was removed:", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

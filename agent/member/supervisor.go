@@ -58,11 +58,7 @@ type Config struct {
 	// BootstrapExpect is the number of eligible agents that start the first Raft
 	// group together. 0 means that this agent does not start one.
 	BootstrapExpect int
-	// OpenStores opens the log and the snapshots. It is called for each life of
-	// the member, as a sick disk ends one.
-	OpenStores func() (*logstore.Stores, error)
-	// PutAside puts damaged stores aside and returns where they are. nil means that they stay as they are.
-	PutAside func(reason error) (string, error)
+	Stores          Stores
 	// NewTransport returns the transport of one life of the member.
 	NewTransport func() Transport
 	Timing       raftgroup.Timing
@@ -150,8 +146,11 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			return nil
 		}
 		s.cfg.Logger.Error("the Raft member stopped; it is started again after a pause", "error", err, "pause", pause)
-		if errors.Is(err, logstore.ErrDamaged) {
+		switch {
+		case errors.Is(err, logstore.ErrDamaged):
 			s.putAside(ctx, err)
+		case errors.Is(err, logstore.ErrDiskFull):
+			s.makeRoom(ctx)
 		}
 		if time.Since(start) > time.Minute {
 			pause = time.Second
@@ -171,7 +170,7 @@ var (
 
 // runMember runs one life of the member, until it fails or ctx ends.
 func (s *Supervisor) runMember(ctx context.Context) (err error) {
-	stores, err := s.cfg.OpenStores()
+	stores, err := s.cfg.Stores.Open()
 	if err != nil {
 		return fmt.Errorf("open the Raft log: %w", err)
 	}

@@ -38,8 +38,8 @@ func PutAside(dir string, reason error) (to string, err error) {
 }
 
 // DropAside removes the oldest damaged stores that PutAside has moved away from dir, and returns where they were. It
-// returns "" if there are none.
-func DropAside(dir string) (was string, err error) {
+// returns "" if there are at most keep of them.
+func DropAside(dir string, keep int) (was string, err error) {
 	dir = filepath.Clean(dir)
-	return quarantine.DropOldest(filepath.Join(filepath.Dir(dir), asideDir), filepath.Base(dir))
+	return quarantine.DropOldest(filepath.Join(filepath.Dir(dir), asideDir), filepath.Base(dir), keep)
 }

@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
@@ -20,7 +22,45 @@ import (
 type segmentFiles struct {
 	*fs.FS
 	opening bool
-	opened  []io.Closer // while opening
+	opened  []io.Closer           // while opening
+	failed  atomic.Pointer[error] // of the last attempt to begin a segment; nil if it succeeded
+}
+
+// segmentIndex is the index of a WAL's segments. It notes for the files why a new segment could not be recorded.
+type segmentIndex struct {
+	*metadb.BoltMetaDB
+	files *segmentFiles
+}
+
+// CommitState records the segments.
+func (s segmentIndex) CommitState(state types.PersistentState) error {
+	err := s.BoltMetaDB.CommitState(state)
+	if err != nil {
+		s.files.failed.Store(&err)
+	}
+	return err
+}
+
+// segmentedLog is a WAL whose writes fail for the right reason after the next segment could not be begun. The library
+// begins it in the background, only logs why that fails, and then refuses every entry as if the segment were damaged.
+type segmentedLog struct {
+	*wal.WAL
+	files *segmentFiles
+}
+
+// StoreLog stores an entry.
+func (l segmentedLog) StoreLog(entry *raft.Log) error { return l.explain(l.WAL.StoreLog(entry)) }
+
+// StoreLogs stores entries.
+func (l segmentedLog) StoreLogs(entries []*raft.Log) error {
+	return l.explain(l.WAL.StoreLogs(entries))
+}
+
+func (l segmentedLog) explain(err error) error {
+	if failed := l.files.failed.Load(); failed != nil && errors.Is(err, wal.ErrSealed) {
+		return fmt.Errorf("the last segment of the log is complete, and the next one cannot be begun: %w", *failed)
+	}
+	return err
 }
 
 // OpenReader opens the file of a complete segment.
@@ -45,6 +85,11 @@ func (s *segmentFiles) note(f io.Closer, err error) error {
 // Create creates the file of a segment.
 func (s *segmentFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	f, err := s.FS.Create(dir, name, size)
+	if err == nil {
+		s.failed.Store(nil)
+	} else {
+		s.failed.Store(&err)
+	}
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		if gone := os.Remove(filepath.Join(dir, name)); !errors.Is(gone, os.ErrNotExist) {
 			err = errors.Join(err, gone)
@@ -56,9 +101,9 @@ func (s *segmentFiles) Create(dir, name string, size uint64) (types.WritableFile
 // openWAL opens the WAL in dir. If it fails, nothing of it stays open: the library would keep the lock on the index of
 // segments, and the next attempt would wait for that lock for ever. It would also keep the files of the segments, and a
 // file that is open takes its room on the disk after its removal, too.
-func openWAL(dir string, logger hclog.Logger) (*wal.WAL, error) {
-	index := &metadb.BoltMetaDB{}
+func openWAL(dir string, logger hclog.Logger) (*segmentedLog, error) {
 	files := &segmentFiles{FS: fs.New(), opening: true}
+	index := segmentIndex{&metadb.BoltMetaDB{}, files}
 	w, err := wal.Open(dir, wal.WithLogger(logger), wal.WithMetaStore(index), wal.WithSegmentFiler(segment.NewFiler(dir, files)))
 	if err != nil {
 		for _, f := range files.opened {
@@ -70,7 +115,7 @@ func openWAL(dir string, logger hclog.Logger) (*wal.WAL, error) {
 	if err := checkOrder(w); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
-	return w, nil
+	return &segmentedLog{w, files}, nil
 }
 
 // checkIndex returns an error if a WAL has segments, but no index of them. The library would begin a new log and delete

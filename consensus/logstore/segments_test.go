@@ -59,6 +59,55 @@ func TestNoRoomForASegment(t *testing.T) {
 	}
 }
 
+// TestNoRoomForTheNextSegment fills the last segment of a log while the disk has no room for the next one. That is a full
+// disk and no damage, and the log has every entry once there is room.
+func TestNoRoomForTheNextSegment(t *testing.T) {
+	dir := t.TempDir()
+	size := func(flags uintptr, mib int) error {
+		return syscall.Mount("tmpfs", dir, "tmpfs", flags, fmt.Sprintf("size=%dM,mode=0700", mib))
+	}
+	if err := size(0, 80); err != nil {
+		t.Skipf("a small disk needs root to mount a tmpfs: %v", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	s := open(t, dir, logstore.WAL, logstore.Options{MaxFailures: 1 << 20})
+	var stored uint64
+	var failed error
+	for data := make([]byte, 4<<20); failed == nil && stored < 40; {
+		if failed = s.Log.StoreLog(&raft.Log{Index: stored + 1, Term: 1, Data: data}); failed == nil {
+			stored++
+		}
+	}
+	if !errors.Is(failed, logstore.ErrDiskFull) {
+		t.Errorf("after %d entries: %v", stored, failed)
+	}
+	if err := s.Guard().Err(); err != nil {
+		t.Error("a full disk is taken for damage:", err)
+	}
+	shut(t, s)
+	if s, err := logstore.Open(dir, logstore.WAL, logstore.Options{}); !errors.Is(err, logstore.ErrDiskFull) {
+		t.Error("opened on a full disk:", err)
+		if err == nil {
+			shut(t, s)
+		}
+	}
+	if err := size(syscall.MS_REMOUNT, 300); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir, logstore.WAL, logstore.Options{})
+	defer shut(t, s)
+	if got := last(t, s.Log); got != stored {
+		t.Errorf("the log ends at %d, and %d entries were stored", got, stored)
+	}
+	if err := s.Log.StoreLogs(entries(stored+1, stored+5, 2)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSegmentsWithoutIndex opens a WAL that has lost the index of its segments. The segments stay, as they may hold the
 // only copy of an entry.
 func TestSegmentsWithoutIndex(t *testing.T) {

@@ -39,10 +39,10 @@ func Move(dir, path string, reason error) (to string, err error) {
 	return to, nil
 }
 
-// DropOldest removes the oldest copy of a name from dir and returns where it was, or "" if there is none.
-func DropOldest(dir, name string) (was string, err error) {
+// DropOldest removes the oldest copy of a name from dir and returns where it was, or "" if there are at most keep copies.
+func DropOldest(dir, name string, keep int) (was string, err error) {
 	copies, err := copiesOf(dir, name)
-	if err != nil || len(copies) == 0 {
+	if err != nil || len(copies) <= keep {
 		return "", err
 	}
 	return copies[0], drop(copies[0])

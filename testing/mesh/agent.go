@@ -16,6 +16,7 @@ import (
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/admission"
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/keyring"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/state"
@@ -39,6 +40,7 @@ type Agent struct {
 	keys      *memkeys.Store
 	dir       string // of its identity
 	recovered atomic.Int32
+	copies    atomic.Int32 // damaged, on its disk
 	ahead     atomic.Int64 // of the clock that it reports, in nanoseconds
 
 	life   *life
@@ -87,14 +89,14 @@ func (a *Agent) Start() {
 		Credentials: admission.Credentials{Root: Token},
 		Network:     network{a.host, l}, Gossip: gossip{g, l}, Journal: journal{a.journal, l},
 		Executor: &executor{world: a.m.World, life: l, name: a.Name},
-		OpenStores: func() (*logstore.Stores, error) {
+		Stores: member.Stores{PutAside: a.putAside, MakeRoom: a.makeRoom, Open: func() (*logstore.Stores, error) {
 			wrap := func(ls raft.LogStore, ss raft.StableStore) (raft.LogStore, raft.StableStore) {
 				return a.Disk.Wrap(logs{ls, l}, stable{ss, l})
 			}
 			return logstore.FromParts(a.content, a.content, snapshots{a.content.Snapshots(), l},
 				logstore.Options{Wrap: wrap, Watermark: mark{a.content, l}})
-		},
-		KeyStore: a.keys, PutAside: a.putAside, Checkpoint: a.m.opts.Checkpoint,
+		}},
+		KeyStore: a.keys, Checkpoint: a.m.opts.Checkpoint,
 		NoHTTP: true, Timing: a.m.opts.Timing, TTL: a.m.opts.TTL, Machine: a.Name, Drain: 5 * time.Second,
 		Clock: func() time.Time { return time.Now().Add(time.Duration(a.ahead.Load())) },
 	}
@@ -199,6 +201,23 @@ func (a *Agent) putAside(reason error) (string, error) {
 	a.recovered.Add(1)
 	return "memory", nil
 }
+
+// makeRoom removes a damaged copy of the agent's log from its disk, which has room again then.
+func (a *Agent) makeRoom(keep int) (string, error) {
+	if int(a.copies.Load()) <= keep {
+		return "", nil
+	}
+	a.m.Tracef("%s removes a damaged copy", a.Name)
+	a.copies.Add(-1)
+	a.FreeDisk()
+	return "memory", nil
+}
+
+// PutCopies sets how many damaged copies of its log the agent has on its disk.
+func (a *Agent) PutCopies(n int) { a.copies.Store(int32(n)) }
+
+// Copies returns how many damaged copies of its log the agent has on its disk.
+func (a *Agent) Copies() int { return int(a.copies.Load()) }
 
 // Recovered returns how often the agent has put its state aside.
 func (a *Agent) Recovered() int { return int(a.recovered.Load()) }

@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,17 @@ func change(t *testing.T, m *mesh.Mesh, tenant string) {
 	}
 }
 
+// follower returns a voter that does not lead.
+func follower(m *mesh.Mesh) *mesh.Agent {
+	l := m.AwaitLeader()
+	for _, a := range m.Voters() {
+		if a != l {
+			return a
+		}
+	}
+	return nil
+}
+
 // audited counts the audit records of a type on an agent that leads.
 func audited(m *mesh.Mesh, kind string) int {
 	if l := m.Leader(); l != nil {
@@ -44,15 +56,6 @@ func audited(m *mesh.Mesh, kind string) int {
 // TestDamagedStateIsReplaced changes one byte of one voter's state. The voter is named at one of the next
 // two checkpoints and gets the state again; afterwards every agent answers what was written.
 func TestDamagedStateIsReplaced(t *testing.T) {
-	follower := func(m *mesh.Mesh) *mesh.Agent {
-		l := m.AwaitLeader()
-		for _, a := range m.Voters() {
-			if a != l {
-				return a
-			}
-		}
-		return nil
-	}
 	for _, c := range []struct {
 		name   string
 		agents int
@@ -100,6 +103,28 @@ func TestDamagedStateIsReplaced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCopiesMakeRoom fills the disk of a voter that runs. Its damaged copies go, the oldest first, until it has room. The
+// newest goes only while the others have a leader.
+func TestCopiesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := damagedMesh(t, 3)
+		m.AwaitLeader()
+		victim := follower(m)
+		for copies := 2; copies > 0; copies-- {
+			victim.PutCopies(copies)
+			victim.FillDisk()
+			m.Within(2*time.Minute, 100*time.Millisecond, "a copy to make room", func() bool {
+				change(t, m, fmt.Sprint("full-", copies, "-", time.Now().UnixNano()))
+				return victim.Copies() < copies
+			})
+			m.CheckEqual()
+			if n := victim.Copies(); n != copies-1 {
+				t.Errorf("%d of %d copies are left", n, copies)
+			}
+		}
+	})
 }
 
 // TestNoMajority damages two of three voters in different ways. Nobody knows which state is right, so
