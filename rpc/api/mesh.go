@@ -16,11 +16,21 @@ type Joined struct {
 type LeaveBody struct {
 	Agent string `json:"agent,omitempty" doc:"Another agent, which is dead, by id or name; absent: the agent that receives the request"`
 	Force bool   `json:"force,omitempty" doc:"The other agent is removed even if it answers: its certificates end at once, and what it did is given to others when its session ends"`
+	// Compromised implies Force.
+	Compromised bool `json:"compromised,omitempty" doc:"As force, for a voter that somebody else may have: join tokens end, and the CA (without a bridge) and the mesh key (with all data keys) are replaced"`
 }
 
 // Left names the agent that leaves.
 type Left struct {
-	Agent string `json:"agent,omitempty"`
+	Agent   string           `json:"agent,omitempty"`
+	Exposed []ExposedSecrets `json:"exposed,omitempty" doc:"Of a compromised voter: what it could decrypt, and what is therefore to be changed where it is used"`
+}
+
+// ExposedSecrets names what a compromised voter could decrypt of a tenant.
+type ExposedSecrets struct {
+	Tenant    string   `json:"tenant"`
+	Secrets   []string `json:"secrets,omitempty"`
+	Providers []string `json:"providers,omitempty" doc:"Providers with encrypted fields"`
 }
 
 // Member is one agent as this agent sees it.

@@ -113,7 +113,7 @@ func meshRoutes(s *rest.Server) {
 			if err != nil {
 				return api.Left{}, err
 			}
-			return api.Left{Agent: body.Agent}, s.Mesh.Leave(ctx, c.Who, c.Bearer, body)
+			return s.Mesh.Leave(ctx, c.Who, c.Bearer, body)
 		},
 	)
 	rest.Stream(

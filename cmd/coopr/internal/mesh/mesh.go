@@ -46,26 +46,40 @@ func LeaveCommand(app cli.App) *cobra.Command {
 		Use: "leave [AGENT]", Short: "Make the agent at --addr leave the mesh, or remove a dead agent from the mesh", Args: cli.Args("[AGENT]"),
 		Long: "Make the agent at --addr leave the mesh, or remove another agent, which must be dead.\n\n" +
 			"With --force, an agent is removed even if it answers, for example because its machine was stolen: its certificates end at\n" +
-			"once. Change the secrets of what it worked on. A voter also had the keys of the mesh: replace them with the\n" +
-			"commands rotate of coopr operator.",
+			"once. Change the secrets of what it worked on.\n\n" +
+			"--compromised is for a voter, which also has the keys of the mesh: it does what --force does, revokes all join tokens, and begins to\n" +
+			"replace the CA (without a bridge), the mesh key with all data keys, the signing key, and the key of gossip. It says before what that\n" +
+			"costs, and afterwards which secrets the voter could decrypt. If it fails, repeat it: what was done is not done again.",
 		ValidArgsFunction: cli.CompleteAgents(app, false),
-		Example:           "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes\n  coopr leave agent-3 --force",
+		Example:           "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes\n  coopr leave agent-3 --force\n  coopr leave agent-3 --compromised",
 	}
-	var force bool
+	var force, compromised bool
 	cmd.Flags().BoolVar(&force, "force", false, "remove another agent even if it answers")
+	cmd.Flags().BoolVar(&compromised, "compromised", false, "also replace the keys that another agent, a voter, has")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		agent, question := "", "Make the connected agent leave the mesh and exit?"
-		if len(given) == 0 && force {
-			return cli.Usage(cmd, "--force is for another agent: name it")
+		if len(given) == 0 && (force || compromised) {
+			return cli.Usage(cmd, "--force and --compromised are for another agent: name it")
 		}
 		if len(given) > 0 {
 			agent = given[0]
 			question = fmt.Sprintf("Remove agent %s from the mesh permanently?", agent)
 		}
+		if compromised {
+			out.Notef("%s", compromisedCosts)
+		}
 		if err := cli.Confirm(app, cmd, question); err != nil {
 			return err
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+			if compromised {
+				exposed, err := c.RemoveCompromised(ctx, agent)
+				if err != nil {
+					return err
+				}
+				showExposed(out, agent, exposed)
+				return nil
+			}
 			if err := c.Leave(ctx, agent, force); err != nil {
 				return err
 			}
@@ -78,6 +92,35 @@ func LeaveCommand(app cli.App) *cobra.Command {
 		})(cmd, given)
 	}
 	return cmd
+}
+
+// compromisedCosts is what the removal of a compromised voter costs.
+const compromisedCosts = `This costs:
+- Agents that are away until the CA is replaced have to join again, with a new join token and without their data_dir.
+- Clients need the new certificate of the CA: coopr-agent ca.
+- All join tokens end.
+- The leader encrypts all secrets again, and each member of the Raft group replaces its log and snapshots.
+- Snapshots from before need an export of the old keyring.
+- All secrets have to be changed where they are used: the voter could decrypt them. The answer names them.
+`
+
+// showExposed shows what a compromised voter could decrypt.
+func showExposed(out *output.Printer, agent string, exposed []api.ExposedSecrets) {
+	out.Printf("Agent %s is being removed from the mesh, and its keys are being replaced. To see how far it is: coopr operator rotations\n", agent)
+	if len(exposed) == 0 {
+		return
+	}
+	out.Println("It could decrypt these, so change them where they are used, and then here:")
+	t := output.Table{Head: []string{"TENANT", "KIND", "NAME"}}
+	for _, x := range exposed {
+		for _, name := range x.Secrets {
+			t.Row(x.Tenant, "secret", name)
+		}
+		for _, name := range x.Providers {
+			t.Row(x.Tenant, "provider", name)
+		}
+	}
+	out.Show(t)
 }
 
 // MembersCommand returns the command "members".
