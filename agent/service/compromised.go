@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"slices"
 
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/logformat"
@@ -31,9 +30,9 @@ func compromisable(v *state.View, id, name string) error {
 	return nil
 }
 
-// distrust ends what a removed voter could use of what it knows, but for the key of gossip, which each removal replaces: it revokes all join
-// tokens, and begins to replace the CA, without a bridge, and the mesh key with all data keys and the signing key. It can be repeated: what
-// was done since the removal is not done again.
+// distrust ends what a removed voter could use of what it knows: it revokes all join tokens, and begins to replace the CA, without a bridge,
+// and the mesh key with all data keys and the signing key. The new mesh key waits for the new CA. The key of gossip is replaced at the removal
+// and once more after the CA, without a request. It can be repeated: what was done since the removal is not done again.
 func distrust(ctx context.Context, r *member.Member, who model.Caller, id string) error {
 	for _, t := range r.Machine.View().JoinTokens() {
 		c := &pb.Command{Change: &pb.Command_DeleteJoinToken{DeleteJoinToken: &pb.DeleteJoinToken{Id: t.ID}}}
@@ -50,7 +49,7 @@ func distrust(ctx context.Context, r *member.Member, who model.Caller, id string
 		kind := logformat.RotationKinds.Word(want.Kind)
 		last, any := v.Rotation(kind)
 		switch {
-		case any && last.Begun >= removed.Removed && last.NoBridge == want.NoBridge && last.Full == want.Full:
+		case any && last.Begun > removed.Removed && last.NoBridge == want.NoBridge && last.Full == want.Full:
 			continue
 		case any && last.Phase != roster.RotationDone:
 			return problem.New(problem.Conflict, "the agent is removed, but rotation %d of the %s was under way already: when it is done "+
@@ -75,19 +74,10 @@ func proposed(ctx context.Context, r *member.Member, who model.Caller, c *pb.Com
 	return err
 }
 
-// exposedSecrets returns the names of all secrets, and of the providers with encrypted fields: a voter could decrypt them.
-func exposedSecrets(v *state.View) (out []api.ExposedSecrets) {
-	for _, t := range v.Tenants() {
-		x := api.ExposedSecrets{Tenant: t.Name, Secrets: slices.Clone(v.SecretNames(t.Name))}
-		for _, d := range v.Definitions(t.Name, model.KindProvider) {
-			def, err := model.Restore(d.Kind, d.Body)
-			if p, ok := def.Value.(*model.Provider); err == nil && ok && model.HasSealedRef(p.Provisioner) {
-				x.Providers = append(x.Providers, d.Name)
-			}
-		}
-		if len(x.Secrets)+len(x.Providers) > 0 {
-			out = append(out, x)
-		}
+// exposed returns what has secrets that a voter could decrypt.
+func exposed(v *state.View) (out []api.Exposed) {
+	for _, x := range v.Exposed() {
+		out = append(out, api.Exposed(x))
 	}
 	return out
 }

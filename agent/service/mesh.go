@@ -217,7 +217,7 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what 
 		if err := distrust(ctx, r, who, id); err != nil {
 			return out, err
 		}
-		out.Exposed = exposedSecrets(r.Machine.View())
+		out.Exposed = exposed(r.Machine.View())
 	}
 	for _, s := range r.Group.Servers() {
 		// Only a member without a vote is removed here. The leader removes a voter once

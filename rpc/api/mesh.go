@@ -22,15 +22,15 @@ type LeaveBody struct {
 
 // Left names the agent that leaves.
 type Left struct {
-	Agent   string           `json:"agent,omitempty"`
-	Exposed []ExposedSecrets `json:"exposed,omitempty" doc:"Of a compromised voter: what it could decrypt, and what is therefore to be changed where it is used"`
+	Agent   string    `json:"agent,omitempty"`
+	Exposed []Exposed `json:"exposed,omitempty" doc:"Of a compromised voter: what has secrets that it could decrypt, and that are therefore to be changed where they are used"`
 }
 
-// ExposedSecrets names what a compromised voter could decrypt of a tenant.
-type ExposedSecrets struct {
-	Tenant    string   `json:"tenant"`
-	Secrets   []string `json:"secrets,omitempty"`
-	Providers []string `json:"providers,omitempty" doc:"Providers with encrypted fields"`
+// Exposed names something of a tenant that has a secret in it.
+type Exposed struct {
+	Tenant string `json:"tenant"`
+	Kind   string `json:"kind" doc:"As in the API's paths: secrets, a kind of definitions, resources, sites, or clusters with secrets of their own"`
+	Name   string `json:"name"`
 }
 
 // Member is one agent as this agent sees it.

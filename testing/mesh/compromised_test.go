@@ -2,30 +2,38 @@ package mesh_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/testing/mesh"
 )
 
-// TestCompromised removes a voter that somebody else has, while it runs and while the leader dies in each phase of the rotations. In the end
-// the CA, all mesh keys, the signing key and the key of gossip are others, join tokens are gone, and secrets are used as before.
+// TestCompromised removes a voter that somebody else has, while it runs and while the leader dies: amid the removal, which is then repeated,
+// or in a phase of the rotations. In the end the CA, all mesh keys, the signing key and the key of gossip are others, join tokens are gone, and secrets are used as before.
 func TestCompromised(t *testing.T) {
 	for i, at := range []struct{ kind, phase string }{
+		{"", removed}, {"", revoked},
 		{roster.KindCA, roster.RotationBegun}, {roster.KindCA, roster.RotationActive}, {roster.KindKeyring, roster.RotationSpread},
 		{roster.KindKeyring, roster.RotationActive}, {roster.KindKeyring, roster.RotationRetire},
 	} {
-		t.Run(fmt.Sprintf("the leader dies in %s of %s", at.phase, at.kind), func(t *testing.T) {
+		t.Run(strings.TrimSuffix("the leader dies in "+at.phase+" of "+at.kind, " of "), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { compromised(t, uint64(91+i), at.kind, at.phase) })
 		})
 	}
 }
+
+// The phases of a removal.
+const (
+	removed = "removed" // its certificates have ended
+	revoked = "revoked" // there are no join tokens any more
+)
 
 func compromised(t *testing.T, seed uint64, kind, phase string) {
 	m := mesh.New(t, mesh.Options{Agents: 5, Identity: true, Seed: seed, Verbose: testing.Verbose()})
@@ -45,13 +53,29 @@ func compromised(t *testing.T, seed uint64, kind, phase string) {
 		}
 		return out, code
 	}
+	if kind == "" {
+		first := make(chan int, 1)
+		go func() {
+			_, code := leave(others[1])
+			first <- code
+		}()
+		m.Within(time.Minute, time.Millisecond, "the voter to be "+phase, func() bool {
+			i, _ := leader.View().Identity(lost.ID)
+			return i.Removed != 0 && (phase == removed || len(leader.View().JoinTokens()) == 0)
+		})
+		leader.Crash()
+		if code := <-first; code < http.StatusMultipleChoices {
+			t.Error("the command succeeded without the leader")
+		}
+		leader.Start()
+	}
 	var left api.Left
 	m.Until("the voter to be removed", func() bool { // another agent than the leader is asked
 		var code int
 		left, code = leave(others[1])
 		return code < http.StatusMultipleChoices
 	})
-	if len(left.Exposed) != 1 || !slices.Equal(left.Exposed[0].Secrets, []string{"key"}) || left.Agent != lost.ID {
+	if want := (api.Exposed{Tenant: model.FirstTenant, Kind: "secrets", Name: "key"}); !slices.Equal(left.Exposed, []api.Exposed{want}) || left.Agent != lost.ID {
 		t.Errorf("the answer is %+v", left)
 	}
 	order := []string{roster.RotationBegun, roster.RotationSpread, roster.RotationActive, roster.RotationRetire, roster.RotationDone}
@@ -62,13 +86,19 @@ func compromised(t *testing.T, seed uint64, kind, phase string) {
 		r, _ := m.Leader().View().Rotation(kind)
 		return r
 	}
-	m.Until("phase "+phase, func() bool { return slices.Index(order, now(kind).Phase) >= slices.Index(order, phase) })
-	dead := m.AwaitLeader()
-	dead.Crash()
-	dead.Start()
-	for _, kind := range []string{roster.KindCA, roster.KindKeyring, roster.KindGossip} {
+	if kind != "" {
+		m.Until("phase "+phase, func() bool { return slices.Index(order, now(kind).Phase) >= slices.Index(order, phase) })
+		dead := m.AwaitLeader()
+		dead.Crash()
+		dead.Start()
+	}
+	for _, kind := range []string{roster.KindCA, roster.KindKeyring} {
 		m.Until("the end of the rotation of "+kind, func() bool { return now(kind).Phase == roster.RotationDone })
 	}
+	m.Until("another key of gossip, after the CA", func() bool {
+		r := now(roster.KindGossip)
+		return r.Phase == roster.RotationDone && r.Begun > now(roster.KindCA).Since
+	})
 	v := m.AwaitLeader().View()
 	if ca, ring := now(roster.KindCA), now(roster.KindKeyring); ca.Number != 1 || !ca.NoBridge || ring.Number != 1 || !ring.Full {
 		t.Errorf("the rotations are %+v and %+v", ca, ring)

@@ -47,15 +47,16 @@ func LeaveCommand(app cli.App) *cobra.Command {
 		Long: "Make the agent at --addr leave the mesh, or remove another agent, which must be dead.\n\n" +
 			"With --force, an agent is removed even if it answers, for example because its machine was stolen: its certificates end at\n" +
 			"once. Change the secrets of what it worked on.\n\n" +
-			"--compromised is for a voter, which also has the keys of the mesh: it does what --force does, revokes all join tokens, and begins to\n" +
-			"replace the CA (without a bridge), the mesh key with all data keys, the signing key, and the key of gossip. It says before what that\n" +
-			"costs, and afterwards which secrets the voter could decrypt. If it fails, repeat it: what was done is not done again.",
+			"With --compromised, a voter that somebody else may have is removed in the same way. A voter also has the keys of the mesh, so\n" +
+			"all join tokens are revoked, and the mesh replaces the CA (without a bridge), then the mesh key with all data keys and the\n" +
+			"signing key, and the key of gossip. The command shows the costs before it asks, and then what is left to do. If it fails,\n" +
+			"repeat it: what was done is not done again.",
 		ValidArgsFunction: cli.CompleteAgents(app, false),
 		Example:           "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes\n  coopr leave agent-3 --force\n  coopr leave agent-3 --compromised",
 	}
 	var force, compromised bool
 	cmd.Flags().BoolVar(&force, "force", false, "remove another agent even if it answers")
-	cmd.Flags().BoolVar(&compromised, "compromised", false, "also replace the keys that another agent, a voter, has")
+	cmd.Flags().BoolVar(&compromised, "compromised", false, "remove a voter that somebody else may have, and replace the keys of the mesh")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		agent, question := "", "Make the connected agent leave the mesh and exit?"
 		if len(given) == 0 && (force || compromised) {
@@ -74,11 +75,10 @@ func LeaveCommand(app cli.App) *cobra.Command {
 		return cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
 			if compromised {
 				exposed, err := c.RemoveCompromised(ctx, agent)
-				if err != nil {
-					return err
+				if err == nil {
+					showCompromised(out, agent, exposed)
 				}
-				showExposed(out, agent, exposed)
-				return nil
+				return err
 			}
 			if err := c.Leave(ctx, agent, force); err != nil {
 				return err
@@ -92,35 +92,6 @@ func LeaveCommand(app cli.App) *cobra.Command {
 		})(cmd, given)
 	}
 	return cmd
-}
-
-// compromisedCosts is what the removal of a compromised voter costs.
-const compromisedCosts = `This costs:
-- Agents that are away until the CA is replaced have to join again, with a new join token and without their data_dir.
-- Clients need the new certificate of the CA: coopr-agent ca.
-- All join tokens end.
-- The leader encrypts all secrets again, and each member of the Raft group replaces its log and snapshots.
-- Snapshots from before need an export of the old keyring.
-- All secrets have to be changed where they are used: the voter could decrypt them. The answer names them.
-`
-
-// showExposed shows what a compromised voter could decrypt.
-func showExposed(out *output.Printer, agent string, exposed []api.ExposedSecrets) {
-	out.Printf("Agent %s is being removed from the mesh, and its keys are being replaced. To see how far it is: coopr operator rotations\n", agent)
-	if len(exposed) == 0 {
-		return
-	}
-	out.Println("It could decrypt these, so change them where they are used, and then here:")
-	t := output.Table{Head: []string{"TENANT", "KIND", "NAME"}}
-	for _, x := range exposed {
-		for _, name := range x.Secrets {
-			t.Row(x.Tenant, "secret", name)
-		}
-		for _, name := range x.Providers {
-			t.Row(x.Tenant, "provider", name)
-		}
-	}
-	out.Show(t)
 }
 
 // MembersCommand returns the command "members".
