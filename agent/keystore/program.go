@@ -19,8 +19,8 @@ import (
 	"github.com/coopr/coopr/internal/mask"
 )
 
-// Program has a program encrypt and decrypt, such as one that asks the key service of a cloud. It is started for each request, with "wrap" or
-// "unwrap" as its last argument. It reads one line, and prints one: for wrap the secret in base64 and the word to keep, for unwrap the
+// Program has a program encrypt and decrypt, such as one that asks the key service of a cloud. It is started for each request, with "wrap"
+// or "unwrap" as its last argument. It reads one line, and prints one: for wrap the secret in base64 and the word to keep, for unwrap the
 // word and the secret in base64.
 type Program struct {
 	cfg  config.KeyringProgram

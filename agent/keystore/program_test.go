@@ -128,7 +128,8 @@ func TestProgramSettings(t *testing.T) {
 	} {
 		c := script(t, "echo word")
 		x.change(&c)
-		if _, err := NewProgram(c).Wrap([]byte("secret")); err == nil || !strings.Contains(err.Error(), x.word) || errors.Is(err, keyring.ErrAway) {
+		_, err := NewProgram(c).Wrap([]byte("secret"))
+		if err == nil || !strings.Contains(err.Error(), x.word) || errors.Is(err, keyring.ErrAway) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -18,21 +18,22 @@ import (
 func compromisable(v *state.View, id, name string) error {
 	switch i, ok := v.Identity(id); {
 	case v.MeshIdentity() == nil:
-		return problem.New(problem.Conflict, "the agents of this mesh share a secret, which cannot be replaced: make a new mesh with coopr-agent init")
+		return problem.New(problem.Conflict, "the agents of this mesh share a secret, which cannot be replaced: make a new mesh with "+
+			"coopr-agent init")
 	case !ok:
 		return problem.New(problem.NotFound, "the mesh has no record of agent %s", name)
 	case i.Role != roster.Voter:
-		return problem.New(problem.Conflict, "agent %s is a worker, and has no keys of the mesh but that of gossip, which each removal replaces: "+
-			"remove it with --force, and change the secrets of what it worked on", name)
+		return problem.New(problem.Conflict, "agent %s is a worker, and has no keys of the mesh but that of gossip, which each removal "+
+			"replaces: remove it with --force, and change the secrets of what it worked on", name)
 	case !v.Understands(logformat.RotationLevel):
 		return problem.New(problem.Conflict, "keys are not rotated yet: some members of the Raft group run an older build")
 	}
 	return nil
 }
 
-// distrust ends what a removed voter could use of what it knows: it revokes all join tokens, and begins to replace the CA, without a bridge,
-// and the mesh key with all data keys and the signing key. The new mesh key waits for the new CA. The key of gossip is replaced at the removal
-// and once more after the CA, without a request. It can be repeated: what was done since the removal is not done again.
+// distrust ends what a removed voter could use of what it knows: it revokes all join tokens, and begins to replace the CA, without a
+// bridge, and the mesh key with all data keys and the signing key. The new mesh key waits for the new CA. The key of gossip is replaced at
+// the removal and once more after the CA, without a request. It can be repeated: what was done since the removal is not done again.
 func distrust(ctx context.Context, r *member.Member, who model.Caller, id string) error {
 	for _, t := range r.Machine.View().JoinTokens() {
 		c := &pb.Command{Change: &pb.Command_DeleteJoinToken{DeleteJoinToken: &pb.DeleteJoinToken{Id: t.ID}}}
@@ -47,11 +48,11 @@ func distrust(ctx context.Context, r *member.Member, who model.Caller, id string
 		v := r.Machine.View()
 		removed, _ := v.Identity(id)
 		kind := logformat.RotationKinds.Word(want.Kind)
-		last, any := v.Rotation(kind)
+		last, begun := v.Rotation(kind)
 		switch {
-		case any && last.Begun > removed.Removed && last.NoBridge == want.NoBridge && last.Full == want.Full:
+		case begun && last.Begun > removed.Removed && last.NoBridge == want.NoBridge && last.Full == want.Full:
 			continue
-		case any && last.Phase != roster.RotationDone:
+		case begun && last.Phase != roster.RotationDone:
 			return problem.New(problem.Conflict, "the agent is removed, but rotation %d of the %s was under way already: when it is done "+
 				"(coopr operator rotations), repeat the command, so that the %s is replaced once more", last.Number, kind, kind)
 		}

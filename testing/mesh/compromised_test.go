@@ -16,7 +16,8 @@ import (
 )
 
 // TestCompromised removes a voter that somebody else has, while it runs and while the leader dies: amid the removal, which is then repeated,
-// or in a phase of the rotations. In the end the CA, all mesh keys, the signing key and the key of gossip are others, join tokens are gone, and secrets are used as before.
+// or in a phase of the rotations. In the end the CA, all mesh keys, the signing key and the key of gossip are others, join tokens are gone,
+// and secrets are used as before.
 func TestCompromised(t *testing.T) {
 	for i, at := range []struct{ kind, phase string }{
 		{"", removed}, {"", revoked},
@@ -75,7 +76,8 @@ func compromised(t *testing.T, seed uint64, kind, phase string) {
 		left, code = leave(others[1])
 		return code < http.StatusMultipleChoices
 	})
-	if want := (api.Exposed{Tenant: model.FirstTenant, Kind: "secrets", Name: "key"}); !slices.Equal(left.Exposed, []api.Exposed{want}) || left.Agent != lost.ID {
+	want := api.Exposed{Tenant: model.FirstTenant, Kind: "secrets", Name: "key"}
+	if !slices.Equal(left.Exposed, []api.Exposed{want}) || left.Agent != lost.ID {
 		t.Errorf("the answer is %+v", left)
 	}
 	order := []string{roster.RotationBegun, roster.RotationSpread, roster.RotationActive, roster.RotationRetire, roster.RotationDone}

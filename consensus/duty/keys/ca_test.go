@@ -44,8 +44,8 @@ type trust struct {
 	issuer []byte // of its certificate
 }
 
-// TestRotateCA rotates the CA while leaders stop and agents follow one after the other. At all times all agents trust each other. Then the old
-// CA is known by its bridge only, and its key is gone.
+// TestRotateCA rotates the CA while leaders stop and agents follow one after the other. At all times all agents trust each other. Then the
+// old CA is known by its bridge only, and its key is gone.
 func TestRotateCA(t *testing.T) {
 	for _, stop := range []string{"never", "after entries", "before entries"} {
 		for _, noBridge := range []bool{false, true} {

@@ -49,9 +49,9 @@ func (c *Controller) rotateGossip(ctx context.Context) error {
 	}
 }
 
-// exposed reports whether somebody else may have the key of gossip of the rotation that began at a time, in Unix milliseconds: since then an
-// agent was removed from the mesh, or a rotation of the CA without a bridge was completed. The state keeps these times in the order of its
-// entries.
+// exposed reports whether somebody else may have the key of gossip of the rotation that began at a time, in Unix milliseconds: since then
+// an agent was removed from the mesh, or a rotation of the CA without a bridge was completed. The state keeps these times in the order of
+// its entries.
 func exposed(v *state.View, since int64) bool {
 	if v.MeshIdentity() == nil || !v.Understands(logformat.RotationLevel) {
 		return false

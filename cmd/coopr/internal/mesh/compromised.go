@@ -9,7 +9,8 @@ import (
 // compromisedCosts says what the removal of a compromised voter costs.
 const compromisedCosts = `This costs:
 - All join tokens end.
-- Clients and browsers need the new certificate of the CA. An agent that is away until the old CA is dropped has to join again, as a new agent.
+- Clients and browsers need the new certificate of the CA.
+- An agent that is away until the old CA is dropped has to join again, as a new agent.
 - All secrets are encrypted again, and each member of the Raft group replaces its log and snapshots.
 - The mesh needs an export of the old keyring to restore a snapshot from before.
 `

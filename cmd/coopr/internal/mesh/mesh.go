@@ -52,7 +52,8 @@ func LeaveCommand(app cli.App) *cobra.Command {
 			"signing key, and the key of gossip. The command shows the costs before it asks, and then what is left to do. If it fails,\n" +
 			"repeat it: what was done is not done again.",
 		ValidArgsFunction: cli.CompleteAgents(app, false),
-		Example:           "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes\n  coopr leave agent-3 --force\n  coopr leave agent-3 --compromised",
+		Example: "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes\n  coopr leave agent-3 --force\n" +
+			"  coopr leave agent-3 --compromised",
 	}
 	var force, compromised bool
 	cmd.Flags().BoolVar(&force, "force", false, "remove another agent even if it answers")
