@@ -120,6 +120,10 @@ func compromised(t *testing.T, seed uint64, kind, phase string) {
 	if !runWith(m, canary) {
 		t.Error("the program did not get the secret")
 	}
+	if again, code := leave(m.AwaitLeader()); code >= http.StatusMultipleChoices || !slices.Equal(again.Exposed, left.Exposed) ||
+		now(roster.KindCA).Number != 1 || now(roster.KindKeyring).Number != 1 {
+		t.Errorf("the answer to a repetition is %d %+v", code, again)
+	}
 }
 
 // TestCompromisedIsRefused has agents that no keys are replaced for, and a rotation that was under way before: the command is repeated when that
