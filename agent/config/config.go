@@ -119,9 +119,17 @@ func ownHost() (all []string) {
 
 // Keyring has the settings of the keyring.
 type Keyring struct {
-	Kind    string  `yaml:"kind" doc:"How the keyring's file is protected. file: not at all. systemd-creds: the unit's credential coopr-keyring encrypts it. passphrase: a passphrase, which somebody gives after each start (coopr-agent unlock). transit: a server with Vault's API. Default: file."`
-	Dir     string  `yaml:"dir" doc:"Folder of the mesh's keys, mode 0700. Whoever reads it can decrypt the state. It must not be in data_dir, so that a copy of that is worth nothing without it. Default: data_dir with -keyring appended."`
-	Transit Transit `yaml:"transit" doc:"The server that decrypts a keyring of the kind transit when the agent starts: its secrets engine transit encrypts a random key, which encrypts the keyring's file."`
+	Kind    string         `yaml:"kind" doc:"How the keyring's file is protected. file: not at all. systemd-creds: the unit's credential coopr-keyring encrypts it. passphrase: a passphrase, which somebody gives after each start (coopr-agent unlock). transit: a server with Vault's API. program: a program of yours. Default: file."`
+	Dir     string         `yaml:"dir" doc:"Folder of the mesh's keys, mode 0700. Whoever reads it can decrypt the state. It must not be in data_dir, so that a copy of that is worth nothing without it. Default: data_dir with -keyring appended."`
+	Transit Transit        `yaml:"transit" doc:"The server that decrypts a keyring of the kind transit when the agent starts: its secrets engine transit encrypts a random key, which encrypts the keyring's file."`
+	Program KeyringProgram `yaml:"program" doc:"The program that decrypts a keyring of the kind program when the agent starts, such as one that asks the key service of a cloud (docs/operations.md)."`
+}
+
+// KeyringProgram has the settings of a program that encrypts and decrypts for a keyring.
+type KeyringProgram struct {
+	Path string   `yaml:"path" doc:"The program, an absolute path. It and its folder belong to root or the agent's user, and nobody else may change them."`
+	Args []string `yaml:"args" doc:"Arguments before the last one, which is wrap or unwrap. Everybody on the machine can read them: put no secrets into them."`
+	Env  []string `yaml:"env" doc:"Names of variables of the agent's environment that the program gets besides PATH, HOME and LANG."`
 }
 
 // Transit has the settings of a server that encrypts and decrypts for a keyring.

@@ -112,6 +112,7 @@ func TestSampleIsUpToDateAndSaysTheDefaults(t *testing.T) {
 	}
 	all.Plugins, all.Directories, all.IdentityProviders, all.Audit.Sinks = nil, nil, nil, nil
 	all.Name, all.Join, all.HTTP.Names, all.Providers.Endpoints, all.Interpreters = hostname, nil, nil, nil, nil
+	all.Keyring.Program.Args, all.Keyring.Program.Env = nil, nil
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("commented in it is not the default:\n%#v\n%#v", all, want)
 	}
@@ -323,23 +324,29 @@ func TestRules(t *testing.T) {
 		"audit: {sinks: [{name: s, type: file, path: /a, to: [c@d]}]}":                                                                    "has none",
 		"audit: {sink_wait: 1001}": "between 0 and 1000",
 
-		"keyring: {kind: passphrase}":               "",
-		"keyring: {kind: paper}":                    "use file, systemd-creds, passphrase or transit",
-		"keyring: {kind: transit}":                  "keyring.transit.address",
-		"keyring: {transit: {" + goodTransit + "}}": "",
-		"keyring: {kind: transit, transit: {" + goodTransit + ", mount: team/transit}}":    "",
-		"keyring: {transit: {" + goodTransit + ", mount: ../sys}}":                         "keyring.transit.mount",
-		"keyring: {transit: {address: 'https://v', key: k}}":                               "keyring.transit.token_file",
-		"keyring: {transit: {address: 'https://v', token_file: /t}}":                       "keyring.transit.key",
-		"keyring: {transit: {address: 'https://v', token_file: /t, key: a/b}}":             "keyring.transit.key",
-		"keyring: {transit: {address: 'https://v', token_file: /t, key: ..}}":              "keyring.transit.key",
-		"keyring: {transit: {address: 'http://v', key: k, token_file: /t}}":                "write it as https://HOST:PORT",
-		"keyring: {transit: {address: 'http://127.0.0.1:8200', key: k, token_file: /t}}":   "",
-		"keyring: {transit: {address: 'https://v/?token=canary', key: k, token_file: /t}}": "it has more than scheme",
-		"keyring: {transit: {address: 'https://canary:x@v/path', key: k, token_file: /t}}": "it has more than scheme",
-		"keyring: {transit: {address: 'http://canary@v/canary', key: k, token_file: /t}}":  "write it as https://HOST:PORT",
-		"keyring: {transit: {address: '://canary', key: k, token_file: /t}}":               "write it as https://HOST:PORT",
-		"keyring: {transit: {" + goodTransit + ", tokenfile: /t}}":                         "did you mean token_file?",
+		"keyring: {kind: passphrase}": "",
+		"keyring: {kind: paper}":      "use file, systemd-creds, passphrase, transit or program",
+		"keyring: {kind: transit}":    "keyring.transit.address",
+		"keyring: {kind: program}":    "keyring.program.path",
+		"keyring: {kind: program, program: {path: /usr/bin/kms, args: [--key, a], env: [AWS_REGION]}}": "",
+		"keyring: {kind: program, program: {path: kms}}":                                               "not an absolute path",
+		"keyring: {program: {args: [a]}}":                                                              "keyring.program.path",
+		"keyring: {program: {path: /kms, args: [\"a\\0\"]}}":                                           "keyring.program.args[0]",
+		"keyring: {program: {path: /kms, env: [AWS_SECRET=canary]}}":                                   "keyring.program.env[0]",
+		"keyring: {transit: {" + goodTransit + "}}":                                                    "",
+		"keyring: {kind: transit, transit: {" + goodTransit + ", mount: team/transit}}":                "",
+		"keyring: {transit: {" + goodTransit + ", mount: ../sys}}":                                     "keyring.transit.mount",
+		"keyring: {transit: {address: 'https://v', key: k}}":                                           "keyring.transit.token_file",
+		"keyring: {transit: {address: 'https://v', token_file: /t}}":                                   "keyring.transit.key",
+		"keyring: {transit: {address: 'https://v', token_file: /t, key: a/b}}":                         "keyring.transit.key",
+		"keyring: {transit: {address: 'https://v', token_file: /t, key: ..}}":                          "keyring.transit.key",
+		"keyring: {transit: {address: 'http://v', key: k, token_file: /t}}":                            "write it as https://HOST:PORT",
+		"keyring: {transit: {address: 'http://127.0.0.1:8200', key: k, token_file: /t}}":               "",
+		"keyring: {transit: {address: 'https://v/?token=canary', key: k, token_file: /t}}":             "it has more than scheme",
+		"keyring: {transit: {address: 'https://canary:x@v/path', key: k, token_file: /t}}":             "it has more than scheme",
+		"keyring: {transit: {address: 'http://canary@v/canary', key: k, token_file: /t}}":              "write it as https://HOST:PORT",
+		"keyring: {transit: {address: '://canary', key: k, token_file: /t}}":                           "write it as https://HOST:PORT",
+		"keyring: {transit: {" + goodTransit + ", tokenfile: /t}}":                                     "did you mean token_file?",
 
 		"directories: [{" + goodLDAP + "}]":                                                 "",
 		"directories: [{name: corp, url: 'ldaps://h', users: dc=a, role: superadmin}]":      `"superadmin": it must be admin, user or read`,

@@ -183,6 +183,11 @@ func TestBroken(t *testing.T) {
 			cfg.Keyring.Transit = config.Transit{Address: "https://127.0.0.1:1", Key: "k", TokenFile: cfg.DataDir + "/token"}
 			write(t, cfg.Keyring.Transit.TokenFile, "token", 0o600)
 		}},
+		{"program refuses", "keyring", Fail, "no rights", func(t *testing.T, cfg *config.Config) {
+			must(t, os.RemoveAll(cfg.KeyringDir()))
+			cfg.Keyring.Kind, cfg.Keyring.Program.Path = keyring.KindProgram, cfg.DataDir+".program"
+			write(t, cfg.Keyring.Program.Path, "#!/bin/sh\necho no rights >&2; exit 1\n", 0o700)
+		}},
 		{"damaged journal", "journal", Warn, "damaged", func(t *testing.T, cfg *config.Config) {
 			write(t, cfg.DataDir+"/journal", strings.Repeat("damaged", 20), 0o600)
 		}},

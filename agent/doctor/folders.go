@@ -167,7 +167,9 @@ func (e *exam) keyring() {
 	case errors.Is(err, keyring.ErrSealed):
 		e.ok("keyring", "%s is locked with a passphrase", dir)
 	case errors.Is(err, keyring.ErrAway):
-		e.warn("keyring", "see that the server of keyring.transit.address runs; an agent that starts waits for it", "%v", err)
+		e.warn("keyring", "see that what keyring."+e.cfg.Keyring.Kind+" names works; an agent that starts waits for it", "%v", err)
+	case errors.Is(err, keyring.ErrLocked) && slices.Contains([]string{keyring.KindTransit, keyring.KindProgram}, e.cfg.Keyring.Kind):
+		e.fail("keyring", "correct keyring."+e.cfg.Keyring.Kind+", or the rights of this machine there", "%v", err)
 	case errors.Is(err, keyring.ErrLocked):
 		e.warn("keyring", "of the kind systemd-creds, examine it from within the agent's unit, which has the credential", "%v", err)
 	case errors.Is(err, keyring.ErrKind):

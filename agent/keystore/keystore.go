@@ -18,13 +18,16 @@ func Of(cfg config.Config) keyring.Store { return OfKind(cfg.Keyring.Kind, cfg) 
 // OfKind returns the store of an agent's keyring, as it is if that is of a kind.
 func OfKind(kind string, cfg config.Config) keyring.Store {
 	o := keyring.Outside{Credentials: os.Getenv("CREDENTIALS_DIRECTORY")}
-	if t := cfg.Keyring.Transit; kind == keyring.KindTransit && t.Address != "" {
+	switch t, p := cfg.Keyring.Transit, cfg.Keyring.Program; {
+	case kind == keyring.KindTransit && t.Address != "":
 		o.Wrapper = NewTransit(t)
+	case kind == keyring.KindProgram && p.Path != "":
+		o.Wrapper = NewProgram(p)
 	}
 	return keyring.Of(kind, cfg.KeyringDir(), o)
 }
 
-// The times between two tries to reach the service that decrypts a keyring's local key.
+// The times between two tries to have a service or a program decrypt a keyring's local key.
 const (
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
@@ -61,7 +64,7 @@ func Await(ctx context.Context, cfg config.Config, log *slog.Logger, sealed func
 			}
 		case errors.Is(err, keyring.ErrAway):
 			log.Warn("this agent is sealed: it neither votes nor serves until its keyring is decrypted", "again_in", pause, "error", err)
-			sealed("the keyring waits for the service that decrypts it")
+			sealed("the keyring waits for the " + awaited(cfg.Keyring.Kind) + " that decrypts it")
 			select {
 			case <-ctx.Done():
 			case <-time.After(pause):
@@ -74,4 +77,12 @@ func Await(ctx context.Context, cfg config.Config, log *slog.Logger, sealed func
 		}
 	}
 	return nil, nil
+}
+
+// awaited names what decrypts a keyring of a kind.
+func awaited(kind string) string {
+	if kind == keyring.KindProgram {
+		return "program"
+	}
+	return "service"
 }

@@ -17,7 +17,7 @@ func TestVoteThatIsStillNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.NewStore()
 		defer s.Close()
-		if err := apitest.NewAgent(s, "a").Services().Mesh.Leave(t.Context(), model.Caller{}, rest.Bearer{}, api.LeaveBody{}); !errors.Is(err, problem.Conflict) {
+		if _, err := apitest.NewAgent(s, "a").Services().Mesh.Leave(t.Context(), model.Caller{}, rest.Bearer{}, api.LeaveBody{}); !errors.Is(err, problem.Conflict) {
 			t.Errorf("%v", err)
 		}
 	})

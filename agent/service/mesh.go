@@ -173,36 +173,51 @@ func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
 
 // Leave removes another agent, which must be dead, or makes this agent leave the mesh. If another agent leads, it decides
 // by what the caller authenticates with.
-func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what api.LeaveBody) error {
+func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what api.LeaveBody) (api.Left, error) {
+	out := api.Left{Agent: what.Agent}
+	what.Force = what.Force || what.Compromised
 	agent := what.Agent
 	if agent == "" || agent == m.ID || agent == m.Name() {
 		if what.Force {
-			return problem.New(problem.Conflict, "this agent removes others only: ask another one, and if this one leads, hand over with "+
+			return out, problem.New(problem.Conflict, "this agent removes others only: ask another one, and if this one leads, hand over with "+
 				"coopr operator raft transfer before")
 		}
-		return m.Departure.Leave(ctx)
+		return out, m.Departure.Leave(ctx)
 	}
 	id, named := agent, 0
 	for _, x := range m.Gossip.Members() {
 		if x.Name == agent && x.ID != agent {
 			if named++; named > 1 {
-				return problem.New(problem.Conflict, "more than one agent has the name %s: use the id, as coopr members -o wide shows it", agent)
+				return out, problem.New(problem.Conflict, "more than one agent has the name %s: use the id, as coopr members -o wide shows it", agent)
 			}
 		}
 		if x.Name == agent || x.ID == agent {
 			if id = x.ID; !what.Force && (x.Gossip.Alive() || x.Alive() && x.Gossip != mesh.StatusNone) {
-				return problem.New(problem.Conflict, "agent %s is alive: run coopr leave against the agent's own address", agent)
+				return out, problem.New(problem.Conflict, "agent %s is alive: run coopr leave against the agent's own address", agent)
 			}
 		}
 	}
 	r, _, ok := m.Supervisor.Leader()
 	if !ok {
-		return m.forwardLeave(ctx, b, api.LeaveBody{Agent: id, Force: what.Force})
+		out, err := m.forwardLeave(ctx, b, api.LeaveBody{Agent: id, Force: what.Force, Compromised: what.Compromised})
+		out.Agent = what.Agent
+		return out, err
+	}
+	if what.Compromised {
+		if err := compromisable(r.Machine.View(), id, agent); err != nil {
+			return out, err
+		}
 	}
 	if what.Force {
 		if err := m.cutOff(ctx, r, who, id); err != nil {
-			return err
+			return out, err
 		}
+	}
+	if what.Compromised {
+		if err := distrust(ctx, r, who, id); err != nil {
+			return out, err
+		}
+		out.Exposed = exposed(r.Machine.View())
 	}
 	for _, s := range r.Group.Servers() {
 		// Only a member without a vote is removed here. The leader removes a voter once
@@ -210,12 +225,12 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what 
 		// that the command can be repeated if it fails.
 		if s.ID == id && !s.Voter {
 			if err := r.Group.Remove(ctx, id); err != nil {
-				return err
+				return out, err
 			}
 		}
 	}
 	if err := awaitSessionEnd(ctx, r.Machine, id, agent); err != nil {
-		return err
+		return out, err
 	}
 	answers, err := r.Propose(ctx, &pb.Command{
 		Actor:  who.Actor,
@@ -226,11 +241,11 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what 
 	if err == nil {
 		err = answers[0].Err
 	}
-	if err != nil {
-		return err
+	if err != nil && (!what.Compromised || problem.CodeOf(err) != problem.NotFound) { // the answer to an earlier request may be lost
+		return out, err
 	}
 	_ = m.Gossip.Remove(ctx, id) // it fails if gossip does not know the agent
-	return nil
+	return out, nil
 }
 
 // cutOff ends the certificates of an agent that may be alive: all others refuse it, and its session ends for want of a heartbeat. A
@@ -299,27 +314,28 @@ const findTimeout = 5 * time.Second
 
 // forwardLeave asks the leader to remove an agent. The server does not forward this route by
 // itself, because a request without a name is about the agent that receives it.
-func (m *Mesh) forwardLeave(ctx context.Context, b rest.Bearer, what api.LeaveBody) error {
+func (m *Mesh) forwardLeave(ctx context.Context, b rest.Bearer, what api.LeaveBody) (out api.Left, err error) {
 	body, err := json.Marshal(what)
 	if err != nil {
-		return err
+		return out, err
 	}
 	header := b.Header()
 	header.Set("Content-Type", "application/json")
 	until := time.Now().Add(findTimeout)
 	status, _, answer, err := m.Router.RoundTripToLeader(ctx, until, http.MethodPost, "/v1/leave", header, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return out, err
 	}
 	defer answer.Close()
 	if status < http.StatusMultipleChoices {
-		return nil
+		err := json.NewDecoder(io.LimitReader(answer, 16<<20)).Decode(&out)
+		return out, err
 	}
 	p := &api.Problem{Status: status}
 	if err := json.NewDecoder(io.LimitReader(answer, 1<<20)).Decode(p); err != nil {
-		return fmt.Errorf("the leader's answer with status %d: %w", status, err)
+		return out, fmt.Errorf("the leader's answer with status %d: %w", status, err)
 	}
-	return p
+	return out, p
 }
 
 // AuditSinks returns how far the sinks of the audit log have come.

@@ -46,7 +46,7 @@ func convertCommand() *cobra.Command {
 		Use: "convert", Short: "Change how the keyring's file is protected", Args: cobra.NoArgs,
 		Long: "Writes the keyring of a stopped agent again as another kind. The keys stay the same. Set keyring.kind to the new kind then.\n" +
 			"For systemd-creds, run it with the credential of the agent's unit: systemd-run does that. For passphrase, it asks for the new\n" +
-			"passphrase, or for the present one. For transit, set keyring.transit before.\n" +
+			"passphrase, or for the present one. For transit and program, set keyring.transit or keyring.program before.\n" +
 			"The disk may keep bytes of the old file, although they are overwritten: rotate the keys if others may read them.",
 		Example: "  " + asAgent + "convert --to file --config /etc/coopr/agent.yaml\n" +
 			"  systemd-run --pipe --wait -p User=coopr -p LoadCredentialEncrypted=coopr-keyring:/etc/credstore.encrypted/coopr-keyring \\\n" +

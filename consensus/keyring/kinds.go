@@ -22,10 +22,14 @@ const (
 	KindPassphrase = "passphrase"
 	// KindTransit has a local key that a service decrypts at each start.
 	KindTransit = "transit"
+	// KindProgram has a local key that a program decrypts at each start.
+	KindProgram = "program"
 )
 
 // Kinds returns the kinds of a keyring.
-func Kinds() []string { return []string{KindFile, KindSystemd, KindPassphrase, KindTransit} }
+func Kinds() []string {
+	return []string{KindFile, KindSystemd, KindPassphrase, KindTransit, KindProgram}
+}
 
 // Credential is the name of the credential with the local key of the kind systemd-creds.
 const Credential = "coopr-keyring"
@@ -42,7 +46,7 @@ var ErrKind = errors.New("the keyring is of another kind")
 // Outside has what kinds of keyrings need from outside of their files.
 type Outside struct {
 	Credentials string  // the folder of the unit's credentials, or ""; for systemd-creds
-	Wrapper     Wrapper // for transit
+	Wrapper     Wrapper // for transit and program
 }
 
 // Of returns the store of a kind in a folder; see InDir. Load fails with ErrLocked if the local key is not there, and with ErrKind for a
@@ -55,8 +59,8 @@ func Of(kind, dir string, o Outside) Store {
 		return dirStore{dir: dir, kind: kind, guard: credential{o.Credentials}}
 	case KindPassphrase:
 		return WithPassphrase(dir)
-	case KindTransit:
-		return dirStore{dir: dir, kind: kind, guard: &transit{wrapper: o.Wrapper}}
+	case KindTransit, KindProgram:
+		return dirStore{dir: dir, kind: kind, guard: &wrapping{kind: kind, wrapper: o.Wrapper}}
 	}
 	return dirStore{dir: dir, kind: kind, guard: unknown{kind}}
 }

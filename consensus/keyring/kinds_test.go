@@ -86,7 +86,7 @@ func TestConvert(t *testing.T) {
 		return Of(kind, dir, outside)
 	}
 	from := KindFile
-	for _, to := range []string{KindSystemd, KindSystemd, KindPassphrase, KindFile, KindTransit, KindPassphrase, KindTransit, KindFile} {
+	for _, to := range []string{KindSystemd, KindSystemd, KindPassphrase, KindFile, KindTransit, KindPassphrase, KindTransit, KindProgram, KindFile} {
 		into := store(to)
 		if p, ok := into.(*Passphrase); ok {
 			if err := p.Change([]byte("correct horse battery")); err != nil {

@@ -142,8 +142,8 @@ func (a identities) removed(agent string) {
 	}
 	next := *old
 	next.Removed = a.now
-	if r := table.Get[roster.Rotation](a.txn, table.Rotations, "id", roster.KindGossip); r != nil {
-		next.Removed = max(a.now, r.Begun) // the clock of the leader before may have been ahead
+	for _, r := range a.view().Rotations() {
+		next.Removed = max(next.Removed, r.Begun) // the clock of the leader before may have been ahead
 	}
 	a.put(table.Identities, &next)
 	a.batch.Agents, a.batch.Rotations = true, true // the agent has the key of gossip

@@ -62,6 +62,9 @@ func (a rotations) rotate(c *pb.Command, p *pb.Rotate) Answer {
 		}
 	}
 	row.Phase, row.Since, row.Index = next, a.now, a.index
+	if gossip, ok := a.view().Rotation(roster.KindGossip); ok && kind == roster.KindCA {
+		row.Since = max(row.Since, gossip.Begun) // whoever ends this rotation begins one of gossip
+	}
 	a.putRotation(&row)
 	return Answer{Subject: kind}
 }
@@ -72,6 +75,9 @@ func (a rotations) begin(c *pb.Command, p *pb.Rotate, kind string, old *roster.R
 		Index: a.index}
 	if old != nil {
 		row.Number = old.Number + 1
+	}
+	for _, i := range a.view().Identities() { // a removal from before comes before, whatever the clocks of leaders say
+		row.Begun = max(row.Begun, i.Removed+1)
 	}
 	switch {
 	case old != nil && old.Phase != roster.RotationDone:
@@ -93,8 +99,8 @@ func (a rotations) begin(c *pb.Command, p *pb.Rotate, kind string, old *roster.R
 			return refuse(problem.Conflict, "the agents of this mesh share a secret, of which the key of gossip is made: it cannot be replaced")
 		}
 		row.Full = false
-		for _, i := range a.view().Identities() { // a removal from before comes before, whatever the clocks of leaders say
-			row.Begun = max(row.Begun, i.Removed+1)
+		if ca, ok := a.view().Rotation(roster.KindCA); ok && ca.Phase == roster.RotationDone {
+			row.Begun = max(row.Begun, ca.Since+1)
 		}
 	case kind == roster.KindCA:
 		if m := table.Mesh(a.txn).Identity; m == nil || len(m.SealedCA) == 0 {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Mark stands in place of a secret.
@@ -39,7 +40,7 @@ func New(secrets ...string) *Mask {
 	for f := range forms {
 		switch {
 		case strings.TrimSpace(f) == "":
-		case len(f) < short:
+		case len(f) < short && utf8.ValidString(f): // a pattern has to be UTF-8
 			alone = append(alone, regexp.QuoteMeta(f))
 		default:
 			long = append(long, f)

@@ -170,3 +170,10 @@ func BenchmarkNew(b *testing.B) {
 		New(secrets...).Text("a line of the output")
 	}
 }
+
+// A short secret may be bytes that are no text.
+func TestShortBytes(t *testing.T) {
+	if got := New("\x8a\xdd", "s3").Text("a\x8a\xddb s3"); got != "a"+Mark+"b "+Mark {
+		t.Errorf("%q", got)
+	}
+}

@@ -16,11 +16,21 @@ type Joined struct {
 type LeaveBody struct {
 	Agent string `json:"agent,omitempty" doc:"Another agent, which is dead, by id or name; absent: the agent that receives the request"`
 	Force bool   `json:"force,omitempty" doc:"The other agent is removed even if it answers: its certificates end at once, and what it did is given to others when its session ends"`
+	// Compromised implies Force.
+	Compromised bool `json:"compromised,omitempty" doc:"As force, for a voter that somebody else may have: join tokens end, and the CA (without a bridge) and the mesh key (with all data keys) are replaced"`
 }
 
 // Left names the agent that leaves.
 type Left struct {
-	Agent string `json:"agent,omitempty"`
+	Agent   string    `json:"agent,omitempty"`
+	Exposed []Exposed `json:"exposed,omitempty" doc:"Of a compromised voter: what has secrets that it could decrypt, and that are therefore to be changed where they are used"`
+}
+
+// Exposed names something of a tenant that has a secret in it.
+type Exposed struct {
+	Tenant string `json:"tenant"`
+	Kind   string `json:"kind" doc:"As in the API's paths: secrets, a kind of definitions, resources, sites, or clusters with secrets of their own"`
+	Name   string `json:"name"`
 }
 
 // Member is one agent as this agent sees it.

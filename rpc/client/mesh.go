@@ -81,6 +81,14 @@ func (c *Client) Leave(ctx context.Context, agent string, force bool) error {
 	return err
 }
 
+// RemoveCompromised removes a voter that somebody else may have, and begins to replace the keys that it has. It returns what has secrets
+// that the voter could decrypt.
+func (c *Client) RemoveCompromised(ctx context.Context, agent string) ([]api.Exposed, error) {
+	var out api.Left
+	_, err := c.sendSingle(ctx, http.MethodPost, "/v1/leave", api.LeaveBody{Agent: agent, Compromised: true}, &out)
+	return out.Exposed, err
+}
+
 // RaftPeers returns the members of the Raft group.
 func (c *Client) RaftPeers(ctx context.Context) ([]api.RaftPeer, error) {
 	var out []api.RaftPeer

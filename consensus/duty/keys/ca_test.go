@@ -44,8 +44,8 @@ type trust struct {
 	issuer []byte // of its certificate
 }
 
-// TestRotateCA rotates the CA while leaders stop and agents follow one after the other. At all times all agents trust each other. Then the old
-// CA is known by its bridge only, and its key is gone.
+// TestRotateCA rotates the CA while leaders stop and agents follow one after the other. At all times all agents trust each other. Then the
+// old CA is known by its bridge only, and its key is gone.
 func TestRotateCA(t *testing.T) {
 	for _, stop := range []string{"never", "after entries", "before entries"} {
 		for _, noBridge := range []bool{false, true} {
@@ -93,8 +93,12 @@ func rotateCA(t *testing.T, stop string, noBridge bool) {
 	}
 	for turns := 0; ; turns++ {
 		r, _ := g.View().Rotation(roster.KindCA)
-		if _, mesh := g.c.rotation(); r.Phase == roster.RotationDone && !mesh {
+		ring, _ := g.View().Rotation(roster.KindKeyring)
+		if r.Phase == roster.RotationDone && ring.Phase == roster.RotationDone {
 			break
+		}
+		if noBridge && r.Phase != roster.RotationDone && (ring.Phase != roster.RotationBegun || !same(g.rings)) {
+			t.Fatal("whoever has the key of the CA can get a new mesh key:", g.View().Rotations())
 		}
 		if turns > 200 {
 			t.Fatal("the rotation does not end:", g.View().Rotations())
@@ -136,4 +140,23 @@ func rotateCA(t *testing.T, stop string, noBridge bool) {
 	if r, _ := g.View().Rotation(roster.KindCA); r.NoBridge != noBridge || r.Actor != "ann" {
 		t.Errorf("%+v", r)
 	}
+	if stop != "never" { // the last leader may have had no turn
+		g.term("a")
+	}
+	if err := g.c.round(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, ok := g.View().Rotation(roster.KindGossip); ok != noBridge {
+		t.Errorf("a rotation of the key of gossip: %t", ok)
+	}
+}
+
+// same reports whether keyrings have one key each.
+func same(rings map[string]*keyring.Ring) bool {
+	for _, r := range rings {
+		if len(r.Set().Keys) > 1 {
+			return false
+		}
+	}
+	return true
 }

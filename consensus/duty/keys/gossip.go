@@ -31,7 +31,8 @@ func GossipRing(v *state.View, ring *keyring.Ring) (*pb.GossipRing, error) {
 }
 
 // rotateGossip carries on with the rotation of the key of gossip. The new key goes to all agents, then all use it, and then all forget the
-// old one. It begins one if an agent was removed since the last one began, as such an agent has the key.
+// old one. It begins one if since the last one began an agent was removed, as such an agent has the key, or the CA was replaced without a
+// bridge, as until then whoever has the key of the CA could get that of gossip.
 func (c *Controller) rotateGossip(ctx context.Context) error {
 	for {
 		err := c.follow(ctx, roster.KindGossip, func(h heard) uint64 { return h.gossip }, c.nextGossip)
@@ -43,16 +44,20 @@ func (c *Controller) rotateGossip(ctx context.Context) error {
 		if err := c.commit(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_Rotate{Rotate: &pb.Rotate{
 			Kind: record.RotationKind_ROTATION_KIND_GOSSIP, Number: r.Number + 1, Next: record.RotationPhase_ROTATION_PHASE_BEGUN,
 		}}}); err != nil {
-			return fmt.Errorf("replace the key of gossip, which an agent has that was removed: %w", err)
+			return fmt.Errorf("replace the key of gossip, as an agent was removed or the CA was replaced: %w", err)
 		}
 	}
 }
 
-// exposed reports whether an agent was removed from the mesh since the rotation that began at a time, in Unix milliseconds. The state keeps
-// these times in the order of its entries.
+// exposed reports whether somebody else may have the key of gossip of the rotation that began at a time, in Unix milliseconds: since then
+// an agent was removed from the mesh, or a rotation of the CA without a bridge was completed. The state keeps these times in the order of
+// its entries.
 func exposed(v *state.View, since int64) bool {
 	if v.MeshIdentity() == nil || !v.Understands(logformat.RotationLevel) {
 		return false
+	}
+	if ca, ok := v.Rotation(roster.KindCA); ok && ca.NoBridge && ca.Phase == roster.RotationDone && ca.Since >= since {
+		return true
 	}
 	for _, i := range v.Identities() {
 		if i.Removed != 0 && i.Removed >= since {

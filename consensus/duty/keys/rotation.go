@@ -31,9 +31,14 @@ func nextRound(v *state.View) time.Time {
 	return time.Now().Add(every)
 }
 
-// rotation returns the rotation of the mesh key that is under way.
+// rotation returns the rotation of the mesh key that is under way. One that has begun waits for a rotation of the CA without a bridge:
+// until that is done, whoever has the key of the CA can pass as a voter, and would get the new key.
 func (c *Controller) rotation() (roster.Rotation, bool) {
-	r, ok := c.cfg.Machine.View().Rotation(roster.KindKeyring)
+	v := c.cfg.Machine.View()
+	r, ok := v.Rotation(roster.KindKeyring)
+	if ca, rotates := v.Rotation(roster.KindCA); rotates && ca.NoBridge && ca.Phase != roster.RotationDone && r.Phase == roster.RotationBegun {
+		return r, false
+	}
 	return r, ok && r.Phase != roster.RotationDone
 }
 

@@ -104,7 +104,7 @@ func meshRoutes(s *rest.Server) {
 			Tag:      tag,
 			Rule:     steer,
 			Optional: true,
-			Summary:  "Make the contacted agent leave the mesh, or remove an agent that is dead",
+			Summary:  "Make the contacted agent leave the mesh, or remove another agent",
 		},
 		func(ctx context.Context, c *rest.Call, in *struct {
 			Body rest.Raw[api.LeaveBody]
@@ -113,7 +113,7 @@ func meshRoutes(s *rest.Server) {
 			if err != nil {
 				return api.Left{}, err
 			}
-			return api.Left{Agent: body.Agent}, s.Mesh.Leave(ctx, c.Who, c.Bearer, body)
+			return s.Mesh.Leave(ctx, c.Who, c.Bearer, body)
 		},
 	)
 	rest.Stream(

@@ -240,7 +240,7 @@ type Mesh interface {
 	// Join contacts the mesh at gossip addresses and returns how many of them answered.
 	Join(ctx context.Context, addrs []string) (int, error)
 	// Leave makes this agent leave the mesh, or removes another agent, which must be dead unless that is forced. b is the caller's.
-	Leave(ctx context.Context, who model.Caller, b Bearer, what api.LeaveBody) error
+	Leave(ctx context.Context, who model.Caller, b Bearer, what api.LeaveBody) (api.Left, error)
 }
 
 // Inspector shows the insides of agents. It works on every agent about that agent, and on those with a copy of the state about all;

@@ -46,26 +46,41 @@ func LeaveCommand(app cli.App) *cobra.Command {
 		Use: "leave [AGENT]", Short: "Make the agent at --addr leave the mesh, or remove a dead agent from the mesh", Args: cli.Args("[AGENT]"),
 		Long: "Make the agent at --addr leave the mesh, or remove another agent, which must be dead.\n\n" +
 			"With --force, an agent is removed even if it answers, for example because its machine was stolen: its certificates end at\n" +
-			"once. Change the secrets of what it worked on. A voter also had the keys of the mesh: replace them with the\n" +
-			"commands rotate of coopr operator.",
+			"once. Change the secrets of what it worked on.\n\n" +
+			"With --compromised, a voter that somebody else may have is removed in the same way. A voter also has the keys of the mesh, so\n" +
+			"all join tokens are revoked, and the mesh replaces the CA (without a bridge), then the mesh key with all data keys and the\n" +
+			"signing key, and the key of gossip. The command shows the costs before it asks, and then what is left to do. If it fails,\n" +
+			"repeat it: what was done is not done again.",
 		ValidArgsFunction: cli.CompleteAgents(app, false),
-		Example:           "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes\n  coopr leave agent-3 --force",
+		Example: "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes\n  coopr leave agent-3 --force\n" +
+			"  coopr leave agent-3 --compromised",
 	}
-	var force bool
+	var force, compromised bool
 	cmd.Flags().BoolVar(&force, "force", false, "remove another agent even if it answers")
+	cmd.Flags().BoolVar(&compromised, "compromised", false, "remove a voter that somebody else may have, and replace the keys of the mesh")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		agent, question := "", "Make the connected agent leave the mesh and exit?"
-		if len(given) == 0 && force {
-			return cli.Usage(cmd, "--force is for another agent: name it")
+		if len(given) == 0 && (force || compromised) {
+			return cli.Usage(cmd, "--force and --compromised are for another agent: name it")
 		}
 		if len(given) > 0 {
 			agent = given[0]
 			question = fmt.Sprintf("Remove agent %s from the mesh permanently?", agent)
 		}
+		if compromised {
+			out.Notef("%s", compromisedCosts)
+		}
 		if err := cli.Confirm(app, cmd, question); err != nil {
 			return err
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+			if compromised {
+				exposed, err := c.RemoveCompromised(ctx, agent)
+				if err == nil {
+					showCompromised(out, agent, exposed)
+				}
+				return err
+			}
 			if err := c.Leave(ctx, agent, force); err != nil {
 				return err
 			}

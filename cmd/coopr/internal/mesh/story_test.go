@@ -26,6 +26,8 @@ func TestMeshStory(t *testing.T) {
 	s.Run(0, "join", "10.0.0.1", "10.0.0.2:55056")
 	s.Run(2, "leave")
 	s.Run(3, "leave", "b", "--yes")
+	s.Run(2, "leave", "--compromised")
+	s.Run(4, "leave", "b", "--compromised", "--yes")
 	s.Run(0, "operator", "raft", "peers")
 	s.Run(4, "operator", "raft", "transfer")
 	s.Run(3, "operator", "raft", "remove", "id-x", "--yes")

@@ -48,9 +48,15 @@ func reversed(b []byte) []byte {
 	return out
 }
 
-func TestTransit(t *testing.T) {
+func TestWrapping(t *testing.T) {
+	for _, kind := range []string{KindTransit, KindProgram} {
+		t.Run(kind, func(t *testing.T) { wraps(t, kind) })
+	}
+}
+
+func wraps(t *testing.T, kind string) {
 	dir, service := filepath.Join(t.TempDir(), "keyring"), &wrapper{}
-	at := func(w Wrapper) Store { return Of(KindTransit, dir, Outside{Wrapper: w}) }
+	at := func(w Wrapper) Store { return Of(kind, dir, Outside{Wrapper: w}) }
 	r := ring(t, at(service), 1, 2)
 	calls := service.calls
 	if err := r.Put(Set{Active: 3, Keys: []Key{NewKey(3)}}); err != nil || service.calls != calls {
@@ -75,13 +81,24 @@ func TestTransit(t *testing.T) {
 		"away":        {&wrapper{unwrap: ErrAway}, ErrAway},
 		"another key": {&wrapper{secret: make([]byte, Size)}, ErrLocked},
 		"half a key":  {&wrapper{secret: make([]byte, Size/2)}, ErrLocked},
+		"refused":     {&wrapper{unwrap: errors.New("no")}, ErrLocked},
 	} {
 		if _, err := Open(at(x.service)); !errors.Is(err, x.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Open(at(nil)); err == nil {
-		t.Error("without settings")
+	if _, err := Open(at(nil)); err == nil || !strings.Contains(err.Error(), "keyring."+kind) {
+		t.Error("without settings:", err)
+	}
+	other := map[string]string{KindTransit: KindProgram, KindProgram: KindTransit}[kind]
+	if _, err := Open(Of(other, dir, Outside{Wrapper: service})); !errors.Is(err, ErrKind) {
+		t.Error("as the other kind:", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, fileName), bytes.Replace(data, []byte(kind), []byte(other), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Of(other, dir, Outside{Wrapper: service})); err == nil || errors.Is(err, ErrKind) {
+		t.Error("with the name of the other kind:", err)
 	}
 	for i := range data {
 		bad := bytes.Clone(data)
@@ -95,8 +112,8 @@ func TestTransit(t *testing.T) {
 	}
 }
 
-// TestTransitBeforeKeys opens a keyring that has no keys yet. It must have what it needs to store them.
-func TestTransitBeforeKeys(t *testing.T) {
+// TestWrappingBeforeKeys opens a keyring that has no keys yet. It must have what it needs to store them.
+func TestWrappingBeforeKeys(t *testing.T) {
 	for name, service := range map[string]*wrapper{
 		"may not encrypt": {wrap: ErrAway}, "may not decrypt": {unwrap: ErrAway}, "another key": {secret: make([]byte, Size)},
 		"two words": {answer: "two words"}, "two lines": {answer: "a\nb"}, "too long": {answer: strings.Repeat("x", maxWrapped+1)},
