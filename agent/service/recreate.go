@@ -13,8 +13,8 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// recreate carries out an order to replace nodes while another operation of their cluster is open, and reports whether one is. Nodes that an
-// operation is about to replace already are left to it.
+// recreate carries out an order to replace nodes while another operation of their cluster is open, and reports whether one is. Nodes
+// that an operation is about to replace already are left to it.
 func recreate(ctx context.Context, o *orchestrate.Orchestrator, who model.Caller, v *state.View, cluster string, req api.Operate) (
 	st api.Started, open bool, err error) {
 	cl, ok := v.Cluster(who.Tenant, cluster)

@@ -168,8 +168,8 @@ func (a plans) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 }
 
 // relaunched returns which tasks of parts that are repeated begin with a STOP, and which are not repeated. A service that the parts, or
-// something else as runs says, have started, and that the parts do not stop, is stopped before its first task. An INITIALIZE is repeated only
-// if its action says so.
+// something else as runs says, have started, and that the parts do not stop, is stopped before its first task. An INITIALIZE is repeated
+// only if its action says so.
 func (a plans) relaunched(op *model.Operation, s *plan.State, parts []plan.Part, runs func(node, service string) bool) (undo,
 	skip func(v uint32) bool) {
 	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)

@@ -11,10 +11,10 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// An operation of the type recreate-node replaces machines while another operation of the cluster is open. The order between the two is kept
-// simple: it begins on no node on which a step of the other is at work, the other begins nothing on its nodes until it has ended, and the
-// other does not end before it. So each task of the other on such a node is either before all of its tasks or after them. A step that has
-// failed there, or waits for an operator, begins again afterwards.
+// An operation of the type recreate-node replaces machines while another operation of the cluster is open. The order between the two is
+// kept simple: it begins on no node on which a step of the other is at work, the other begins nothing on its nodes until it has ended,
+// and the other does not end before it. So each task of the other on such a node is either before all of its tasks or after them. A step
+// that has failed there, or waits for an operator, begins again afterwards.
 
 // mayRecreateIn checks that machines of a cluster may be replaced while its main operation is open.
 func (a operations) mayRecreateIn(cl *model.Cluster) error {
@@ -33,8 +33,8 @@ func (a operations) mayRecreateIn(cl *model.Cluster) error {
 	return nil
 }
 
-// mayRecreate checks that the nodes of the graph g may be replaced while another operation, whose plan is s, is open: a node on which one of
-// its steps is at work may not.
+// mayRecreate checks that the nodes of the graph g may be replaced while another operation, whose plan is s, is open: a node on which
+// one of its steps is at work may not.
 func (a operations) mayRecreate(other *model.Operation, s *plan.State, g *plan.Graph) error {
 	for _, id := range g.Nodes {
 		on := s.Graph.On(id)

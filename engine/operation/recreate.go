@@ -22,8 +22,8 @@ func (p *Prepared) recreation(at Input, n *model.Node) (planner.Wanted, []recove
 	case err != nil:
 		return planner.Wanted{}, nil, err
 	case len(others) > 0:
-		return planner.Wanted{}, nil, fmt.Errorf("%w: operation %s is open, and the address of node %s is in the configuration of node %s, which "+
-			"has to be configured for the new one: wait for the operation, or abort it", ErrState, cl.Operation, n.ShortName(), others[0])
+		return planner.Wanted{}, nil, fmt.Errorf("%w: operation %s is open, and the address of node %s is in the configuration of node %s, "+
+			"which has to be configured for the new one: wait for the operation, or abort it", ErrState, cl.Operation, n.ShortName(), others[0])
 	}
 	w := planner.Wanted{Node: []model.Action{model.Delete, model.Create, model.Confirm}, Services: map[string][]model.Action{}}
 	bootstraps := false
@@ -42,8 +42,8 @@ func (p *Prepared) recreation(at Input, n *model.Node) (planner.Wanted, []recove
 	own, err := patterns(cl, at.Nodes, n, slices.Sorted(maps.Keys(w.Services)), model.RecoversReplace) // of those that are installed
 	for _, r := range own {
 		if patternOf(&cl.Template, r.service, model.RecoversReplace).Others == model.OthersRestart {
-			return planner.Wanted{}, nil, fmt.Errorf("%w: operation %s is open, and plan %s, which replaces %s, restarts the service on other nodes, "+
-				"too: wait for the operation, or abort it", ErrState, cl.Operation, r.phase.Name, n.ShortName())
+			return planner.Wanted{}, nil, fmt.Errorf("%w: operation %s is open, and plan %s, which replaces %s, restarts the service on other "+
+				"nodes, too: wait for the operation, or abort it", ErrState, cl.Operation, r.phase.Name, n.ShortName())
 		}
 		w.Services[r.service] = r.actions
 	}
