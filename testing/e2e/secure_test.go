@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -232,14 +233,17 @@ func TestSecureMesh(t *testing.T) {
 	// It works like any other.
 	op := m.create("c", nodes)
 	m.half(op.ID, .3)
-	var running []int
+	var env []byte
 	m.await("the plugin to run", func() error {
-		if running = m.plugins("coopr-scripts", nil); len(running) == 0 {
+		running := m.plugins("coopr-scripts", nil)
+		if len(running) == 0 {
 			return errNotYet
+		}
+		if env, err = os.ReadFile(fmt.Sprintf("/proc/%d/environ", running[0])); !slices.Contains(m.plugins("coopr-scripts", nil), running[0]) {
+			return errNotYet // it was a script that the plugin was about to start
 		}
 		return nil
 	})
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", running[0]))
 	if err != nil || !strings.Contains(string(env), "COOPR_PLUGIN_SETTINGS=stdin\x00") || strings.Contains(string(env), `"scripts"`) {
 		t.Errorf("the environment of the plugin: %v, %q", err, env)
 	}
