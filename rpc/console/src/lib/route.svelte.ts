@@ -37,6 +37,7 @@ export function go(...path: string[]) {
 
 /** setQuery changes one parameter of the place without a step in the history. A list begins anew, unless it stays as it is. */
 export function setQuery(name: string, value: string, stays = false) {
+  take(); // the event of a link that was followed just now may be still to come
   const query = stays ? new URLSearchParams(route.query) : firstPage();
   if (value) query.set(name, value);
   else query.delete(name);
@@ -46,6 +47,7 @@ export function setQuery(name: string, value: string, stays = false) {
 
 /** turn goes to the page of a list that a cursor names, or to the first one. */
 export function turn(cursor = '') {
+  take();
   const query = firstPage();
   if (cursor) {
     query.set('cursor', cursor);
