@@ -15,7 +15,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// asNobody gives a folder and what is in it to another user, as whom this goroutine uses files until the test ends: root may read all folders.
+// asNobody makes another user the owner of a folder and what is in it, as whom this goroutine uses files until the test ends: root may read
+// all folders.
 func asNobody(t *testing.T, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

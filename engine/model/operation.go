@@ -27,7 +27,7 @@ const (
 	OpPauseNode  OperationType = "pause-node"
 	OpResumeNode OperationType = "resume-node"
 	// OpRecreateNode replaces the machines of nodes while another operation of the cluster, which is not at work on them, is open.
-	// What is on them stays what it was.
+	// The new machines get the services that the former ones had, in the same versions.
 	OpRecreateNode OperationType = "recreate-node"
 	// OpPlan runs one of the template's own plans, which an operator starts
 	// (docs/spec/plans.md §4).

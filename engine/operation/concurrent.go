@@ -54,36 +54,25 @@ func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input
 		}
 		p.Nodes = append(p.Nodes, *n)
 		in.Nodes = append(in.Nodes, planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created})
-		w := planner.Wanted{Services: map[string][]model.Action{}}
-		for _, s := range units[i].Services {
-			if op == model.OpRecreateNode {
-				break
-			}
-			def, _ := cl.DefinitionAt(n.Marks[s], s)
-			for _, a := range actions {
-				if _, ok := def.Provisioner.Actions[a.Key()]; ok {
-					w.Services[s] = append(w.Services[s], a)
-				}
-			}
-		}
+		var w planner.Wanted
+		var own []recovered
+		var err error
 		switch op {
 		case model.OpRecreateNode:
-			var own []recovered
-			var err error
-			if w, own, err = p.recreation(at, n); err != nil {
-				return nil, err
-			}
-			all = append(all, own...)
+			w, own, err = recreation(at, n)
 		case model.OpRecover:
-			own, err := patterns(cl, at.Nodes, n, units[i].Services, model.RecoversRestart)
-			if err != nil {
-				return nil, err
-			}
+			w = wanted(cl, n, units[i].Services, actions)
+			own, err = patterns(cl, at.Nodes, n, units[i].Services, model.RecoversRestart)
 			for _, r := range own {
 				w.Services[r.service] = r.actions
 			}
-			all = append(all, own...)
+		default:
+			w = wanted(cl, n, units[i].Services, actions)
 		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, own...)
 		in.Wanted[n.ID] = w
 	}
 	if len(all) > 0 {
@@ -107,6 +96,20 @@ func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input
 	}
 	p.Tree = &d.Tree
 	return p, nil
+}
+
+// wanted returns those of the actions that the definitions have by which services of a node were built.
+func wanted(cl *model.Cluster, n *model.Node, services []string, actions []model.Action) planner.Wanted {
+	w := planner.Wanted{Services: map[string][]model.Action{}}
+	for _, s := range services {
+		def, _ := cl.DefinitionAt(n.Marks[s], s)
+		for _, a := range actions {
+			if _, ok := def.Provisioner.Actions[a.Key()]; ok {
+				w.Services[s] = append(w.Services[s], a)
+			}
+		}
+	}
+	return w
 }
 
 // asBuilt returns the definitions that the services of the units were built from.

@@ -9,9 +9,10 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 )
 
-// recreation adds to a plan what replaces the machine of a node while another operation of the cluster is open: the machine is deleted and
-// made again, and the services on it are brought to where they were, by the definitions and configurations that they had.
-func (p *Prepared) recreation(at Input, n *model.Node) (planner.Wanted, []recovered, error) {
+// recreation returns what replaces the machine of a node while another operation of the cluster is open: the machine is deleted and made
+// again, and the services on it are brought to where they were, by the definitions and configurations that they had. It also returns the
+// recoveries among it that plans of the template describe.
+func recreation(at Input, n *model.Node) (planner.Wanted, []recovered, error) {
 	cl := at.Cluster
 	if !n.Created {
 		return planner.Wanted{}, nil, fmt.Errorf("%w: node %s has no machine yet, and operation %s is to make it", ErrState, n.ShortName(),

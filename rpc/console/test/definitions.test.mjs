@@ -13,16 +13,14 @@ before(async () => {
   agent = await Agent.waiting();
   b = await Browser.start(agent);
   page = b.page;
-  await page.goto(agent.url);
-  await page.getByRole('button', { name: 'Continue as the dev agent' }).click();
-  await heading('Home');
+  await b.home();
 });
 after(async () => {
   await b?.close();
   await agent?.close();
 });
 
-const heading = (name) => page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
+const heading = (name) => b.heading(name);
 const area = () => page.getByRole('textbox', { name: 'Document' });
 const save = () => page.getByRole('button', { name: 'Save' });
 const good = () => page.getByText('No faults.').waitFor();

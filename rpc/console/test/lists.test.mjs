@@ -18,9 +18,7 @@ before(async () => {
     for (let name = names.pop(); name; name = names.pop()) await agent.api('POST', '/v1/clusters', { name, clusterTemplate: 'shop', numMachines: 3 });
   };
   await Promise.all(Array.from({ length: 8 }, one));
-  await page.goto(agent.url);
-  await page.getByRole('button', { name: 'Continue as the dev agent' }).click();
-  await page.getByRole('heading', { level: 1, name: 'Home' }).waitFor();
+  await b.home();
 });
 after(async () => {
   await b?.close();

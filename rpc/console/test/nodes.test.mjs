@@ -15,16 +15,14 @@ before(async () => {
   agent = await Agent.start();
   b = await Browser.start(agent);
   page = b.page;
-  await page.goto(agent.url);
-  await page.getByRole('button', { name: 'Continue as the dev agent' }).click();
-  await heading('Home');
+  await b.home();
 });
 after(async () => {
   await b?.close();
   await agent?.close();
 });
 
-const heading = (name) => page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
+const heading = (name) => b.heading(name);
 const node = (service) => page.getByRole('row').filter({ has: page.getByRole('cell', { name: service, exact: true }) });
 
 test('without nodes, the page says what to do', async () => {

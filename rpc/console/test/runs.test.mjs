@@ -15,16 +15,14 @@ before(async () => {
   agent = await Agent.start();
   b = await Browser.start(agent);
   page = b.page;
-  await page.goto(agent.url);
-  await page.getByRole('button', { name: 'Continue as the dev agent' }).click();
-  await heading('Home');
+  await b.home();
 });
 after(async () => {
   await b?.close();
   await agent?.close();
 });
 
-const heading = (name) => page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
+const heading = (name) => b.heading(name);
 const kind = (name) => page.getByRole('navigation', { name: 'Runs' }).getByRole('link', { name, exact: true }).click();
 const row = (name) => page.getByRole('row').filter({ has: page.getByRole('rowheader', { name, exact: true }) });
 const run = async () => (await agent.api('GET', '/v1/runs?limit=1'))[0];

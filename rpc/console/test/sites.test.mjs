@@ -17,16 +17,14 @@ before(async () => {
   ok = join(agent.dir, 'ok');
   b = await Browser.start(agent);
   page = b.page;
-  await page.goto(agent.url);
-  await page.getByRole('button', { name: 'Continue as the dev agent' }).click();
-  await heading('Home');
+  await b.home();
 });
 after(async () => {
   await b?.close();
   await agent?.close();
 });
 
-const heading = (name) => page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
+const heading = (name) => b.heading(name);
 const row = (name) => page.getByRole('row').filter({ has: page.getByRole('rowheader', { name, exact: true }) });
 
 /** apply applies a generation of the site, in which the front has a version. */

@@ -217,6 +217,18 @@ export class Browser {
     return b;
   }
 
+  /** heading waits for the heading of a page. */
+  async heading(name) {
+    await this.page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
+  }
+
+  /** home logs in at a dev agent with one click. */
+  async home() {
+    await this.page.goto(this.agent.url);
+    await this.page.getByRole('button', { name: 'Continue as the dev agent' }).click();
+    await this.heading('Home');
+  }
+
   /** good checks a page in both colours and at the size of a phone, and takes its picture. */
   async good(name) {
     const faults = [];
