@@ -256,6 +256,19 @@ func (w *watchedTransport) confirmed(round, term uint64, self string, servers []
 	return false, w.awaited()
 }
 
+// holder returns the first of servers that held the entry at index by its last answer in term. If there is none, news is closed at the
+// next answer of any member.
+func (w *watchedTransport) holder(index, term uint64, servers []Server) (s *Server, news <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, s := range servers {
+		if h := w.heard[raft.ServerID(s.ID)]; h.Term == term && h.LastIndex >= index {
+			return &servers[i], nil
+		}
+	}
+	return nil, w.awaited()
+}
+
 // awaited returns a channel that is closed at the next answer of any member. The mutex is held.
 func (w *watchedTransport) awaited() <-chan struct{} {
 	if w.news == nil {

@@ -83,3 +83,31 @@ func TestTransferIsTriedAgain(t *testing.T) {
 		c.Agree()
 	})
 }
+
+// TestTransferToUnreachableVoter: a transfer to a voter that holds too little fails, however often it is tried, and leaves nothing
+// behind: the leader still commits and can transfer its leadership to another voter. (The library offers a voter one transfer at a time
+// and would wait for ever with the second, see caughtUp. The bubble of this test ends only when every goroutine has ended.)
+func TestTransferToUnreachableVoter(t *testing.T) {
+	box(t, 3, grouptest.Options{}, func(t *testing.T, c *grouptest.Cluster) {
+		m := c.Leader()
+		rest := others(c, m.ID)
+		c.Partition([]string{m.ID, rest[1]}, rest[:1])
+		c.Apply("an entry that the voter lacks")
+		time.Sleep(time.Minute) // by now the library tries the voter every ten seconds only
+		for range 2 {
+			err := m.Group().Transfer(bg, rest[0])
+			if !errors.Is(err, raftgroup.ErrNotHandedOver) {
+				t.Fatalf("a transfer to a voter out of reach: %v", err)
+			}
+			t.Log(err)
+		}
+		c.Apply("the leader still commits")
+		if err := m.Group().Transfer(bg, ""); err != nil {
+			t.Fatal(err)
+		}
+		c.Until("the voter within reach to lead", func() bool { return c.Member(rest[1]).Group().IsLeader() })
+		c.Heal()
+		c.Apply("after")
+		c.Agree()
+	})
+}

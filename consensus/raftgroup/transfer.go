@@ -1,0 +1,135 @@
+package raftgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// transferTries is how often a leader tries to transfer its leadership. Each attempt may take one election timeout for the voter to
+// catch up and, in the library, another one; a busy machine may stall for that long.
+const transferTries = 3
+
+// errBehind is the error of a voter that has not answered, or lacks entries, when it is to take the leadership.
+var errBehind = errors.New("is out of reach or lacks entries of the log")
+
+// Transfer transfers the leadership to voter id, or to the first other voter that holds the whole log when id is empty, and retries a
+// failed transfer. nil means that this member leads no longer. Entries submitted during the transfer fail with ErrTransferring.
+func (g *Group) Transfer(ctx context.Context, id string) error {
+	if !g.IsLeader() {
+		return fmt.Errorf("transfer of leadership: %w", g.notLeader())
+	}
+	t := transfer{g: g, term: g.Term(), to: id}
+	if len(t.heirs()) == 0 {
+		if id == "" {
+			return fmt.Errorf("transfer of leadership: %w", ErrNoPeer)
+		}
+		return fmt.Errorf("transfer of leadership to %s: it is not another voter of the group: %w", id, ErrNoPeer)
+	}
+	g.mu.Lock()
+	g.transfers++
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		g.transfers--
+		g.mu.Unlock()
+	}()
+	for try := 1; ; try++ {
+		err := t.attempt(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case try < transferTries && t.leads() && pause(ctx, g.done, g.timing.ElectionTimeout/4):
+			continue
+		case !t.leads():
+			return fmt.Errorf("transfer of leadership: %w", g.notLeader())
+		}
+		go g.probe(t.term)
+		return fmt.Errorf("%w: %w", ErrNotHandedOver, err)
+	}
+}
+
+// transfer is a transfer of the leadership of a term.
+type transfer struct {
+	g    *Group
+	term uint64
+	to   string // the voter that takes the leadership; empty: any
+}
+
+// leads reports whether this member still leads in the transfer's term.
+func (t transfer) leads() bool { return t.g.IsLeader() && t.g.Term() == t.term }
+
+// heirs returns the voters that may take the leadership.
+func (t transfer) heirs() []Server {
+	var heirs []Server
+	for _, s := range t.g.Servers() {
+		if s.Voter && s.ID != t.g.cfg.ID && (t.to == "" || s.ID == t.to) {
+			heirs = append(heirs, s)
+		}
+	}
+	return heirs
+}
+
+// attempt tries the transfer once.
+func (t transfer) attempt(ctx context.Context) error {
+	soon, cancel := context.WithTimeout(ctx, t.g.timing.ElectionTimeout)
+	defer cancel()
+	to, err := t.caughtUp(soon)
+	if err != nil {
+		return err
+	}
+	return t.g.ask(ctx, func() raft.Future {
+		return t.g.raft.LeadershipTransferToServer(raft.ServerID(to.ID), raft.ServerAddress(to.Addr))
+	})
+}
+
+// caughtUp adds an entry to the log and returns the first of the heirs that holds it. So the library is asked only for a voter that
+// receives entries now. Otherwise the library's transfer could end while its request still waits for the goroutine that sends entries
+// to the voter, which rests for up to ten seconds after errors, and there is room for one such request: the next transfer to that
+// voter would wait without an end, and this member would take no entries for the rest of its term.
+func (t transfer) caughtUp(ctx context.Context) (Server, error) {
+	g := t.g
+	if err := g.Barrier(ctx); err != nil {
+		return Server{}, err
+	}
+	newest := g.raft.LastIndex()
+	g.trans.ask(g.cfg.ID, t.term, t.heirs())
+	for {
+		moved := g.LeaderChanged()
+		if !t.leads() {
+			return Server{}, g.notLeader()
+		}
+		heirs := t.heirs()
+		to, news := g.trans.holder(newest, t.term, heirs)
+		if to != nil {
+			return *to, nil
+		}
+		select {
+		case <-news:
+		case <-moved:
+		case <-ctx.Done():
+			if len(heirs) == 1 {
+				return Server{}, fmt.Errorf("%s %w", heirs[0].ID, errBehind)
+			}
+			return Server{}, fmt.Errorf("each of the %d other voters %w", len(heirs), errBehind)
+		case <-g.done:
+			return Server{}, ErrShutdown
+		}
+	}
+}
+
+// pause waits for d and reports whether it did so in full: it returns false when ctx or done ends it.
+func pause(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-done:
+	}
+	return false
+}
