@@ -117,7 +117,7 @@ func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*m
 		return nil, problem.New(problem.NotFound, "there is no cluster %s", op.Cluster)
 	}
 	if op.Type == model.OpRecreateNode {
-		if err := a.mayRecreateIn(cl); err != nil {
+		if err := a.view().MayRecreate(cl); err != nil {
 			return nil, err
 		}
 	}

@@ -4,34 +4,15 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
-	"github.com/coopr/coopr/engine/problem"
 )
 
 // An operation of the type recreate-node replaces machines while another operation of the cluster is open. The order between the two is
 // kept simple: it begins on no node on which a step of the other is at work, the other begins nothing on its nodes until it has ended,
 // and the other does not end before it. So each task of the other on such a node is either before all of its tasks or after them. A step
 // that has failed there, or waits for an operator, begins again afterwards.
-
-// mayRecreateIn checks that machines of a cluster may be replaced while its main operation is open.
-func (a operations) mayRecreateIn(cl *model.Cluster) error {
-	main := table.Get[model.Operation](a.txn, table.Operations, "id", cl.Operation)
-	switch {
-	case !a.view().Understands(logformat.OrdersLevel):
-		return problem.New(problem.Conflict, "cluster %s: nodes cannot be replaced while an operation is open before all agents are updated "+
-			"(feature level %d)", cl.Name, logformat.OrdersLevel)
-	case main == nil || main.Status.Ended():
-		return problem.New(problem.Stale, "operation %s of cluster %s has ended while the replacement was planned; run the command again",
-			cl.Operation, cl.Name)
-	case main.Status == model.OpAborting, main.Status == model.OpRollingBack, main.Type == model.OpRollback:
-		return problem.New(problem.Conflict, "operation %s (%s) of cluster %s is %s: wait for it, then replace the node", main.ID, main.Type,
-			cl.Name, main.Status)
-	}
-	return nil
-}
 
 // mayRecreate checks that the nodes of the graph g may be replaced while another operation, whose plan is s, is open: a node on which
 // one of its steps is at work may not.
@@ -45,28 +26,12 @@ func (a operations) mayRecreate(other *model.Operation, s *plan.State, g *plan.G
 			return a.clash(other, id, plan.NoStep)
 		case other.Type.Concurrent(): // it is superseded, or waits for its nodes
 		default:
-			if step, clashes := a.clashes(other, s, id); clashes {
+			if step, clashes := a.view().Occupies(other, s, id); clashes {
 				return a.clash(other, id, step)
 			}
 		}
 	}
 	return nil
-}
-
-// clashes returns the step of a main operation, whose plan is s, because of which the machine of a node may not be replaced, and reports
-// whether there is one: a step that is at work there, or has yet to make the machine.
-func (a operations) clashes(main *model.Operation, s *plan.State, id string) (step uint32, clashes bool) {
-	for _, w := range a.view().AtWork(main, s) {
-		if s.Graph.Nodes[w.Node] == id {
-			return w.Step, true
-		}
-	}
-	for _, v := range s.Graph.On(id) {
-		if action := s.Graph.Action[v]; action.Hardware() && s.Status(v) != model.TaskSucceeded {
-			return s.Graph.StepOf(v), true
-		}
-	}
-	return plan.NoStep, false
 }
 
 // halfDone returns the steps of a plan that have begun on a node and have not ended.

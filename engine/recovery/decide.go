@@ -19,8 +19,10 @@ type Input struct {
 	// Busy are the nodes that an operation has begun to work on and not finished, by id, with
 	// the operation.
 	Busy map[string]string
-	// Main is the running operation that may change the layout, or "".
+	// Main is the open operation that may change the layout, or "".
 	Main string
+	// Held says why nodes cannot be replaced before Main ends, by node id.
+	Held map[string]string
 	// Recovering is the number of nodes under recovery.
 	Recovering int
 	// Replaced is when the latest replacement began. Now is the current time. Both are in Unix
@@ -43,11 +45,13 @@ type Wait struct {
 	Until int64
 }
 
-// Decision is what to do now. A replacement and restarts may come together.
+// Decision is what to do now. A replacement and restarts may come together. While an operation of the cluster is open, nodes are recreated:
+// their machines are replaced, and no other node is touched.
 type Decision struct {
-	Restart []Unit
-	Replace []string
-	Waits   []Wait
+	Restart  []Unit
+	Replace  []string
+	Recreate []string
+	Waits    []Wait
 }
 
 // RetryAt returns when to decide again, in Unix milliseconds; 0: when something changes.
@@ -104,11 +108,11 @@ func Decide(s Input) Decision {
 		if h.Machine == "" && len(services) == 0 {
 			continue
 		}
-		why, until := d.mayNot(n, h)
-		replace := false
+		replace := d.permanent(h, services)
+		why, until := d.mayNot(n, h, replace)
 		if why == "" {
-			if replace = d.permanent(h, services); replace {
-				why, until = d.mayNotReplace()
+			if replace {
+				why, until = d.mayNotReplace(n)
 			} else if h.Machine == model.MachineGone {
 				why = "its machine is gone, and the template's recovery replaces none"
 			} else if half := d.halfMade(n, services); len(half) > 0 {
@@ -119,12 +123,15 @@ func Decide(s Input) Decision {
 			}
 		}
 		if why == "" && free <= 0 {
-			why = fmt.Sprintf("%d nodes are under recovery already: no more at once", s.Recovering+len(d.out.Replace)+len(d.out.Restart))
+			begun := len(d.out.Replace) + len(d.out.Recreate) + len(d.out.Restart)
+			why = fmt.Sprintf("%d nodes are under recovery already: no more at once", s.Recovering+begun)
 		}
 		switch {
 		case why != "":
 			d.out.Waits = append(d.out.Waits, Wait{n.ID, why, until})
 			continue
+		case replace && d.Main != "":
+			d.out.Recreate = append(d.out.Recreate, n.ID)
 		case replace:
 			d.out.Replace = append(d.out.Replace, n.ID)
 		default:
@@ -163,8 +170,8 @@ func (d *decider) halfMade(n *model.Node, services []string) []string {
 	})
 }
 
-// mayNot returns why nothing may be done for a node.
-func (d *decider) mayNot(n *model.Node, h *model.NodeHealth) (why string, until int64) {
+// mayNot returns why nothing may be done for a node, which is to be replaced or not.
+func (d *decider) mayNot(n *model.Node, h *model.NodeHealth, replace bool) (why string, until int64) {
 	switch p := d.Cluster.RecoveryPaused; {
 	case d.policy.Off:
 		return "the template leaves recovery to people", 0
@@ -172,7 +179,7 @@ func (d *decider) mayNot(n *model.Node, h *model.NodeHealth) (why string, until 
 		return "recovery was paused by " + p.By, 0
 	case h.GaveUp:
 		return fmt.Sprintf("recovery gave up after %d attempts: restart or replace the node", h.Attempts), 0
-	case d.Busy[n.ID] != "":
+	case d.Busy[n.ID] != "" && !(replace && d.Busy[n.ID] == d.Main): // mayNotReplace decides about the open operation
 		return "operation " + d.Busy[n.ID] + " is at work on it", 0
 	case h.Next > d.Now:
 		return fmt.Sprintf("attempt %d failed: the next is not due yet", h.Attempts), h.Next
@@ -195,12 +202,13 @@ func (d *decider) permanent(h *model.NodeHealth, services []string) bool {
 	return h.Machine == model.MachineGone
 }
 
-func (d *decider) mayNotReplace() (why string, until int64) {
+// mayNotReplace returns why a node may not be replaced.
+func (d *decider) mayNotReplace(n *model.Node) (why string, until int64) {
 	switch {
 	case d.gone > 1 && 2*d.gone > len(d.Nodes):
 		return fmt.Sprintf("%d of %d machines seem gone: if they are, replace them yourself", d.gone, len(d.Nodes)), 0
-	case d.Main != "":
-		return "operation " + d.Main + " is under way: the node is replaced after it", 0
+	case d.Main != "" && d.Held[n.ID] != "":
+		return d.Held[n.ID], 0
 	case d.Replaced > 0 && d.Replaced+int64(d.policy.MinReplaceDelay) > d.Now:
 		return "another node was replaced a moment ago", d.Replaced + int64(d.policy.MinReplaceDelay)
 	}

@@ -97,6 +97,9 @@ func (d Decision) String() string {
 	for _, n := range d.Replace {
 		fmt.Fprintf(&b, "replace %s\n", n)
 	}
+	for _, n := range d.Recreate {
+		fmt.Fprintf(&b, "recreate %s\n", n)
+	}
 	for _, w := range d.Waits {
 		fmt.Fprintf(&b, "%s waits: %s", w.Node, w.Why)
 		if w.Until > 0 {
@@ -140,7 +143,9 @@ func TestDecide(t *testing.T) {
 		"gone":               {cluster(4).gone("n1").fails("n1", "web", now), "replace n1\n"},
 		"gone, nothing else": {cluster(4).gone("n1"), "replace n1\n"},
 		"gone while an operation is under way": {cluster(4).gone("n1").with(func(s *Input) { s.Main = "op" }),
-			"n1 waits: operation op is under way: the node is replaced after it\n"},
+			"recreate n1\n"},
+		"gone while others need its address": {cluster(4).gone("n1").with(func(s *Input) { s.Main, s.Held = "op", map[string]string{"n1": "because"} }),
+			"n1 waits: because\n"},
 		"gone, but never replaced": {cluster(4).gone("n1").with(
 			func(s *Input) { s.Cluster.Template.Recovery = &model.RecoveryPolicy{Replace: "never"} }),
 			"n1 waits: its machine is gone, and the template's recovery replaces none\n"},
@@ -177,7 +182,7 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 		s.Cluster.Template.Recovery = p
 		s.Recovering = rapid.IntRange(0, 2).Draw(t, "recovering")
 		if rapid.Bool().Draw(t, "main") {
-			s.Main = "op"
+			s.Main, s.Held = "op", map[string]string{}
 		}
 		for _, n := range s.Nodes {
 			for _, svc := range n.Services {
@@ -194,11 +199,14 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 				h.GaveUp = rapid.IntRange(0, 5).Draw(t, "gave up") == 0
 			}
 			if rapid.IntRange(0, 4).Draw(t, "busy") == 0 {
-				s.Busy[n.ID] = "op"
+				s.Busy[n.ID] = rapid.SampledFrom([]string{"op", "other"}).Draw(t, "busy by")
+			}
+			if s.Main != "" && rapid.IntRange(0, 2).Draw(t, "held") == 0 {
+				s.Held[n.ID] = "because"
 			}
 		}
 		d := Decide(s)
-		done := slices.Clone(d.Replace)
+		done := slices.Concat(d.Replace, d.Recreate)
 		for _, u := range d.Restart {
 			done = append(done, u.Node)
 			if len(u.Services) == 0 {
@@ -211,12 +219,18 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 		}
 		for _, id := range done {
 			h := s.Health[id]
-			if p.Off || h.GaveUp || h.Next > now || s.Busy[id] != "" || h.Machine == "" && len(h.Failing()) == 0 {
+			busy := s.Busy[id] != "" && !(slices.Contains(d.Recreate, id) && s.Busy[id] == s.Main)
+			if p.Off || h.GaveUp || h.Next > now || busy || h.Machine == "" && len(h.Failing()) == 0 {
 				t.Fatalf("%s is recovered:\n%s", id, d)
 			}
 		}
-		if len(d.Replace) > 0 && (s.Main != "" || p.Replace == "never") {
+		if len(d.Replace) > 0 && s.Main != "" || len(d.Recreate) > 0 && s.Main == "" || len(d.Replace)+len(d.Recreate) > 0 && p.Replace == "never" {
 			t.Fatalf("replaced:\n%s", d)
+		}
+		for _, id := range d.Recreate {
+			if s.Held[id] != "" {
+				t.Fatalf("replaced against a reason:\n%s", d)
+			}
 		}
 		for _, w := range d.Waits {
 			if w.Why == "" || slices.Contains(done, w.Node) || w.Until != 0 && w.Until <= now {

@@ -124,6 +124,14 @@ func (c *Controller) reconcile(ctx context.Context, cluster string) (time.Time, 
 		_, _, err := c.cfg.Start.StartConcurrent(ctx, who, cl.ID, model.OpRecover, units)
 		errs = errors.Join(errs, err)
 	}
+	for _, id := range d.Recreate {
+		log.Info("recovery replaces a node while an operation is open", "node", id, "open", s.Main)
+		units, err := operation.Whole(operation.Input{Cluster: cl, Nodes: s.Nodes}, []string{id})
+		if err == nil {
+			_, _, err = c.cfg.Start.StartConcurrent(ctx, who, cl.ID, model.OpRecreateNode, units)
+		}
+		errs = errors.Join(errs, err)
+	}
 	if nodes := replaceable(cl, s.Nodes, d.Replace); len(nodes) > 0 {
 		log.Info("recovery replaces nodes", "nodes", nodes)
 		_, _, err := c.cfg.Start.Operate(ctx, who, cl.ID, operation.Request{
@@ -182,6 +190,35 @@ func ends(v *state.View, cl *model.Cluster) bool {
 	return ok && cl.Status == model.ClusterIncomplete && (op.Type == model.OpDelete || op.Type == model.OpCreate && op.OnFailure == "delete")
 }
 
+// held returns why failing nodes cannot be replaced before the open operation main of their cluster ends, by node id.
+func held(v *state.View, cl *model.Cluster, main *model.Operation, s recovery.Input) map[string]string {
+	out := map[string]string{}
+	never := v.MayRecreate(cl)
+	p, planned := v.Plan(main.ID)
+	at := operation.Input{Cluster: cl, Nodes: v.PresentNodes(cl)}
+	for _, n := range s.Nodes {
+		if h := s.Health[n.ID]; h == nil || h.Machine == "" && len(h.Failing()) == 0 {
+			continue
+		}
+		if never != nil {
+			out[n.ID] = never.Error()
+			continue
+		}
+		if planned {
+			if _, occupied := v.Occupies(main, p, n.ID); occupied {
+				out[n.ID] = "operation " + main.ID + " is at work on it"
+				continue
+			}
+		}
+		units := []operation.Unit{{Node: n.ID, Services: n.Staying()}}
+		if _, err := operation.Concurrent(model.Caller{Tenant: cl.Tenant}, model.OpRecreateNode, units, at,
+			""); err != nil {
+			out[n.ID] = err.Error()
+		}
+	}
+	return out
+}
+
 // Snapshot returns recovery's input about a cluster. It reports false if nothing fails, or
 // if recovery must not touch the cluster.
 func Snapshot(v *state.View, cl *model.Cluster, now int64) (recovery.Input, bool) {
@@ -201,6 +238,7 @@ func Snapshot(v *state.View, cl *model.Cluster, now int64) (recovery.Input, bool
 		if op.Type == model.OpDelete {
 			return s, false
 		}
+		s.Held = held(v, cl, op, s)
 	}
 	for _, op := range v.ActiveOperations() {
 		if p, ok := v.Plan(op.ID); ok && op.Cluster == cl.ID && op.Tenant == cl.Tenant && op.Type.Concurrent() && op.Type != model.OpRun &&

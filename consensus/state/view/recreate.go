@@ -1,0 +1,42 @@
+package view
+
+import (
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
+)
+
+// MayRecreate returns an error unless machines of a cluster may be replaced while its main operation is open.
+func (v OperationView) MayRecreate(cl *model.Cluster) error {
+	main := table.Get[model.Operation](v.txn, table.Operations, "id", cl.Operation)
+	switch {
+	case !understands(v.txn, logformat.OrdersLevel):
+		return problem.New(problem.Conflict, "cluster %s: nodes cannot be replaced while an operation is open before all agents are updated "+
+			"(feature level %d)", cl.Name, logformat.OrdersLevel)
+	case main == nil || main.Status.Ended():
+		return problem.New(problem.Stale, "operation %s of cluster %s has ended while the replacement was planned; run the command again",
+			cl.Operation, cl.Name)
+	case main.Status == model.OpAborting, main.Status == model.OpRollingBack, main.Type == model.OpRollback:
+		return problem.New(problem.Conflict, "operation %s (%s) of cluster %s is %s: wait for it, then replace the node", main.ID, main.Type,
+			cl.Name, main.Status)
+	}
+	return nil
+}
+
+// Occupies returns the step of a main operation, whose plan is s, because of which the machine of a node may not be replaced, and reports
+// whether there is one: a step that is at work there, or has yet to make the machine.
+func (v OperationView) Occupies(main *model.Operation, s *plan.State, id string) (step uint32, occupied bool) {
+	for _, w := range v.AtWork(main, s) {
+		if s.Graph.Nodes[w.Node] == id {
+			return w.Step, true
+		}
+	}
+	for _, u := range s.Graph.On(id) {
+		if action := s.Graph.Action[u]; action.Hardware() && s.Status(u) != model.TaskSucceeded {
+			return s.Graph.StepOf(u), true
+		}
+	}
+	return plan.NoStep, false
+}
