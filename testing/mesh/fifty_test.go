@@ -16,7 +16,7 @@ import (
 func TestFiftyAgents(t *testing.T) {
 	agents := 50
 	if testing.Short() {
-		agents = 15
+		agents = 9
 	}
 	synctest.Test(t, func(t *testing.T) {
 		m := mesh.New(t, mesh.Options{Agents: agents, Seed: 1, Slots: 2, Verbose: *oneSeed != 0 && testing.Verbose()})
