@@ -133,7 +133,7 @@ func Open(dir string, kind Kind, options Options) (*Stores, error) {
 		return nil, fmt.Errorf("log store %s needs a directory", kind)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the log store's directory: %w", err)
+		return nil, fmt.Errorf("make the log store's directory: %w", explain(err))
 	}
 	lock, err := lockDir(filepath.Join(dir, lockFile))
 	if err != nil {
