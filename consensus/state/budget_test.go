@@ -11,8 +11,8 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// TestLoudTenant has a tenant that fills the audit log with records of all kinds that it can cause, refusals among them, while another tenant
-// and the mesh have few. The log is pruned by shares, as the janitor does. Only the loud tenant loses records.
+// TestLoudTenant has a tenant that fills the audit log with records of many kinds, refusals among them, while another tenant and the mesh
+// have few. The log is pruned by shares, as the janitor does. Only the loud tenant loses records.
 func TestLoudTenant(t *testing.T) {
 	const most, rounds = 300, 120
 	c := newClinic(t)
@@ -23,7 +23,8 @@ func TestLoudTenant(t *testing.T) {
 		}
 	}
 	define := func(tenant string, i int) *pb.Command {
-		cmd := definitions("ann", "", &pb.Definition{Kind: "services", Name: fmt.Sprint("s", i%7), Body: fmt.Appendf(nil, `{"name":"s%d","description":"%d"}`, i%7, i)})
+		name := fmt.Sprint("s", i%7)
+		cmd := definitions("ann", "", &pb.Definition{Kind: "services", Name: name, Body: fmt.Appendf(nil, `{"name":%q,"description":"%d"}`, name, i)})
 		cmd.Tenant = tenant
 		return cmd
 	}
