@@ -72,7 +72,7 @@ type Config struct {
 	Checkpoint time.Duration    // between two comparisons of the voters' states
 	Drain      time.Duration    // how long a stopping agent waits for its tasks
 	Machine    string           // names the machine on which local nodes live
-	Clock      func() time.Time // the clock that the agent's heartbeats report
+	Clock      func() time.Time // the clock that the agent's heartbeats report, and by which it signs certificates
 }
 
 // Agent is one running agent.
@@ -222,7 +222,7 @@ func (a *Agent) openMember() error {
 	a.desk = admission.New(admission.Config{
 		ID: a.id, Store: a.identity.Store(), Ring: a.ring, Lifetime: a.cfg.Lifetime, Names: a.cfg.APINames(), Gossip: a.mesh.Addr(),
 		Network: a.net.plain, Supervisor: a.supervisor, Locator: a.locator, Mesh: a.mesh, Registry: a.agents, Peers: a.net.peers,
-		Hang: a.net.mux.Hang, Logger: a.log,
+		Hang: a.net.mux.Hang, Logger: a.log, Clock: a.cfg.Clock,
 	})
 	a.departure = service.NewDeparture(a.supervisor, func() error { return a.mesh.SetSelf(a.self()) })
 	return nil

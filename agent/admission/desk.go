@@ -48,6 +48,8 @@ type Config struct {
 	// Hang closes the connections of removed agents.
 	Hang   func(over func(identity.Peer) bool)
 	Logger *slog.Logger
+	// Clock is that by which this agent signs certificates; nil means time.Now.
+	Clock func() time.Time
 }
 
 // Desk admits agents to the mesh, and keeps the certificates of this one.
@@ -64,11 +66,15 @@ func New(cfg Config) *Desk {
 	if cfg.Store == nil {
 		return nil
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
 	d := &Desk{cfg: cfg, gossip: gossip{store: cfg.Store, mesh: cfg.Mesh, logger: cfg.Logger}}
 	cfg.Registry.Refuse(cfg.Store.Membership().Removed) // before anybody is heard
 	d.door = &Door{
 		ID: cfg.ID, asking: make(chan struct{}, maxAsking),
 		Supervisor: cfg.Supervisor, Locator: cfg.Locator, Ring: cfg.Ring, Lifetime: cfg.Lifetime, Places: d.places, Logger: cfg.Logger,
+		Clock:  cfg.Clock,
 		Gossip: func() identity.Ring { return cfg.Store.Membership().GossipRing() },
 		Leader: func(_ context.Context, addr string) (pb.DoorClient, func(), error) {
 			return Dial(cfg.Network, cfg.Store.DoorConfig(), addr)

@@ -36,6 +36,7 @@ type Door struct {
 	// Places returns peer addresses of voters, and gossip addresses of agents.
 	Places func() (peers, seeds []string)
 	Logger *slog.Logger
+	Clock  func() time.Time
 
 	asking chan struct{} // requests that are passed on to the leader, at most so many
 
@@ -110,7 +111,7 @@ func (d *Door) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Admission, erro
 	if !ok {
 		return nil, status.Error(codes.Unavailable, "the agent's record is missing")
 	}
-	out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.ApiCsr, r.Names, d.Lifetime)
+	out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.ApiCsr, r.Names, d.Clock(), d.Lifetime)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
@@ -185,7 +186,7 @@ func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
 	}
 	renewal := identity.Renewal{Certificate: r.Certificate, Request: r.Csr, Signature: r.Signature}
 	// A bridge serves agents that were away while the CA was replaced.
-	asker, err := renewal.Verify(slices.Concat(mesh.CAs, member.Replaced(mesh)), time.Now())
+	asker, err := renewal.Verify(slices.Concat(mesh.CAs, member.Replaced(mesh)), d.Clock())
 	if err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
@@ -203,12 +204,13 @@ func (d *Door) renew(r *pb.RenewRequest) (*identity.Admission, error) {
 		return nil, status.Errorf(codes.PermissionDenied, "agent %s has renewed its certificate with another key since: this is a copy of "+
 			"its data directory, or an old one. Delete data_dir, and it joins as a new agent with a token", asker.ID)
 	default:
-		out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.ApiCsr, r.Names, d.Lifetime)
+		out, err := issue(d.Ring, mesh, member.Bundle(v), who, r.Csr, r.ApiCsr, r.Names, d.Clock(), d.Lifetime)
 		if err != nil {
 			return nil, status.Error(codes.Unavailable, err.Error())
 		}
 		if who.Newest() != next {
-			d.note(map[string]signed{asker.ID: {next, time.Now().UnixMilli()}})
+			// The key follows the one on record, also if the clock of the voter that signed that was ahead.
+			d.note(map[string]signed{asker.ID: {next, max(d.Clock().UnixMilli(), who.Issued+1)}})
 		}
 		return out, nil
 	}

@@ -39,7 +39,7 @@ func authority(ring Ring, mesh string, ca, sealed []byte) (*identity.Authority, 
 // issue signs the certificates of an agent as the mesh has it on record. api is the request for browsers, or empty. names are what the
 // agent calls its API.
 func issue(ring Ring, mesh *table.MeshIdentity, bundle identity.Bundle, who roster.Identity, csr, api []byte, names []string,
-	lifetime time.Duration) (*identity.Admission, error) {
+	now time.Time, lifetime time.Duration) (*identity.Admission, error) {
 	ca, err := authority(ring, mesh.Mesh, mesh.CAs[0], mesh.SealedCA)
 	if err != nil {
 		return nil, err
@@ -55,6 +55,6 @@ func issue(ring Ring, mesh *table.MeshIdentity, bundle identity.Bundle, who rost
 	if who.Role == roster.Voter {
 		out.SealedCA = mesh.SealedCA
 	}
-	out.Certificates, err = ca.Issue(s, csr, api, time.Now(), lifetime)
+	out.Certificates, err = ca.Issue(s, csr, api, now, lifetime)
 	return out, err
 }

@@ -31,16 +31,21 @@ func compromisable(v *state.View, id, name string) error {
 	return nil
 }
 
-// distrust ends what a removed voter could use of what it knows: it revokes all join tokens, and begins to replace the CA, without a
-// bridge, and the mesh key with all data keys and the signing key. The new mesh key waits for the new CA. The key of gossip is replaced at
-// the removal and once more after the CA, without a request. It can be repeated: what was done since the removal is not done again.
-func distrust(ctx context.Context, r *member.Member, who model.Caller, id string) error {
+// revokeJoinTokens ends all join tokens: they name the CA by its fingerprint, and whoever has its key can pass as the mesh to a newcomer.
+func revokeJoinTokens(ctx context.Context, r *member.Member, who model.Caller) error {
 	for _, t := range r.Machine.View().JoinTokens() {
 		c := &pb.Command{Change: &pb.Command_DeleteJoinToken{DeleteJoinToken: &pb.DeleteJoinToken{Id: t.ID}}}
 		if err := proposed(ctx, r, who, c); err != nil && problem.CodeOf(err) != problem.NotFound {
 			return err
 		}
 	}
+	return nil
+}
+
+// replaceKeys begins to replace what a removed voter has: the CA, without a bridge, and the mesh key with all data keys and the signing
+// key. The new mesh key waits for the new CA. The key of gossip is replaced at the removal and once more after the CA, without a request.
+// Both orders are committed when it returns. It can be repeated: what began since the removal does not begin again.
+func replaceKeys(ctx context.Context, r *member.Member, who model.Caller, id string) error {
 	for _, want := range []*pb.Rotate{
 		{Kind: record.RotationKind_ROTATION_KIND_CA, NoBridge: true},
 		{Kind: record.RotationKind_ROTATION_KIND_KEYRING, Full: true},

@@ -207,6 +207,9 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what 
 		if err := compromisable(r.Machine.View(), id, agent); err != nil {
 			return out, err
 		}
+		var cancel context.CancelFunc // what has begun goes on if the caller hangs up
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), distrustTimeout)
+		defer cancel()
 	}
 	if what.Force {
 		if err := m.cutOff(ctx, r, who, id); err != nil {
@@ -214,23 +217,40 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what 
 		}
 	}
 	if what.Compromised {
-		if err := distrust(ctx, r, who, id); err != nil {
+		if err := revokeJoinTokens(ctx, r, who); err != nil {
 			return out, err
 		}
-		out.Exposed = exposed(r.Machine.View())
 	}
+	err := m.erase(ctx, r, who, id, agent)
+	if !what.Compromised {
+		return out, err
+	}
+	if problem.CodeOf(err) == problem.NotFound { // the answer to an earlier request may be lost
+		err = nil
+	}
+	// The rotation of the CA comes last, as it closes connections, such as those that wait for the answer. It begins even if the agent's
+	// session goes on.
+	if err := replaceKeys(ctx, r, who, id); err != nil {
+		return out, err
+	}
+	out.Exposed = exposed(r.Machine.View())
+	return out, err
+}
+
+// erase removes an agent from the Raft group, where it must not vote, from the record and from gossip, once its session has ended.
+func (m *Mesh) erase(ctx context.Context, r *member.Member, who model.Caller, id, name string) error {
 	for _, s := range r.Group.Servers() {
 		// Only a member without a vote is removed here. The leader removes a voter once
 		// another agent has its vote. The removal precedes the deletion of the record, so
 		// that the command can be repeated if it fails.
 		if s.ID == id && !s.Voter {
 			if err := r.Group.Remove(ctx, id); err != nil {
-				return out, err
+				return err
 			}
 		}
 	}
-	if err := awaitSessionEnd(ctx, r.Machine, id, agent); err != nil {
-		return out, err
+	if err := awaitSessionEnd(ctx, r.Machine, id, name); err != nil {
+		return err
 	}
 	answers, err := r.Propose(ctx, &pb.Command{
 		Actor:  who.Actor,
@@ -241,11 +261,10 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what 
 	if err == nil {
 		err = answers[0].Err
 	}
-	if err != nil && (!what.Compromised || problem.CodeOf(err) != problem.NotFound) { // the answer to an earlier request may be lost
-		return out, err
+	if err == nil {
+		_ = m.Gossip.Remove(ctx, id) // it fails if gossip does not know the agent
 	}
-	_ = m.Gossip.Remove(ctx, id) // it fails if gossip does not know the agent
-	return out, nil
+	return err
 }
 
 // cutOff ends the certificates of an agent that may be alive: all others refuse it, and its session ends for want of a heartbeat. A
@@ -287,6 +306,9 @@ func (m *Mesh) cutOff(ctx context.Context, r *member.Member, who model.Caller, i
 // sessionTimeout is how long the removal of an agent waits for the end of its session: longer than a leader waits
 // for a silent agent.
 const sessionTimeout = 15 * time.Second
+
+// distrustTimeout bounds the removal of a compromised voter.
+const distrustTimeout = time.Minute
 
 // awaitSessionEnd waits until an agent has no session. An agent that others take for dead may still work on its leases,
 // for as long as it may rely on them. The dispatcher ends the session when that time is over, or at once if the agent

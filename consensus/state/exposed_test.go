@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/consensus/state/view"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/roster"
@@ -12,7 +13,8 @@ import (
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
-// TestExposed has a secret, a provider with two versions, and clusters: one with the provider's password, and one with a password of its own.
+// TestExposed has a secret, a provider with two versions, clusters, one with the provider's password and one with a password of its own, and users,
+// one of them with a refresh token.
 func TestExposed(t *testing.T) {
 	c := newClinic(t)
 	must := func(cmd *pb.Command) {
@@ -27,6 +29,10 @@ func TestExposed(t *testing.T) {
 		must(putSealed("t", id, 1))
 	}
 	must(putSecret(sealedValue("s", 1)))
+	for _, name := range []string{"ann", "anna", "bob"} {
+		must(created(name, ""))
+	}
+	must(putSealed("", table.LoginID("t", "anna"), 1))
 	definition := func(name, field string) *pb.Command {
 		return &pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
 			Definitions: []*pb.Definition{{Kind: "providers", Name: name,
@@ -42,7 +48,7 @@ func TestExposed(t *testing.T) {
 		must(cmd)
 	}
 	want := []view.Exposed{{Tenant: "t", Kind: "clusters", Name: "c00000003"}, {Tenant: "t", Kind: "providers", Name: "p"},
-		{Tenant: "t", Kind: "secrets", Name: "s"}}
+		{Tenant: "t", Kind: "secrets", Name: "s"}, {Tenant: "t", Kind: "users", Name: "anna"}}
 	if got := c.m.View().Exposed(); !slices.Equal(got, want) {
 		t.Errorf("exposed are %v", got)
 	}

@@ -29,7 +29,7 @@ type Identity struct {
 	Names []string `json:"names,omitempty"`
 	API   bool     `json:"api,omitempty"`
 	// Keys are the ids of the agent's two latest public keys, the newest last, and Issued is when the newest was certified, in Unix
-	// milliseconds by the clock of the voter that signed.
+	// milliseconds by the clock of the voter that signed. It is always later than for the key before, whatever the clocks say.
 	Keys   []string `json:"keys"`
 	Issued int64    `json:"issued"`
 	// Token is the id of the join token that the agent used; the first agent used none.

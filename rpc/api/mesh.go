@@ -29,7 +29,7 @@ type Left struct {
 // Exposed names something of a tenant that has a secret in it.
 type Exposed struct {
 	Tenant string `json:"tenant"`
-	Kind   string `json:"kind" doc:"As in the API's paths: secrets, a kind of definitions, resources, sites, or clusters with secrets of their own"`
+	Kind   string `json:"kind" doc:"As in the API's paths: secrets, a kind of definitions, resources, sites, clusters with secrets of their own, or users whose identity provider has given the mesh a refresh token"`
 	Name   string `json:"name"`
 }
 

@@ -41,7 +41,7 @@ type Agent struct {
 	dir       string // of its identity
 	recovered atomic.Int32
 	copies    atomic.Int32 // damaged, on its disk
-	ahead     atomic.Int64 // of the clock that it reports, in nanoseconds
+	ahead     atomic.Int64 // of the clock that it reports and signs by, in nanoseconds
 
 	life   *life
 	agent  *agent.Agent
@@ -151,7 +151,7 @@ func (a *Agent) kill() {
 	a.cancel()
 }
 
-// SetClock sets the clock that the agent reports ahead of the others; before it starts or later.
+// SetClock sets the clock that the agent reports, and by which it signs certificates, ahead of the others; before it starts or later.
 func (a *Agent) SetClock(ahead time.Duration) { a.ahead.Store(int64(ahead)) }
 
 // Stop ends the agent in order (SIGTERM) and waits for it.

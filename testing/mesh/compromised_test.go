@@ -161,6 +161,52 @@ func TestCompromisedIsRefused(t *testing.T) {
 	})
 }
 
+// TestCompromisedIsAnsweredFirst removes a voter that is alive, so that its session lasts for seconds. The rotation of the CA, which closes
+// connections at its end, was done before the answer came. The answer comes once the rotation is on record, and before any certificate changes.
+func TestCompromisedIsAnsweredFirst(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		t.Run(map[bool]string{false: "all live", true: "the agent that was asked dies meanwhile"}[crash], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { answeredFirst(t, crash) })
+		})
+	}
+}
+
+func answeredFirst(t *testing.T, crash bool) {
+	m := mesh.New(t, mesh.Options{Agents: 5, Identity: true, Seed: 98, TTL: 10 * time.Second, Verbose: testing.Verbose()})
+	m.Until("voters with keys", func() bool { return m.Leader() != nil && len(m.Voters()) >= 3 && keyed(m, m.Voters()...) })
+	leader := m.AwaitLeader()
+	others := slices.DeleteFunc(m.Voters(), func(a *mesh.Agent) bool { return a == leader })
+	lost, asked := others[0], others[1]
+	answer := make(chan int, 1)
+	go func() {
+		code, _ := asked.Call("POST", "/v1/leave", compromisedBody(t, lost.ID), "")
+		answer <- code
+	}()
+	rotation := func(kind string) roster.Rotation {
+		r, _ := leader.View().Rotation(kind)
+		return r
+	}
+	removed := func() bool {
+		i, _ := leader.View().Identity(lost.ID)
+		return i.Removed != 0
+	}
+	if crash {
+		m.Within(time.Minute, time.Millisecond, "the voter to be removed", removed)
+		asked.Crash()
+		asked.Start()
+		if code := <-answer; code < http.StatusMultipleChoices {
+			t.Errorf("the answer of an agent that is dead is %d", code)
+		}
+	} else if code := <-answer; code >= http.StatusMultipleChoices || leader.Records()[lost.ID] ||
+		!slices.Contains([]string{roster.RotationBegun, roster.RotationSpread}, rotation(roster.KindCA).Phase) ||
+		rotation(roster.KindKeyring).Phase != roster.RotationBegun {
+		t.Errorf("the answer is %d, while the rotations are %+v", code, leader.View().Rotations())
+	}
+	for _, kind := range []string{roster.KindCA, roster.KindKeyring} {
+		m.Until("the end of the rotation of "+kind, func() bool { return rotation(kind).Phase == roster.RotationDone })
+	}
+}
+
 // compromisedBody returns the body of a request to remove a voter that somebody else has.
 func compromisedBody(t *testing.T, agent string) []byte {
 	t.Helper()

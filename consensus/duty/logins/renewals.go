@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// loginPrefix begins the ids of the mesh's encrypted values that have the secrets for Pages.Renew. No document names them.
-	loginPrefix = "login/"
 	// maxSecret bounds such a secret, in bytes.
 	maxSecret = 16 << 10
 	// renewTime bounds a renewal, which goes on if the caller gives up: the directory may have replaced the secret already.
@@ -26,7 +24,8 @@ const (
 	forgetMost = 1000
 )
 
-func loginID(u model.User) string { return loginPrefix + u.Tenant + "/" + u.Name }
+// loginID returns the id of the encrypted value that has the secret of a user for Pages.Renew.
+func loginID(u model.User) string { return table.LoginID(u.Tenant, u.Name) }
 
 // Renews reports whether sessions of a user can be renewed. Those of Pages need a secret.
 func (c *Controller) Renews(u model.User) bool {
@@ -185,7 +184,7 @@ func (c *Controller) forget(ctx context.Context) error {
 	}
 	old, unneeded := time.Now().Add(-forgetAge).UnixMilli(), []*pb.SealedName(nil)
 	v.EachSealed(func(r table.SealedRow) bool {
-		if r.Tenant != "" || !strings.HasPrefix(r.ID, loginPrefix) {
+		if r.Tenant != "" || !strings.HasPrefix(r.ID, table.LoginPrefix) {
 			return true
 		}
 		latest, _ := v.LatestSealed("", r.ID)

@@ -52,6 +52,13 @@ type SigningKeyRow struct {
 	Created int64 // in Unix milliseconds
 }
 
+// LoginPrefix begins the ids of the mesh's encrypted values that LoginID returns.
+const LoginPrefix = "login/"
+
+// LoginID returns the id of the encrypted value of the mesh with which an identity provider is asked about a user: a refresh token. No
+// document names it.
+func LoginID(tenant, user string) string { return LoginPrefix + tenant + "/" + user }
+
 // PrivateID returns the id of the encrypted value that has the private half of a signing key.
 func PrivateID(number uint32) string { return fmt.Sprintf("signing-key-%d", number) }
 

@@ -11,11 +11,12 @@ import (
 )
 
 // Exposed names something of a tenant that has a secret in it. Kind is as in the API's paths: secrets, a kind of definitions, resources,
-// sites, or clusters.
+// sites, clusters, or users.
 type Exposed struct{ Tenant, Kind, Name string }
 
 // Exposed returns what has secrets that whoever has the keys of the mesh can decrypt, by tenant and kind. A cluster is among it only for
-// values that its tenant's secrets, definitions and sites do not have, such as a password that a plugin returned.
+// values that its tenant's secrets, definitions and sites do not have, such as a password that a plugin returned. A
+// user is among it for a refresh token, with which the user's identity provider is asked.
 func (v SealedView) Exposed() (out []Exposed) {
 	known := map[SealedKey]bool{}
 	for _, r := range table.List[table.SecretRow](v.txn, table.Secrets, "id") {
@@ -53,6 +54,11 @@ func (v SealedView) Exposed() (out []Exposed) {
 		}
 		if slices.ContainsFunc(refs, func(r model.SealedRef) bool { return !known[SealedKey{c.Tenant, r}] }) {
 			out = append(out, Exposed{c.Tenant, "clusters", c.Name})
+		}
+	}
+	for _, u := range table.List[table.UserRow](v.txn, table.Users, "id") {
+		if _, ok := v.LatestSealed("", table.LoginID(u.Tenant, u.Name)); ok {
+			out = append(out, Exposed{u.Tenant, "users", u.Name})
 		}
 	}
 	slices.SortFunc(out, func(a, b Exposed) int {

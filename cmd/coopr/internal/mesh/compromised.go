@@ -20,7 +20,8 @@ const compromisedRest = `What is left to do:
 1. Give clients and browsers the new certificate of the CA, which coopr-agent ca prints on an agent's host. Until they have it, they refuse
    the mesh; so does coopr. Remove the old root from browsers.
 2. Replace the root token: coopr operator root rotate
-3. Revoke the tokens and change the passwords of those who used the API of this agent: it saw them.
+3. Revoke the tokens and change the passwords of those who used the API of this agent: it saw them. It had the hashes of all passwords: have
+   those changed that can be guessed.
 4. Change what was in files of its machine, such as agent.yaml, key files of plugins, and the token of its keyring.
 5. Once coopr operator rotations shows ca and keyring done, export the keyring (coopr-agent keyring export) and save a snapshot.
 `
@@ -32,7 +33,8 @@ func showCompromised(out *output.Printer, agent string, exposed []api.Exposed) {
 	if len(exposed) == 0 {
 		return
 	}
-	out.Println("6. Change these secrets where they are used, and then here: the agent could decrypt them.")
+	out.Println("6. Change these secrets where they are used, and then here: the agent could decrypt them.\n" +
+		"   Of users it could decrypt a refresh token: end their logins at the identity provider.")
 	t := output.Table{Head: []string{"TENANT", "KIND", "NAME"}}
 	for _, x := range exposed {
 		t.Row(x.Tenant, x.Kind, x.Name)
