@@ -22,7 +22,7 @@ type tokensMesh struct {
 }
 
 func newTokensMesh(t *testing.T) *tokensMesh {
-	m := &tokensMesh{Mesh: mesh.New(t, mesh.Options{Agents: 4, Seed: 1, Verbose: testing.Verbose(),
+	m := &tokensMesh{Mesh: mesh.New(t, mesh.Options{Agents: 4, Seed: 1, Issuer: "https://mesh.example.com", Verbose: testing.Verbose(),
 		// A voter that starts without a leader has only its snapshot.
 		Timing: raftgroup.Timing{SnapshotThreshold: 1, SnapshotInterval: 10 * time.Second}})}
 	m.leader = m.AwaitLeader()
@@ -169,6 +169,38 @@ func TestTokenWithoutALeader(t *testing.T) {
 		m.Heal(all)
 		for _, a := range m.agents() {
 			m.Until("agent "+a.Name+" to admit the user again", func() bool { return admits(a, user) })
+		}
+	})
+}
+
+// TestTaskKey has the mesh publish a key for tokens of tasks. It is still the key after the loss of the leader that has made it.
+func TestTaskKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTokensMesh(t)
+		published := func(a *mesh.Agent) (ids []string) {
+			var set api.WebKeySet
+			code, body := a.CallAs("", "GET", "/v1/jwks", nil, "")
+			if code != http.StatusOK {
+				return nil
+			}
+			if err := json.Unmarshal(body, &set); err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range set.Keys {
+				ids = append(ids, k.ID)
+			}
+			return ids
+		}
+		m.Until("a key", func() bool { return len(published(m.worker)) > 0 })
+		made := published(m.worker)
+		if len(made) != 1 || !slices.Equal(published(m.leader), made) || !slices.Equal(published(m.voter), made) {
+			t.Errorf("%v, %v and %v are published", made, published(m.leader), published(m.voter))
+		}
+		m.leader.Crash()
+		m.Until("a leader to publish the key", func() bool { return m.Leader() != nil && slices.Equal(published(m.worker), made) })
+		time.Sleep(2 * time.Minute) // the new leader has looked at the keys
+		if now := published(m.worker); !slices.Equal(now, made) {
+			t.Errorf("%v are published, and before %v", now, made)
 		}
 	})
 }
