@@ -198,7 +198,7 @@ func TestTaskKey(t *testing.T) {
 		}
 		m.leader.Crash()
 		m.Until("a leader to publish the key", func() bool { return m.Leader() != nil && slices.Equal(published(m.worker), made) })
-		time.Sleep(2 * time.Minute) // the new leader has looked at the keys
+		time.Sleep(2 * time.Minute) // the new leader has checked the keys
 		if now := published(m.worker); !slices.Equal(now, made) {
 			t.Errorf("%v are published, and before %v", now, made)
 		}
