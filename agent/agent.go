@@ -214,7 +214,7 @@ func (a *Agent) openMember() error {
 			Birth: func(r *replica.Replica) leader.Duty {
 				return &admission.Birth{Replica: r, Store: a.identity.Store(), Ring: a.ring, ID: a.id, Logger: a.log}
 			},
-			CheckpointEvery: a.cfg.Checkpoint, Directories: directory.Open(a.cfg.Config), Sinks: sinks.Open(a.cfg.Config),
+			CheckpointEvery: a.cfg.Checkpoint, Issuer: a.cfg.Issuer, Directories: directory.Open(a.cfg.Config), Sinks: sinks.Open(a.cfg.Config),
 			OrphanInterval: a.cfg.Orphans.Every, OrphanGrace: a.cfg.Orphans.Grace, DeleteOrphans: a.cfg.Orphans.Delete,
 		},
 	})

@@ -27,10 +27,12 @@ func (a *Agent) services() rest.Services {
 	}
 	own := &bundle.Agent{ID: a.id, Build: a.cfg.Build, Supervisor: s, Mesh: view, Metrics: a.metrics, Settings: a.settings.Load, Logger: a.log}
 	return rest.Services{
-		Router:      router,
-		State:       &service.State{Supervisor: s},
-		Tenants:     &service.Tenants{Supervisor: s},
-		Tokens:      &service.Tokens{Supervisor: s, Root: a.cfg.Root, RootActor: rootActor, Reporter: a.worker, Peers: a.desk.Peers},
+		Router:  router,
+		State:   &service.State{Supervisor: s},
+		Tenants: &service.Tenants{Supervisor: s},
+		Tokens: &service.Tokens{
+			Supervisor: s, Root: a.cfg.Root, RootActor: rootActor, Started: time.Now(), Reporter: a.worker, Peers: a.desk.Peers,
+		},
 		Users:       &service.Users{Supervisor: s},
 		Definitions: a.definitions,
 		Clusters:    &service.Clusters{Supervisor: s},

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -65,6 +66,10 @@ func (c Config) check() model.Faults {
 	c.checkMesh(k)
 	c.checkWork(k)
 	c.checkDirectories(k)
+	if u, err := url.Parse(c.Issuer); c.Issuer != "" && (err != nil || u.Host == "" || c.Issuer != "https://"+u.Host+u.Path ||
+		strings.HasSuffix(u.Path, "/")) {
+		k.fault("issuer", "%q: write it as https://HOST or https://HOST/PATH, without a slash at its end", c.Issuer)
+	}
 	c.checkSinks(k)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")

@@ -38,7 +38,7 @@ func (m *Member) keys() *keys.Controller {
 			st, err := askStatus(ctx, m.cfg.Peers, addr, "")
 			return keyStatus(st), err
 		},
-		CA: authorities{}, Put: m.putKeys, Retire: m.retireKeys, HandOver: m.Group.Transfer,
+		CA: authorities{}, Issues: m.cfg.Leader.Issuer != "", Put: m.putKeys, Retire: m.retireKeys, HandOver: m.Group.Transfer,
 	})
 }
 

@@ -42,6 +42,9 @@ type LeaderConfig struct {
 	// Rank asks a plugin for the comparator of a request. It may be nil.
 	Rank func(context.Context, model.RankingQuestion) (*model.Ranking, error)
 
+	// Issuer is the address under which keys for tokens of tasks are published; "": the mesh issues none.
+	Issuer string
+
 	// Birth returns the duty that writes the identity of a new mesh. It may be nil.
 	Birth func(*replica.Replica) leader.Duty
 

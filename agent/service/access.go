@@ -49,6 +49,8 @@ type Tokens struct {
 	RootActor string
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
+	// Started is when the agent started. The zero time is long ago.
+	Started time.Time
 	// Peers returns peer addresses of voters, for join tokens.
 	Peers func() []string
 	// Reporter reports uses of tokens to the leader; nil: nobody does.
@@ -95,17 +97,14 @@ func (t *Tokens) root() model.Caller {
 // not hear of somebody who was locked out.
 const contactTime = 15 * time.Minute
 
-// outdated reports whether the copy of an agent is too old to know everybody who was locked out. A process that has just started
-// has as long as one that has just lost contact, as nobody may be there to ask.
+// outdated reports whether the copy of an agent is too old to know everybody who was locked out. An agent that has just started has
+// as long as one that has just lost contact, as nobody may be there to ask.
 func (t *Tokens) outdated(m *member.Member) bool {
-	if _, _, leads := t.Supervisor.Leader(); leads || m.Group.IsLeader() || time.Since(processStart) < contactTime {
+	if _, _, leads := t.Supervisor.Leader(); leads || m.Group.IsLeader() || time.Since(t.Started) < contactTime {
 		return false
 	}
 	return time.Since(m.Group.Library().LastContact()) > contactTime
 }
-
-// processStart is when this process started.
-var processStart = time.Now()
 
 // operates reports whether a caller operates the mesh.
 func operates(who model.Caller) bool {

@@ -31,4 +31,6 @@ const (
 	SuspendLevel = 3
 	// LeaseLevel is the level from which on leases of clusters change, and warnings of their end are on record.
 	LeaseLevel = 3
+	// TaskKeyLevel is the level from which on the state has keys for tokens of tasks.
+	TaskKeyLevel = 3
 )

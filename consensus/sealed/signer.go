@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
 	"errors"
 	"fmt"
 
@@ -62,6 +64,29 @@ func (b *Box) NextSigningKey(ctx context.Context) (*pb.PutSigningKey, error) {
 		return nil, err
 	}
 	return &pb.PutSigningKey{Number: next.Number, Public: next.Key, Signature: next.Signature, Private: private}, nil
+}
+
+// NextTaskKey makes the next key for tokens of tasks, which signs from a time on, in Unix milliseconds. If it is alone, all others end.
+// The caller proposes it. Leader only.
+func (b *Box) NextTaskKey(ctx context.Context, signs int64, alone bool) (*pb.PutTaskKey, error) {
+	key, err := rsa.GenerateKey(rand.Reader, signing.TaskKeyBits)
+	if err != nil {
+		return nil, err
+	}
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	number := b.machine.View().TaskKeys().Latest().Number + 1
+	private, err := b.Seal(ctx, "", table.TaskPrivateID(number), 1, der)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.PutTaskKey{Number: number, Public: public, SignsMs: signs, Private: private, Alone: alone}, nil
 }
 
 // Prove returns an authentication code of data for a purpose, under the active key of the keyring.

@@ -410,6 +410,7 @@ func everything(t *testing.T) *clinic {
 	must(&pb.Command{Actor: "coopr", Change: &pb.Command_SignHead{SignHead: &pb.SignHead{
 		Number: head.Seq, Hash: head.Hash[:], Key: 1, Signature: head.Signature,
 	}}})
+	must(putTaskKey(1, c.now, func(p *pb.PutTaskKey) { p.Private.Sealed = []byte("sealed") }))
 	must(&pb.Command{Actor: "coopr", Change: &pb.Command_DropSealed{DropSealed: &pb.DropSealed{
 		Values: []*pb.SealedName{{Tenant: "t", Id: "u", Version: 1}},
 	}}})

@@ -474,6 +474,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.sealed().dropSealed(ch.DropSealed)
 	case *pb.Command_PutSigningKey:
 		return a.sealed().putSigningKey(ch.PutSigningKey)
+	case *pb.Command_PutTaskKey:
+		return a.sealed().putTaskKey(ch.PutTaskKey)
 	case *pb.Command_SignHead:
 		return a.sealed().signHead(ch.SignHead)
 	case *pb.Command_Checkpoint:

@@ -2,6 +2,7 @@ package state
 
 import (
 	"io"
+	"math"
 	"time"
 
 	"github.com/coopr/coopr/consensus/state/table"
@@ -41,6 +42,7 @@ func Restored(in io.Reader, present func(agent string) bool, now time.Time, own 
 	at := a.audit.Begin(c)
 	a.restored(present)
 	hold{a.writer}.set(why)
+	a.sealed().dropTaskKeys(math.MaxUint32) // another mesh may sign with them
 	if own != nil {
 		a.identities().replace(own)
 		rotations{a.writer}.restored(own)

@@ -583,6 +583,7 @@ type Command struct {
 	//	*Command_Rotate
 	//	*Command_ResumeMesh
 	//	*Command_NoteExport
+	//	*Command_PutTaskKey
 	//	*Command_PutDataKey
 	//	*Command_PutSealed
 	//	*Command_Reseal
@@ -1045,6 +1046,15 @@ func (x *Command) GetNoteExport() *NoteExport {
 	return nil
 }
 
+func (x *Command) GetPutTaskKey() *PutTaskKey {
+	if x != nil {
+		if x, ok := x.Change.(*Command_PutTaskKey); ok {
+			return x.PutTaskKey
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetPutDataKey() *PutDataKey {
 	if x != nil {
 		if x, ok := x.Change.(*Command_PutDataKey); ok {
@@ -1294,6 +1304,10 @@ type Command_NoteExport struct {
 	NoteExport *NoteExport `protobuf:"bytes,107,opt,name=note_export,json=noteExport,proto3,oneof"`
 }
 
+type Command_PutTaskKey struct {
+	PutTaskKey *PutTaskKey `protobuf:"bytes,108,opt,name=put_task_key,json=putTaskKey,proto3,oneof"`
+}
+
 type Command_PutDataKey struct {
 	PutDataKey *PutDataKey `protobuf:"bytes,110,opt,name=put_data_key,json=putDataKey,proto3,oneof"`
 }
@@ -1411,6 +1425,8 @@ func (*Command_Rotate) isCommand_Change() {}
 func (*Command_ResumeMesh) isCommand_Change() {}
 
 func (*Command_NoteExport) isCommand_Change() {}
+
+func (*Command_PutTaskKey) isCommand_Change() {}
 
 func (*Command_PutDataKey) isCommand_Change() {}
 
@@ -5350,6 +5366,84 @@ func (x *PutSigningKey) GetPrivate() *SealedValue {
 	return nil
 }
 
+// PutTaskKey adds a key with which the mesh signs tokens of tasks. It is refused unless its number follows the latest one. Keys that no
+// token needs any more end.
+type PutTaskKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`                  // from 1
+	Public        []byte                 `protobuf:"bytes,2,opt,name=public,proto3" json:"public,omitempty"`                   // RSA, as PKIX in DER
+	SignsMs       int64                  `protobuf:"varint,3,opt,name=signs_ms,json=signsMs,proto3" json:"signs_ms,omitempty"` // from when it signs
+	Private       *SealedValue           `protobuf:"bytes,4,opt,name=private,proto3" json:"private,omitempty"`                 // as PKCS #8 in DER, a value of the mesh
+	Alone         bool                   `protobuf:"varint,5,opt,name=alone,proto3" json:"alone,omitempty"`                    // all other keys end, and so do tokens that they have signed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutTaskKey) Reset() {
+	*x = PutTaskKey{}
+	mi := &file_log_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutTaskKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutTaskKey) ProtoMessage() {}
+
+func (x *PutTaskKey) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutTaskKey.ProtoReflect.Descriptor instead.
+func (*PutTaskKey) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *PutTaskKey) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *PutTaskKey) GetPublic() []byte {
+	if x != nil {
+		return x.Public
+	}
+	return nil
+}
+
+func (x *PutTaskKey) GetSignsMs() int64 {
+	if x != nil {
+		return x.SignsMs
+	}
+	return 0
+}
+
+func (x *PutTaskKey) GetPrivate() *SealedValue {
+	if x != nil {
+		return x.Private
+	}
+	return nil
+}
+
+func (x *PutTaskKey) GetAlone() bool {
+	if x != nil {
+		return x.Alone
+	}
+	return false
+}
+
 // SignHead adds the signed head of the audit log as a record to it. It is refused unless the log has this place, and the signature is
 // good.
 type SignHead struct {
@@ -5364,7 +5458,7 @@ type SignHead struct {
 
 func (x *SignHead) Reset() {
 	*x = SignHead{}
-	mi := &file_log_proto_msgTypes[58]
+	mi := &file_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5376,7 +5470,7 @@ func (x *SignHead) String() string {
 func (*SignHead) ProtoMessage() {}
 
 func (x *SignHead) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[58]
+	mi := &file_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5389,7 +5483,7 @@ func (x *SignHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignHead.ProtoReflect.Descriptor instead.
 func (*SignHead) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{58}
+	return file_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SignHead) GetNumber() uint64 {
@@ -5434,7 +5528,7 @@ type PutDataKey struct {
 
 func (x *PutDataKey) Reset() {
 	*x = PutDataKey{}
-	mi := &file_log_proto_msgTypes[59]
+	mi := &file_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5446,7 +5540,7 @@ func (x *PutDataKey) String() string {
 func (*PutDataKey) ProtoMessage() {}
 
 func (x *PutDataKey) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[59]
+	mi := &file_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5459,7 +5553,7 @@ func (x *PutDataKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutDataKey.ProtoReflect.Descriptor instead.
 func (*PutDataKey) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{59}
+	return file_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PutDataKey) GetTenant() string {
@@ -5509,7 +5603,7 @@ type SealedValue struct {
 
 func (x *SealedValue) Reset() {
 	*x = SealedValue{}
-	mi := &file_log_proto_msgTypes[60]
+	mi := &file_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5521,7 +5615,7 @@ func (x *SealedValue) String() string {
 func (*SealedValue) ProtoMessage() {}
 
 func (x *SealedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[60]
+	mi := &file_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5534,7 +5628,7 @@ func (x *SealedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedValue.ProtoReflect.Descriptor instead.
 func (*SealedValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{60}
+	return file_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SealedValue) GetId() string {
@@ -5569,7 +5663,7 @@ type PutSealed struct {
 
 func (x *PutSealed) Reset() {
 	*x = PutSealed{}
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5581,7 +5675,7 @@ func (x *PutSealed) String() string {
 func (*PutSealed) ProtoMessage() {}
 
 func (x *PutSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5594,7 +5688,7 @@ func (x *PutSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSealed.ProtoReflect.Descriptor instead.
 func (*PutSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{61}
+	return file_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PutSealed) GetTenant() string {
@@ -5627,7 +5721,7 @@ type Reseal struct {
 
 func (x *Reseal) Reset() {
 	*x = Reseal{}
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5639,7 +5733,7 @@ func (x *Reseal) String() string {
 func (*Reseal) ProtoMessage() {}
 
 func (x *Reseal) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5652,7 +5746,7 @@ func (x *Reseal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reseal.ProtoReflect.Descriptor instead.
 func (*Reseal) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{62}
+	return file_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Reseal) GetSecrets() []*ResealedSecret {
@@ -5708,7 +5802,7 @@ type RewrappedKey struct {
 
 func (x *RewrappedKey) Reset() {
 	*x = RewrappedKey{}
-	mi := &file_log_proto_msgTypes[63]
+	mi := &file_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5720,7 +5814,7 @@ func (x *RewrappedKey) String() string {
 func (*RewrappedKey) ProtoMessage() {}
 
 func (x *RewrappedKey) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[63]
+	mi := &file_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5733,7 +5827,7 @@ func (x *RewrappedKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RewrappedKey.ProtoReflect.Descriptor instead.
 func (*RewrappedKey) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{63}
+	return file_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RewrappedKey) GetKey() *PutDataKey {
@@ -5761,7 +5855,7 @@ type ResealedValue struct {
 
 func (x *ResealedValue) Reset() {
 	*x = ResealedValue{}
-	mi := &file_log_proto_msgTypes[64]
+	mi := &file_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5773,7 +5867,7 @@ func (x *ResealedValue) String() string {
 func (*ResealedValue) ProtoMessage() {}
 
 func (x *ResealedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[64]
+	mi := &file_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5786,7 +5880,7 @@ func (x *ResealedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedValue.ProtoReflect.Descriptor instead.
 func (*ResealedValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{64}
+	return file_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ResealedValue) GetTenant() string {
@@ -5813,7 +5907,7 @@ type DataKeyName struct {
 
 func (x *DataKeyName) Reset() {
 	*x = DataKeyName{}
-	mi := &file_log_proto_msgTypes[65]
+	mi := &file_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5825,7 +5919,7 @@ func (x *DataKeyName) String() string {
 func (*DataKeyName) ProtoMessage() {}
 
 func (x *DataKeyName) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[65]
+	mi := &file_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5838,7 +5932,7 @@ func (x *DataKeyName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataKeyName.ProtoReflect.Descriptor instead.
 func (*DataKeyName) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{65}
+	return file_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DataKeyName) GetTenant() string {
@@ -5868,7 +5962,7 @@ type ResealedMesh struct {
 
 func (x *ResealedMesh) Reset() {
 	*x = ResealedMesh{}
-	mi := &file_log_proto_msgTypes[66]
+	mi := &file_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5880,7 +5974,7 @@ func (x *ResealedMesh) String() string {
 func (*ResealedMesh) ProtoMessage() {}
 
 func (x *ResealedMesh) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[66]
+	mi := &file_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5893,7 +5987,7 @@ func (x *ResealedMesh) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedMesh.ProtoReflect.Descriptor instead.
 func (*ResealedMesh) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{66}
+	return file_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ResealedMesh) GetWasCa() []byte {
@@ -5949,7 +6043,7 @@ type Rotate struct {
 
 func (x *Rotate) Reset() {
 	*x = Rotate{}
-	mi := &file_log_proto_msgTypes[67]
+	mi := &file_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5961,7 +6055,7 @@ func (x *Rotate) String() string {
 func (*Rotate) ProtoMessage() {}
 
 func (x *Rotate) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[67]
+	mi := &file_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5974,7 +6068,7 @@ func (x *Rotate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rotate.ProtoReflect.Descriptor instead.
 func (*Rotate) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{67}
+	return file_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Rotate) GetKind() record.RotationKind {
@@ -6098,7 +6192,7 @@ type ResumeMesh struct {
 
 func (x *ResumeMesh) Reset() {
 	*x = ResumeMesh{}
-	mi := &file_log_proto_msgTypes[68]
+	mi := &file_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6110,7 +6204,7 @@ func (x *ResumeMesh) String() string {
 func (*ResumeMesh) ProtoMessage() {}
 
 func (x *ResumeMesh) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[68]
+	mi := &file_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6123,7 +6217,7 @@ func (x *ResumeMesh) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeMesh.ProtoReflect.Descriptor instead.
 func (*ResumeMesh) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{68}
+	return file_log_proto_rawDescGZIP(), []int{69}
 }
 
 // NoteExport notes that the keyring was exported for a backup.
@@ -6138,7 +6232,7 @@ type NoteExport struct {
 
 func (x *NoteExport) Reset() {
 	*x = NoteExport{}
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6150,7 +6244,7 @@ func (x *NoteExport) String() string {
 func (*NoteExport) ProtoMessage() {}
 
 func (x *NoteExport) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6163,7 +6257,7 @@ func (x *NoteExport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteExport.ProtoReflect.Descriptor instead.
 func (*NoteExport) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{69}
+	return file_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *NoteExport) GetNumber() uint32 {
@@ -6205,7 +6299,7 @@ type ResealedProvider struct {
 
 func (x *ResealedProvider) Reset() {
 	*x = ResealedProvider{}
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6217,7 +6311,7 @@ func (x *ResealedProvider) String() string {
 func (*ResealedProvider) ProtoMessage() {}
 
 func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6230,7 +6324,7 @@ func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedProvider.ProtoReflect.Descriptor instead.
 func (*ResealedProvider) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{70}
+	return file_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ResealedProvider) GetTenant() string {
@@ -6299,7 +6393,7 @@ type DropSealed struct {
 
 func (x *DropSealed) Reset() {
 	*x = DropSealed{}
-	mi := &file_log_proto_msgTypes[71]
+	mi := &file_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6311,7 +6405,7 @@ func (x *DropSealed) String() string {
 func (*DropSealed) ProtoMessage() {}
 
 func (x *DropSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[71]
+	mi := &file_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6324,7 +6418,7 @@ func (x *DropSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSealed.ProtoReflect.Descriptor instead.
 func (*DropSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{71}
+	return file_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *DropSealed) GetValues() []*SealedName {
@@ -6345,7 +6439,7 @@ type SealedName struct {
 
 func (x *SealedName) Reset() {
 	*x = SealedName{}
-	mi := &file_log_proto_msgTypes[72]
+	mi := &file_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6357,7 +6451,7 @@ func (x *SealedName) String() string {
 func (*SealedName) ProtoMessage() {}
 
 func (x *SealedName) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[72]
+	mi := &file_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6370,7 +6464,7 @@ func (x *SealedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedName.ProtoReflect.Descriptor instead.
 func (*SealedName) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{72}
+	return file_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SealedName) GetTenant() string {
@@ -6405,7 +6499,7 @@ type ResealedSecret struct {
 
 func (x *ResealedSecret) Reset() {
 	*x = ResealedSecret{}
-	mi := &file_log_proto_msgTypes[73]
+	mi := &file_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6417,7 +6511,7 @@ func (x *ResealedSecret) String() string {
 func (*ResealedSecret) ProtoMessage() {}
 
 func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[73]
+	mi := &file_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6430,7 +6524,7 @@ func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
 func (*ResealedSecret) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{73}
+	return file_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ResealedSecret) GetTenant() string {
@@ -6467,7 +6561,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[74]
+	mi := &file_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6479,7 +6573,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[74]
+	mi := &file_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6492,7 +6586,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{74}
+	return file_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -6536,7 +6630,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xdd\x19\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x9b\x1a\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -6603,6 +6697,8 @@ const file_log_proto_rawDesc = "" +
 	"resumeMesh\x12;\n" +
 	"\vnote_export\x18k \x01(\v2\x18.coopr.log.v1.NoteExportH\x00R\n" +
 	"noteExport\x12<\n" +
+	"\fput_task_key\x18l \x01(\v2\x18.coopr.log.v1.PutTaskKeyH\x00R\n" +
+	"putTaskKey\x12<\n" +
 	"\fput_data_key\x18n \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\n" +
 	"putDataKey\x128\n" +
 	"\n" +
@@ -6935,7 +7031,14 @@ const file_log_proto_rawDesc = "" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
 	"\x06public\x18\x02 \x01(\fR\x06public\x12\x1c\n" +
 	"\tsignature\x18\x03 \x01(\fR\tsignature\x123\n" +
-	"\aprivate\x18\x04 \x01(\v2\x19.coopr.log.v1.SealedValueR\aprivate\"f\n" +
+	"\aprivate\x18\x04 \x01(\v2\x19.coopr.log.v1.SealedValueR\aprivate\"\xa2\x01\n" +
+	"\n" +
+	"PutTaskKey\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
+	"\x06public\x18\x02 \x01(\fR\x06public\x12\x19\n" +
+	"\bsigns_ms\x18\x03 \x01(\x03R\asignsMs\x123\n" +
+	"\aprivate\x18\x04 \x01(\v2\x19.coopr.log.v1.SealedValueR\aprivate\x12\x14\n" +
+	"\x05alone\x18\x05 \x01(\bR\x05alone\"f\n" +
 	"\bSignHead\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x10\n" +
@@ -7097,7 +7200,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -7164,52 +7267,53 @@ var file_log_proto_goTypes = []any{
 	(*SyncResources)(nil),           // 62: coopr.log.v1.SyncResources
 	(*Checkpoint)(nil),              // 63: coopr.log.v1.Checkpoint
 	(*PutSigningKey)(nil),           // 64: coopr.log.v1.PutSigningKey
-	(*SignHead)(nil),                // 65: coopr.log.v1.SignHead
-	(*PutDataKey)(nil),              // 66: coopr.log.v1.PutDataKey
-	(*SealedValue)(nil),             // 67: coopr.log.v1.SealedValue
-	(*PutSealed)(nil),               // 68: coopr.log.v1.PutSealed
-	(*Reseal)(nil),                  // 69: coopr.log.v1.Reseal
-	(*RewrappedKey)(nil),            // 70: coopr.log.v1.RewrappedKey
-	(*ResealedValue)(nil),           // 71: coopr.log.v1.ResealedValue
-	(*DataKeyName)(nil),             // 72: coopr.log.v1.DataKeyName
-	(*ResealedMesh)(nil),            // 73: coopr.log.v1.ResealedMesh
-	(*Rotate)(nil),                  // 74: coopr.log.v1.Rotate
-	(*ResumeMesh)(nil),              // 75: coopr.log.v1.ResumeMesh
-	(*NoteExport)(nil),              // 76: coopr.log.v1.NoteExport
-	(*ResealedProvider)(nil),        // 77: coopr.log.v1.ResealedProvider
-	(*DropSealed)(nil),              // 78: coopr.log.v1.DropSealed
-	(*SealedName)(nil),              // 79: coopr.log.v1.SealedName
-	(*ResealedSecret)(nil),          // 80: coopr.log.v1.ResealedSecret
-	(*ReportDivergence)(nil),        // 81: coopr.log.v1.ReportDivergence
-	nil,                             // 82: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 83: coopr.log.v1.RecordKeys.IssuedEntry
-	nil,                             // 84: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 85: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 86: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 87: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 88: coopr.record.v1.User
-	(*record.Grant)(nil),            // 89: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 90: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 91: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 92: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 93: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 94: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 95: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 96: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 97: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 98: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 99: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 100: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 101: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 102: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 103: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 104: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 105: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 106: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 107: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 108: coopr.record.v1.ResourceKey
-	(record.RotationKind)(0),        // 109: coopr.record.v1.RotationKind
-	(record.RotationPhase)(0),       // 110: coopr.record.v1.RotationPhase
+	(*PutTaskKey)(nil),              // 65: coopr.log.v1.PutTaskKey
+	(*SignHead)(nil),                // 66: coopr.log.v1.SignHead
+	(*PutDataKey)(nil),              // 67: coopr.log.v1.PutDataKey
+	(*SealedValue)(nil),             // 68: coopr.log.v1.SealedValue
+	(*PutSealed)(nil),               // 69: coopr.log.v1.PutSealed
+	(*Reseal)(nil),                  // 70: coopr.log.v1.Reseal
+	(*RewrappedKey)(nil),            // 71: coopr.log.v1.RewrappedKey
+	(*ResealedValue)(nil),           // 72: coopr.log.v1.ResealedValue
+	(*DataKeyName)(nil),             // 73: coopr.log.v1.DataKeyName
+	(*ResealedMesh)(nil),            // 74: coopr.log.v1.ResealedMesh
+	(*Rotate)(nil),                  // 75: coopr.log.v1.Rotate
+	(*ResumeMesh)(nil),              // 76: coopr.log.v1.ResumeMesh
+	(*NoteExport)(nil),              // 77: coopr.log.v1.NoteExport
+	(*ResealedProvider)(nil),        // 78: coopr.log.v1.ResealedProvider
+	(*DropSealed)(nil),              // 79: coopr.log.v1.DropSealed
+	(*SealedName)(nil),              // 80: coopr.log.v1.SealedName
+	(*ResealedSecret)(nil),          // 81: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 82: coopr.log.v1.ReportDivergence
+	nil,                             // 83: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 84: coopr.log.v1.RecordKeys.IssuedEntry
+	nil,                             // 85: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 86: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 87: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 88: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 89: coopr.record.v1.User
+	(*record.Grant)(nil),            // 90: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 91: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 92: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 93: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 94: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 95: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 96: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 97: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 98: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 99: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 100: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 101: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 102: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 103: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 104: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 105: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 106: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 107: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 108: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 109: coopr.record.v1.ResourceKey
+	(record.RotationKind)(0),        // 110: coopr.record.v1.RotationKind
+	(record.RotationPhase)(0),       // 111: coopr.record.v1.RotationPhase
 }
 var file_log_proto_depIdxs = []int32{
 	8,   // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -7232,14 +7336,14 @@ var file_log_proto_depIdxs = []int32{
 	35,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	38,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	36,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	86,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	87,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	51,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	34,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
 	54,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
 	59,  // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
 	52,  // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
 	63,  // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	81,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	82,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
 	17,  // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
 	18,  // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
 	19,  // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
@@ -7251,94 +7355,96 @@ var file_log_proto_depIdxs = []int32{
 	24,  // 36: coopr.log.v1.Command.delete_join_token:type_name -> coopr.log.v1.DeleteJoinToken
 	25,  // 37: coopr.log.v1.Command.admit_agent:type_name -> coopr.log.v1.AdmitAgent
 	26,  // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
-	74,  // 39: coopr.log.v1.Command.rotate:type_name -> coopr.log.v1.Rotate
-	75,  // 40: coopr.log.v1.Command.resume_mesh:type_name -> coopr.log.v1.ResumeMesh
-	76,  // 41: coopr.log.v1.Command.note_export:type_name -> coopr.log.v1.NoteExport
-	66,  // 42: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
-	68,  // 43: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
-	69,  // 44: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
-	78,  // 45: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
-	64,  // 46: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
-	65,  // 47: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
-	43,  // 48: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
-	45,  // 49: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
-	47,  // 50: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
-	9,   // 51: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10,  // 52: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	87,  // 53: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	88,  // 54: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	89,  // 55: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	90,  // 56: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	91,  // 57: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	91,  // 58: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
-	82,  // 59: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	83,  // 60: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
-	92,  // 61: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	93,  // 62: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	94,  // 63: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	95,  // 64: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	96,  // 65: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30,  // 66: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	97,  // 67: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10,  // 68: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	98,  // 69: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31,  // 70: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,   // 71: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,   // 72: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	84,  // 73: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,   // 74: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	85,  // 75: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	94,  // 76: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	99,  // 77: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,   // 78: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37,  // 79: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	49,  // 80: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	44,  // 81: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
-	46,  // 82: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
-	48,  // 83: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
-	53,  // 84: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	55,  // 85: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	56,  // 86: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	57,  // 87: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	58,  // 88: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,   // 89: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,   // 90: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	100, // 91: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	101, // 92: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	102, // 93: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	103, // 94: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	67,  // 95: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	104, // 96: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	102, // 97: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	105, // 98: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	106, // 99: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	60,  // 100: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	61,  // 101: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	62,  // 102: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	107, // 103: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,   // 104: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	108, // 105: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,   // 106: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	67,  // 107: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
-	67,  // 108: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	80,  // 109: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	77,  // 110: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
-	70,  // 111: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
-	71,  // 112: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
-	72,  // 113: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
-	73,  // 114: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
-	66,  // 115: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
-	67,  // 116: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
-	109, // 117: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
-	110, // 118: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
-	110, // 119: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
-	79,  // 120: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
-	67,  // 121: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	122, // [122:122] is the sub-list for method output_type
-	122, // [122:122] is the sub-list for method input_type
-	122, // [122:122] is the sub-list for extension type_name
-	122, // [122:122] is the sub-list for extension extendee
-	0,   // [0:122] is the sub-list for field type_name
+	75,  // 39: coopr.log.v1.Command.rotate:type_name -> coopr.log.v1.Rotate
+	76,  // 40: coopr.log.v1.Command.resume_mesh:type_name -> coopr.log.v1.ResumeMesh
+	77,  // 41: coopr.log.v1.Command.note_export:type_name -> coopr.log.v1.NoteExport
+	65,  // 42: coopr.log.v1.Command.put_task_key:type_name -> coopr.log.v1.PutTaskKey
+	67,  // 43: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
+	69,  // 44: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
+	70,  // 45: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
+	79,  // 46: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
+	64,  // 47: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
+	66,  // 48: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
+	43,  // 49: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
+	45,  // 50: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
+	47,  // 51: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
+	9,   // 52: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10,  // 53: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	88,  // 54: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	89,  // 55: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	90,  // 56: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	91,  // 57: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	92,  // 58: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	92,  // 59: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	83,  // 60: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	84,  // 61: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
+	93,  // 62: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	94,  // 63: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	95,  // 64: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	96,  // 65: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	97,  // 66: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	30,  // 67: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	98,  // 68: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10,  // 69: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	99,  // 70: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	31,  // 71: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,   // 72: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,   // 73: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	85,  // 74: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,   // 75: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	86,  // 76: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	95,  // 77: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	100, // 78: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,   // 79: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	37,  // 80: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	49,  // 81: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	44,  // 82: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	46,  // 83: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	48,  // 84: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	53,  // 85: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	55,  // 86: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	56,  // 87: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	57,  // 88: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	58,  // 89: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,   // 90: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,   // 91: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	101, // 92: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	102, // 93: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	103, // 94: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	104, // 95: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	68,  // 96: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	105, // 97: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	103, // 98: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	106, // 99: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	107, // 100: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	60,  // 101: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	61,  // 102: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	62,  // 103: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	108, // 104: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,   // 105: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	109, // 106: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,   // 107: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	68,  // 108: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
+	68,  // 109: coopr.log.v1.PutTaskKey.private:type_name -> coopr.log.v1.SealedValue
+	68,  // 110: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	81,  // 111: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	78,  // 112: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
+	71,  // 113: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
+	72,  // 114: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
+	73,  // 115: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
+	74,  // 116: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
+	67,  // 117: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
+	68,  // 118: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
+	110, // 119: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
+	111, // 120: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
+	111, // 121: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
+	80,  // 122: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
+	68,  // 123: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	124, // [124:124] is the sub-list for method output_type
+	124, // [124:124] is the sub-list for method input_type
+	124, // [124:124] is the sub-list for extension type_name
+	124, // [124:124] is the sub-list for extension extendee
+	0,   // [0:124] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -7390,6 +7496,7 @@ func file_log_proto_init() {
 		(*Command_Rotate)(nil),
 		(*Command_ResumeMesh)(nil),
 		(*Command_NoteExport)(nil),
+		(*Command_PutTaskKey)(nil),
 		(*Command_PutDataKey)(nil),
 		(*Command_PutSealed)(nil),
 		(*Command_Reseal)(nil),
@@ -7425,7 +7532,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   79,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

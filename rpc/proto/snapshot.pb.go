@@ -128,6 +128,7 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Identity
 	//	*SnapshotRecord_Rotation
 	//	*SnapshotRecord_SigningKey
+	//	*SnapshotRecord_TaskKey
 	//	*SnapshotRecord_DataKey
 	//	*SnapshotRecord_Sealed
 	//	*SnapshotRecord_Sink
@@ -506,6 +507,15 @@ func (x *SnapshotRecord) GetSigningKey() *SigningKeyRow {
 	return nil
 }
 
+func (x *SnapshotRecord) GetTaskKey() *TaskKeyRow {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRecord_TaskKey); ok {
+			return x.TaskKey
+		}
+	}
+	return nil
+}
+
 func (x *SnapshotRecord) GetDataKey() *PutDataKey {
 	if x != nil {
 		if x, ok := x.Row.(*SnapshotRecord_DataKey); ok {
@@ -685,6 +695,10 @@ type SnapshotRecord_SigningKey struct {
 	SigningKey *SigningKeyRow `protobuf:"bytes,37,opt,name=signing_key,json=signingKey,proto3,oneof"`
 }
 
+type SnapshotRecord_TaskKey struct {
+	TaskKey *TaskKeyRow `protobuf:"bytes,38,opt,name=task_key,json=taskKey,proto3,oneof"`
+}
+
 type SnapshotRecord_DataKey struct {
 	DataKey *PutDataKey `protobuf:"bytes,53,opt,name=data_key,json=dataKey,proto3,oneof"`
 }
@@ -770,6 +784,8 @@ func (*SnapshotRecord_Identity) isSnapshotRecord_Row() {}
 func (*SnapshotRecord_Rotation) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_SigningKey) isSnapshotRecord_Row() {}
+
+func (*SnapshotRecord_TaskKey) isSnapshotRecord_Row() {}
 
 func (*SnapshotRecord_DataKey) isSnapshotRecord_Row() {}
 
@@ -1582,6 +1598,75 @@ func (x *SigningKeyRow) GetCreatedMs() int64 {
 	return 0
 }
 
+// TaskKeyRow is a key with which the mesh signs tokens of tasks. Its private half is an encrypted value of the mesh.
+type TaskKeyRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Public        []byte                 `protobuf:"bytes,2,opt,name=public,proto3" json:"public,omitempty"`                   // RSA, as PKIX in DER
+	SignsMs       int64                  `protobuf:"varint,3,opt,name=signs_ms,json=signsMs,proto3" json:"signs_ms,omitempty"` // from when it signs
+	CreatedMs     int64                  `protobuf:"varint,4,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskKeyRow) Reset() {
+	*x = TaskKeyRow{}
+	mi := &file_snapshot_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskKeyRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskKeyRow) ProtoMessage() {}
+
+func (x *TaskKeyRow) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskKeyRow.ProtoReflect.Descriptor instead.
+func (*TaskKeyRow) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *TaskKeyRow) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *TaskKeyRow) GetPublic() []byte {
+	if x != nil {
+		return x.Public
+	}
+	return nil
+}
+
+func (x *TaskKeyRow) GetSignsMs() int64 {
+	if x != nil {
+		return x.SignsMs
+	}
+	return 0
+}
+
+func (x *TaskKeyRow) GetCreatedMs() int64 {
+	if x != nil {
+		return x.CreatedMs
+	}
+	return 0
+}
+
 type PartRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1593,7 +1678,7 @@ type PartRow struct {
 
 func (x *PartRow) Reset() {
 	*x = PartRow{}
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1690,7 @@ func (x *PartRow) String() string {
 func (*PartRow) ProtoMessage() {}
 
 func (x *PartRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_snapshot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1703,7 @@ func (x *PartRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartRow.ProtoReflect.Descriptor instead.
 func (*PartRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{12}
+	return file_snapshot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PartRow) GetId() string {
@@ -1653,7 +1738,7 @@ type ValueRow struct {
 
 func (x *ValueRow) Reset() {
 	*x = ValueRow{}
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1750,7 @@ func (x *ValueRow) String() string {
 func (*ValueRow) ProtoMessage() {}
 
 func (x *ValueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[13]
+	mi := &file_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1763,7 @@ func (x *ValueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueRow.ProtoReflect.Descriptor instead.
 func (*ValueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{13}
+	return file_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ValueRow) GetNode() string {
@@ -1714,7 +1799,7 @@ type SinkRow struct {
 
 func (x *SinkRow) Reset() {
 	*x = SinkRow{}
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1811,7 @@ func (x *SinkRow) String() string {
 func (*SinkRow) ProtoMessage() {}
 
 func (x *SinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[14]
+	mi := &file_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1824,7 @@ func (x *SinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SinkRow.ProtoReflect.Descriptor instead.
 func (*SinkRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{14}
+	return file_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SinkRow) GetName() string {
@@ -1779,7 +1864,7 @@ type MetaRow struct {
 
 func (x *MetaRow) Reset() {
 	*x = MetaRow{}
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1876,7 @@ func (x *MetaRow) String() string {
 func (*MetaRow) ProtoMessage() {}
 
 func (x *MetaRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[15]
+	mi := &file_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1889,7 @@ func (x *MetaRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRow.ProtoReflect.Descriptor instead.
 func (*MetaRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{15}
+	return file_snapshot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MetaRow) GetFeatureLevel() uint32 {
@@ -1875,7 +1960,7 @@ type KeyringExport struct {
 
 func (x *KeyringExport) Reset() {
 	*x = KeyringExport{}
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +1972,7 @@ func (x *KeyringExport) String() string {
 func (*KeyringExport) ProtoMessage() {}
 
 func (x *KeyringExport) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[16]
+	mi := &file_snapshot_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +1985,7 @@ func (x *KeyringExport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringExport.ProtoReflect.Descriptor instead.
 func (*KeyringExport) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{16}
+	return file_snapshot_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *KeyringExport) GetNumber() uint32 {
@@ -1936,7 +2021,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2033,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[17]
+	mi := &file_snapshot_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2046,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{17}
+	return file_snapshot_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Hold) GetFile() string {
@@ -2000,7 +2085,7 @@ type MeshIdentity struct {
 
 func (x *MeshIdentity) Reset() {
 	*x = MeshIdentity{}
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2097,7 @@ func (x *MeshIdentity) String() string {
 func (*MeshIdentity) ProtoMessage() {}
 
 func (x *MeshIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[18]
+	mi := &file_snapshot_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2110,7 @@ func (x *MeshIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeshIdentity.ProtoReflect.Descriptor instead.
 func (*MeshIdentity) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{18}
+	return file_snapshot_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MeshIdentity) GetMesh() string {
@@ -2082,7 +2167,7 @@ type Bridge struct {
 
 func (x *Bridge) Reset() {
 	*x = Bridge{}
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2179,7 @@ func (x *Bridge) String() string {
 func (*Bridge) ProtoMessage() {}
 
 func (x *Bridge) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[19]
+	mi := &file_snapshot_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2192,7 @@ func (x *Bridge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bridge.ProtoReflect.Descriptor instead.
 func (*Bridge) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{19}
+	return file_snapshot_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Bridge) GetCertificate() []byte {
@@ -2148,7 +2233,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2245,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[20]
+	mi := &file_snapshot_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2258,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{20}
+	return file_snapshot_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HistoryRow) GetTenant() string {
@@ -2242,7 +2327,7 @@ type QueueRow struct {
 
 func (x *QueueRow) Reset() {
 	*x = QueueRow{}
-	mi := &file_snapshot_proto_msgTypes[21]
+	mi := &file_snapshot_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2339,7 @@ func (x *QueueRow) String() string {
 func (*QueueRow) ProtoMessage() {}
 
 func (x *QueueRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[21]
+	mi := &file_snapshot_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2352,7 @@ func (x *QueueRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRow.ProtoReflect.Descriptor instead.
 func (*QueueRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{21}
+	return file_snapshot_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QueueRow) GetOperation() string {
@@ -2294,7 +2379,7 @@ type ProfileRow struct {
 
 func (x *ProfileRow) Reset() {
 	*x = ProfileRow{}
-	mi := &file_snapshot_proto_msgTypes[22]
+	mi := &file_snapshot_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2391,7 @@ func (x *ProfileRow) String() string {
 func (*ProfileRow) ProtoMessage() {}
 
 func (x *ProfileRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[22]
+	mi := &file_snapshot_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2404,7 @@ func (x *ProfileRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileRow.ProtoReflect.Descriptor instead.
 func (*ProfileRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{22}
+	return file_snapshot_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ProfileRow) GetTenant() string {
@@ -2346,7 +2431,7 @@ type ProgramRow struct {
 
 func (x *ProgramRow) Reset() {
 	*x = ProgramRow{}
-	mi := &file_snapshot_proto_msgTypes[23]
+	mi := &file_snapshot_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2443,7 @@ func (x *ProgramRow) String() string {
 func (*ProgramRow) ProtoMessage() {}
 
 func (x *ProgramRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[23]
+	mi := &file_snapshot_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2456,7 @@ func (x *ProgramRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramRow.ProtoReflect.Descriptor instead.
 func (*ProgramRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{23}
+	return file_snapshot_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ProgramRow) GetTenant() string {
@@ -2402,7 +2487,7 @@ type SecretRow struct {
 
 func (x *SecretRow) Reset() {
 	*x = SecretRow{}
-	mi := &file_snapshot_proto_msgTypes[24]
+	mi := &file_snapshot_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2499,7 @@ func (x *SecretRow) String() string {
 func (*SecretRow) ProtoMessage() {}
 
 func (x *SecretRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[24]
+	mi := &file_snapshot_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2512,7 @@ func (x *SecretRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRow.ProtoReflect.Descriptor instead.
 func (*SecretRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{24}
+	return file_snapshot_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SecretRow) GetTenant() string {
@@ -2484,7 +2569,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_snapshot_proto_msgTypes[25]
+	mi := &file_snapshot_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2581,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[25]
+	mi := &file_snapshot_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2594,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{25}
+	return file_snapshot_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UsageRow) GetTenant() string {
@@ -2548,7 +2633,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
-	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\xd6\x10\n" +
+	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"\x8d\x11\n" +
 	"\x0eSnapshotRecord\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x17.coopr.record.v1.TenantH\x00R\x06tenant\x12.\n" +
 	"\x05token\x18\x02 \x01(\v2\x16.coopr.log.v1.TokenRowH\x00R\x05token\x12=\n" +
@@ -2595,6 +2680,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\brotation\x18$ \x01(\v2\x19.coopr.record.v1.RotationH\x00R\brotation\x12>\n" +
 	"\vsigning_key\x18% \x01(\v2\x1b.coopr.log.v1.SigningKeyRowH\x00R\n" +
 	"signingKey\x125\n" +
+	"\btask_key\x18& \x01(\v2\x18.coopr.log.v1.TaskKeyRowH\x00R\ataskKey\x125\n" +
 	"\bdata_key\x185 \x01(\v2\x18.coopr.log.v1.PutDataKeyH\x00R\adataKey\x121\n" +
 	"\x06sealed\x186 \x01(\v2\x17.coopr.log.v1.SealedRowH\x00R\x06sealed\x12+\n" +
 	"\x04sink\x18I \x01(\v2\x15.coopr.log.v1.SinkRowH\x00R\x04sinkB\x05\n" +
@@ -2675,6 +2761,13 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
 	"\x06public\x18\x02 \x01(\fR\x06public\x12\x1c\n" +
 	"\tsignature\x18\x03 \x01(\fR\tsignature\x12\x1d\n" +
+	"\n" +
+	"created_ms\x18\x04 \x01(\x03R\tcreatedMs\"v\n" +
+	"\n" +
+	"TaskKeyRow\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
+	"\x06public\x18\x02 \x01(\fR\x06public\x12\x19\n" +
+	"\bsigns_ms\x18\x03 \x01(\x03R\asignsMs\x12\x1d\n" +
 	"\n" +
 	"created_ms\x18\x04 \x01(\x03R\tcreatedMs\"E\n" +
 	"\aPartRow\x12\x0e\n" +
@@ -2764,7 +2857,7 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),          // 0: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),          // 1: coopr.log.v1.SnapshotRecord
@@ -2778,126 +2871,128 @@ var file_snapshot_proto_goTypes = []any{
 	(*Effect)(nil),                  // 9: coopr.log.v1.Effect
 	(*SealedRow)(nil),               // 10: coopr.log.v1.SealedRow
 	(*SigningKeyRow)(nil),           // 11: coopr.log.v1.SigningKeyRow
-	(*PartRow)(nil),                 // 12: coopr.log.v1.PartRow
-	(*ValueRow)(nil),                // 13: coopr.log.v1.ValueRow
-	(*SinkRow)(nil),                 // 14: coopr.log.v1.SinkRow
-	(*MetaRow)(nil),                 // 15: coopr.log.v1.MetaRow
-	(*KeyringExport)(nil),           // 16: coopr.log.v1.KeyringExport
-	(*Hold)(nil),                    // 17: coopr.log.v1.Hold
-	(*MeshIdentity)(nil),            // 18: coopr.log.v1.MeshIdentity
-	(*Bridge)(nil),                  // 19: coopr.log.v1.Bridge
-	(*HistoryRow)(nil),              // 20: coopr.log.v1.HistoryRow
-	(*QueueRow)(nil),                // 21: coopr.log.v1.QueueRow
-	(*ProfileRow)(nil),              // 22: coopr.log.v1.ProfileRow
-	(*ProgramRow)(nil),              // 23: coopr.log.v1.ProgramRow
-	(*SecretRow)(nil),               // 24: coopr.log.v1.SecretRow
-	(*UsageRow)(nil),                // 25: coopr.log.v1.UsageRow
-	nil,                             // 26: coopr.log.v1.Effect.TasksByStatusEntry
-	(*record.Tenant)(nil),           // 27: coopr.record.v1.Tenant
-	(*record.PluginType)(nil),       // 28: coopr.record.v1.PluginType
-	(*record.Agent)(nil),            // 29: coopr.record.v1.Agent
-	(*record.Cluster)(nil),          // 30: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 31: coopr.record.v1.Node
-	(*record.Operation)(nil),        // 32: coopr.record.v1.Operation
-	(*record.NodeHealth)(nil),       // 33: coopr.record.v1.NodeHealth
-	(*record.Site)(nil),             // 34: coopr.record.v1.Site
-	(*record.Generation)(nil),       // 35: coopr.record.v1.Generation
-	(*record.PluginResource)(nil),   // 36: coopr.record.v1.PluginResource
-	(*record.ResourceSet)(nil),      // 37: coopr.record.v1.ResourceSet
-	(*record.Schedule)(nil),         // 38: coopr.record.v1.Schedule
-	(*record.Preferences)(nil),      // 39: coopr.record.v1.Preferences
-	(*record.Run)(nil),              // 40: coopr.record.v1.Run
-	(*record.Grant)(nil),            // 41: coopr.record.v1.Grant
-	(*record.JoinToken)(nil),        // 42: coopr.record.v1.JoinToken
-	(*record.AgentIdentity)(nil),    // 43: coopr.record.v1.AgentIdentity
-	(*record.Rotation)(nil),         // 44: coopr.record.v1.Rotation
-	(*PutDataKey)(nil),              // 45: coopr.log.v1.PutDataKey
-	(*record.Token)(nil),            // 46: coopr.record.v1.Token
-	(*record.User)(nil),             // 47: coopr.record.v1.User
-	(*record.PlanTree)(nil),         // 48: coopr.record.v1.PlanTree
-	(*record.Profile)(nil),          // 49: coopr.record.v1.Profile
-	(*record.ResourceVersion)(nil),  // 50: coopr.record.v1.ResourceVersion
-	(*SealedValue)(nil),             // 51: coopr.log.v1.SealedValue
-	(*FoundOrphan)(nil),             // 52: coopr.log.v1.FoundOrphan
-	(*record.OperationRequest)(nil), // 53: coopr.record.v1.OperationRequest
-	(*record.Program)(nil),          // 54: coopr.record.v1.Program
-	(SettingKind)(0),                // 55: coopr.log.v1.SettingKind
-	(*record.Usage)(nil),            // 56: coopr.record.v1.Usage
+	(*TaskKeyRow)(nil),              // 12: coopr.log.v1.TaskKeyRow
+	(*PartRow)(nil),                 // 13: coopr.log.v1.PartRow
+	(*ValueRow)(nil),                // 14: coopr.log.v1.ValueRow
+	(*SinkRow)(nil),                 // 15: coopr.log.v1.SinkRow
+	(*MetaRow)(nil),                 // 16: coopr.log.v1.MetaRow
+	(*KeyringExport)(nil),           // 17: coopr.log.v1.KeyringExport
+	(*Hold)(nil),                    // 18: coopr.log.v1.Hold
+	(*MeshIdentity)(nil),            // 19: coopr.log.v1.MeshIdentity
+	(*Bridge)(nil),                  // 20: coopr.log.v1.Bridge
+	(*HistoryRow)(nil),              // 21: coopr.log.v1.HistoryRow
+	(*QueueRow)(nil),                // 22: coopr.log.v1.QueueRow
+	(*ProfileRow)(nil),              // 23: coopr.log.v1.ProfileRow
+	(*ProgramRow)(nil),              // 24: coopr.log.v1.ProgramRow
+	(*SecretRow)(nil),               // 25: coopr.log.v1.SecretRow
+	(*UsageRow)(nil),                // 26: coopr.log.v1.UsageRow
+	nil,                             // 27: coopr.log.v1.Effect.TasksByStatusEntry
+	(*record.Tenant)(nil),           // 28: coopr.record.v1.Tenant
+	(*record.PluginType)(nil),       // 29: coopr.record.v1.PluginType
+	(*record.Agent)(nil),            // 30: coopr.record.v1.Agent
+	(*record.Cluster)(nil),          // 31: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 32: coopr.record.v1.Node
+	(*record.Operation)(nil),        // 33: coopr.record.v1.Operation
+	(*record.NodeHealth)(nil),       // 34: coopr.record.v1.NodeHealth
+	(*record.Site)(nil),             // 35: coopr.record.v1.Site
+	(*record.Generation)(nil),       // 36: coopr.record.v1.Generation
+	(*record.PluginResource)(nil),   // 37: coopr.record.v1.PluginResource
+	(*record.ResourceSet)(nil),      // 38: coopr.record.v1.ResourceSet
+	(*record.Schedule)(nil),         // 39: coopr.record.v1.Schedule
+	(*record.Preferences)(nil),      // 40: coopr.record.v1.Preferences
+	(*record.Run)(nil),              // 41: coopr.record.v1.Run
+	(*record.Grant)(nil),            // 42: coopr.record.v1.Grant
+	(*record.JoinToken)(nil),        // 43: coopr.record.v1.JoinToken
+	(*record.AgentIdentity)(nil),    // 44: coopr.record.v1.AgentIdentity
+	(*record.Rotation)(nil),         // 45: coopr.record.v1.Rotation
+	(*PutDataKey)(nil),              // 46: coopr.log.v1.PutDataKey
+	(*record.Token)(nil),            // 47: coopr.record.v1.Token
+	(*record.User)(nil),             // 48: coopr.record.v1.User
+	(*record.PlanTree)(nil),         // 49: coopr.record.v1.PlanTree
+	(*record.Profile)(nil),          // 50: coopr.record.v1.Profile
+	(*record.ResourceVersion)(nil),  // 51: coopr.record.v1.ResourceVersion
+	(*SealedValue)(nil),             // 52: coopr.log.v1.SealedValue
+	(*FoundOrphan)(nil),             // 53: coopr.log.v1.FoundOrphan
+	(*record.OperationRequest)(nil), // 54: coopr.record.v1.OperationRequest
+	(*record.Program)(nil),          // 55: coopr.record.v1.Program
+	(SettingKind)(0),                // 56: coopr.log.v1.SettingKind
+	(*record.Usage)(nil),            // 57: coopr.record.v1.Usage
 }
 var file_snapshot_proto_depIdxs = []int32{
-	27, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
+	28, // 0: coopr.log.v1.SnapshotRecord.tenant:type_name -> coopr.record.v1.Tenant
 	2,  // 1: coopr.log.v1.SnapshotRecord.token:type_name -> coopr.log.v1.TokenRow
 	4,  // 2: coopr.log.v1.SnapshotRecord.definition:type_name -> coopr.log.v1.DefinitionRow
-	28, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
-	29, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
+	29, // 3: coopr.log.v1.SnapshotRecord.plugin_type:type_name -> coopr.record.v1.PluginType
+	30, // 4: coopr.log.v1.SnapshotRecord.agent:type_name -> coopr.record.v1.Agent
 	5,  // 5: coopr.log.v1.SnapshotRecord.session:type_name -> coopr.log.v1.SessionRow
-	30, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
-	31, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
-	32, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
+	31, // 6: coopr.log.v1.SnapshotRecord.cluster:type_name -> coopr.record.v1.Cluster
+	32, // 7: coopr.log.v1.SnapshotRecord.node:type_name -> coopr.record.v1.Node
+	33, // 8: coopr.log.v1.SnapshotRecord.operation:type_name -> coopr.record.v1.Operation
 	7,  // 9: coopr.log.v1.SnapshotRecord.plan:type_name -> coopr.log.v1.PlanRow
 	8,  // 10: coopr.log.v1.SnapshotRecord.request:type_name -> coopr.log.v1.RequestRow
-	12, // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
-	13, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
-	15, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
-	20, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
-	31, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
-	33, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
-	21, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
-	34, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
-	35, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
-	36, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
-	37, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
-	22, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
-	23, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
-	38, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
-	39, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
-	24, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
-	40, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
-	25, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
+	13, // 11: coopr.log.v1.SnapshotRecord.part:type_name -> coopr.log.v1.PartRow
+	14, // 12: coopr.log.v1.SnapshotRecord.value:type_name -> coopr.log.v1.ValueRow
+	16, // 13: coopr.log.v1.SnapshotRecord.meta:type_name -> coopr.log.v1.MetaRow
+	21, // 14: coopr.log.v1.SnapshotRecord.history:type_name -> coopr.log.v1.HistoryRow
+	32, // 15: coopr.log.v1.SnapshotRecord.history_node:type_name -> coopr.record.v1.Node
+	34, // 16: coopr.log.v1.SnapshotRecord.health:type_name -> coopr.record.v1.NodeHealth
+	22, // 17: coopr.log.v1.SnapshotRecord.queue:type_name -> coopr.log.v1.QueueRow
+	35, // 18: coopr.log.v1.SnapshotRecord.site:type_name -> coopr.record.v1.Site
+	36, // 19: coopr.log.v1.SnapshotRecord.generation:type_name -> coopr.record.v1.Generation
+	37, // 20: coopr.log.v1.SnapshotRecord.resource:type_name -> coopr.record.v1.PluginResource
+	38, // 21: coopr.log.v1.SnapshotRecord.resource_set:type_name -> coopr.record.v1.ResourceSet
+	23, // 22: coopr.log.v1.SnapshotRecord.profile:type_name -> coopr.log.v1.ProfileRow
+	24, // 23: coopr.log.v1.SnapshotRecord.program:type_name -> coopr.log.v1.ProgramRow
+	39, // 24: coopr.log.v1.SnapshotRecord.schedule:type_name -> coopr.record.v1.Schedule
+	40, // 25: coopr.log.v1.SnapshotRecord.preferences:type_name -> coopr.record.v1.Preferences
+	25, // 26: coopr.log.v1.SnapshotRecord.secret:type_name -> coopr.log.v1.SecretRow
+	41, // 27: coopr.log.v1.SnapshotRecord.run:type_name -> coopr.record.v1.Run
+	26, // 28: coopr.log.v1.SnapshotRecord.usage:type_name -> coopr.log.v1.UsageRow
 	6,  // 29: coopr.log.v1.SnapshotRecord.hello:type_name -> coopr.log.v1.HelloRow
 	3,  // 30: coopr.log.v1.SnapshotRecord.user:type_name -> coopr.log.v1.UserRow
-	41, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
-	42, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
-	43, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
-	44, // 34: coopr.log.v1.SnapshotRecord.rotation:type_name -> coopr.record.v1.Rotation
+	42, // 31: coopr.log.v1.SnapshotRecord.grant:type_name -> coopr.record.v1.Grant
+	43, // 32: coopr.log.v1.SnapshotRecord.join_token:type_name -> coopr.record.v1.JoinToken
+	44, // 33: coopr.log.v1.SnapshotRecord.identity:type_name -> coopr.record.v1.AgentIdentity
+	45, // 34: coopr.log.v1.SnapshotRecord.rotation:type_name -> coopr.record.v1.Rotation
 	11, // 35: coopr.log.v1.SnapshotRecord.signing_key:type_name -> coopr.log.v1.SigningKeyRow
-	45, // 36: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
-	10, // 37: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
-	14, // 38: coopr.log.v1.SnapshotRecord.sink:type_name -> coopr.log.v1.SinkRow
-	46, // 39: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
-	47, // 40: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
-	48, // 41: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
-	9,  // 42: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
-	4,  // 43: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
-	27, // 44: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
-	46, // 45: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
-	49, // 46: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
-	38, // 47: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
-	40, // 48: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
-	32, // 49: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
-	50, // 50: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
-	26, // 51: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
-	30, // 52: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
-	47, // 53: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
-	41, // 54: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
-	42, // 55: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
-	51, // 56: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
-	52, // 57: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
-	18, // 58: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
-	17, // 59: coopr.log.v1.MetaRow.hold:type_name -> coopr.log.v1.Hold
-	16, // 60: coopr.log.v1.MetaRow.export:type_name -> coopr.log.v1.KeyringExport
-	19, // 61: coopr.log.v1.MeshIdentity.bridges:type_name -> coopr.log.v1.Bridge
-	30, // 62: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
-	53, // 63: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
-	49, // 64: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
-	54, // 65: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
-	55, // 66: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
-	56, // 67: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	12, // 36: coopr.log.v1.SnapshotRecord.task_key:type_name -> coopr.log.v1.TaskKeyRow
+	46, // 37: coopr.log.v1.SnapshotRecord.data_key:type_name -> coopr.log.v1.PutDataKey
+	10, // 38: coopr.log.v1.SnapshotRecord.sealed:type_name -> coopr.log.v1.SealedRow
+	15, // 39: coopr.log.v1.SnapshotRecord.sink:type_name -> coopr.log.v1.SinkRow
+	47, // 40: coopr.log.v1.TokenRow.token:type_name -> coopr.record.v1.Token
+	48, // 41: coopr.log.v1.UserRow.user:type_name -> coopr.record.v1.User
+	49, // 42: coopr.log.v1.PlanRow.tree:type_name -> coopr.record.v1.PlanTree
+	9,  // 43: coopr.log.v1.RequestRow.effect:type_name -> coopr.log.v1.Effect
+	4,  // 44: coopr.log.v1.Effect.definitions:type_name -> coopr.log.v1.DefinitionRow
+	28, // 45: coopr.log.v1.Effect.tenant:type_name -> coopr.record.v1.Tenant
+	47, // 46: coopr.log.v1.Effect.token:type_name -> coopr.record.v1.Token
+	50, // 47: coopr.log.v1.Effect.profile:type_name -> coopr.record.v1.Profile
+	39, // 48: coopr.log.v1.Effect.schedule:type_name -> coopr.record.v1.Schedule
+	41, // 49: coopr.log.v1.Effect.run:type_name -> coopr.record.v1.Run
+	33, // 50: coopr.log.v1.Effect.operation:type_name -> coopr.record.v1.Operation
+	51, // 51: coopr.log.v1.Effect.resources:type_name -> coopr.record.v1.ResourceVersion
+	27, // 52: coopr.log.v1.Effect.tasks_by_status:type_name -> coopr.log.v1.Effect.TasksByStatusEntry
+	31, // 53: coopr.log.v1.Effect.cluster:type_name -> coopr.record.v1.Cluster
+	48, // 54: coopr.log.v1.Effect.user:type_name -> coopr.record.v1.User
+	42, // 55: coopr.log.v1.Effect.grant:type_name -> coopr.record.v1.Grant
+	43, // 56: coopr.log.v1.Effect.join_token:type_name -> coopr.record.v1.JoinToken
+	52, // 57: coopr.log.v1.SealedRow.value:type_name -> coopr.log.v1.SealedValue
+	53, // 58: coopr.log.v1.MetaRow.orphans:type_name -> coopr.log.v1.FoundOrphan
+	19, // 59: coopr.log.v1.MetaRow.identity:type_name -> coopr.log.v1.MeshIdentity
+	18, // 60: coopr.log.v1.MetaRow.hold:type_name -> coopr.log.v1.Hold
+	17, // 61: coopr.log.v1.MetaRow.export:type_name -> coopr.log.v1.KeyringExport
+	20, // 62: coopr.log.v1.MeshIdentity.bridges:type_name -> coopr.log.v1.Bridge
+	31, // 63: coopr.log.v1.HistoryRow.state:type_name -> coopr.record.v1.Cluster
+	54, // 64: coopr.log.v1.QueueRow.request:type_name -> coopr.record.v1.OperationRequest
+	50, // 65: coopr.log.v1.ProfileRow.profile:type_name -> coopr.record.v1.Profile
+	55, // 66: coopr.log.v1.ProgramRow.program:type_name -> coopr.record.v1.Program
+	56, // 67: coopr.log.v1.UsageRow.kind:type_name -> coopr.log.v1.SettingKind
+	57, // 68: coopr.log.v1.UsageRow.usage:type_name -> coopr.record.v1.Usage
+	69, // [69:69] is the sub-list for method output_type
+	69, // [69:69] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -2944,6 +3039,7 @@ func file_snapshot_proto_init() {
 		(*SnapshotRecord_Identity)(nil),
 		(*SnapshotRecord_Rotation)(nil),
 		(*SnapshotRecord_SigningKey)(nil),
+		(*SnapshotRecord_TaskKey)(nil),
 		(*SnapshotRecord_DataKey)(nil),
 		(*SnapshotRecord_Sealed)(nil),
 		(*SnapshotRecord_Sink)(nil),
@@ -2954,7 +3050,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -83,7 +83,7 @@ func (a *Agent) Start() {
 		Config: config.Config{
 			Name: a.Name, Dev: true, BootstrapExpect: a.m.opts.Expect, Eligible: true,
 			Peer: config.Peer{Addr: a.ip + peerPort}, Worker: config.Worker{Slots: a.m.opts.Slots}, Retention: a.m.opts.Retention,
-			Audit: a.m.opts.Audit,
+			Audit: a.m.opts.Audit, Issuer: a.m.opts.Issuer,
 		},
 		Build: "simulation", Logger: slog.New(tracer{m: a.m, life: l, name: a.Name, level: level}), ID: a.ID,
 		Credentials: admission.Credentials{Root: Token},

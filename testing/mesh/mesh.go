@@ -45,6 +45,8 @@ type Options struct {
 	Workers int
 	// Keys are in the keyring of the first agent when it starts.
 	Keys keyring.Set
+	// Issuer is that of the agents' settings.
+	Issuer string
 	// Verbose writes the trace as it comes.
 	Verbose bool
 }

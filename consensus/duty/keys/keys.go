@@ -48,7 +48,7 @@ type Authorities interface {
 	Bridge(oldCert, oldKey, cert, key []byte, until time.Time) ([]byte, error)
 }
 
-// Config configures a Controller. All fields are required.
+// Config configures a Controller. All fields but Issues are required.
 type Config struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
@@ -66,6 +66,8 @@ type Config struct {
 	Retire func(ctx context.Context, member string, active uint32, keys []uint32, index uint64) (done bool, err error)
 	// CA makes CAs.
 	CA Authorities
+	// Issues is set if the mesh issues tokens of tasks.
+	Issues bool
 	// HandOver transfers the leadership to a voter.
 	HandOver func(ctx context.Context, member string) error
 	Logger   *slog.Logger
@@ -187,7 +189,7 @@ func (c *Controller) round(ctx context.Context) error {
 		if older != nil {
 			return err
 		}
-		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx), c.sweep(ctx),
+		return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx), c.taskKeys(ctx), c.sweep(ctx),
 			c.noteExports(ctx, answers), c.rotate(ctx, members, answers, holders), c.rotateGossip(ctx), c.rotateCA(ctx))
 	}
 	had := voting(members, holders)
@@ -198,7 +200,7 @@ func (c *Controller) round(ctx context.Context) error {
 	if e := c.cfg.Box.MakeMeshKey(ctx); e != nil || older != nil {
 		return errors.Join(err, e)
 	}
-	return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx))
+	return errors.Join(err, c.reseal(ctx), c.resealProviders(ctx), c.signing(ctx), c.taskKeys(ctx))
 }
 
 // activate makes the key active that the state names. A mesh whose state names none gets its first key.

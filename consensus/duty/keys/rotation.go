@@ -214,7 +214,7 @@ func (c *Controller) encryptAgain(ctx context.Context, r roster.Rotation) (lost,
 			return nil, err
 		}
 	}
-	if err := c.renewSigning(ctx); err != nil {
+	if err := errors.Join(c.renewSigning(ctx), c.renewTaskKey(ctx)); err != nil {
 		return nil, err
 	}
 	if lost, err = c.resealValues(ctx); err != nil {

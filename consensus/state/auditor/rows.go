@@ -65,6 +65,9 @@ func (u *Auditor) Put(row any) {
 	case *table.SigningKeyRow:
 		u.row(&audit.Change{Type: "signingkey", Subject: strconv.FormatUint(uint64(r.Number), 10)}, audit.Document{},
 			u.document(map[string]any{"public": r.PublicKey.Key}))
+	case *table.TaskKeyRow:
+		u.row(&audit.Change{Type: "taskkey", Subject: strconv.FormatUint(uint64(r.Number), 10)}, audit.Document{},
+			u.document(map[string]any{"public": r.Public, "signs": r.Signs}))
 	case *table.PlanRow:
 		if table.Get[table.PlanRow](txn, table.Plans, "id", r.Operation) == nil {
 			u.begun(r)
@@ -279,7 +282,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_TouchTokens, *pb.Command_PutDataKey, *pb.Command_PutSealed, *pb.Command_Reseal, *pb.Command_Rotate,
 		*pb.Command_PutJoinToken, *pb.Command_DeleteJoinToken, *pb.Command_AdmitAgent, *pb.Command_RecordKeys,
 		*pb.Command_PruneAudit, *pb.Command_MoveCursors, *pb.Command_NoteIncidents,
-		*pb.Command_DropSealed, *pb.Command_PutSigningKey, *pb.Command_SignHead, *pb.Command_ResumeMesh,
+		*pb.Command_DropSealed, *pb.Command_PutSigningKey, *pb.Command_PutTaskKey, *pb.Command_SignHead, *pb.Command_ResumeMesh,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:

@@ -158,6 +158,8 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		rec.Row = &pb.SnapshotRecord_SigningKey{SigningKey: &pb.SigningKeyRow{
 			Number: r.Number, Public: r.Key, Signature: r.Signature, CreatedMs: r.Created,
 		}}
+	case *TaskKeyRow:
+		rec.Row = &pb.SnapshotRecord_TaskKey{TaskKey: &pb.TaskKeyRow{Number: r.Number, Public: r.Public, SignsMs: r.Signs, CreatedMs: r.Created}}
 	default:
 		err = encodeRunRow(raw, rec)
 	}
@@ -326,6 +328,11 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		k := x.SigningKey
 		return SigningKeys, &SigningKeyRow{
 			PublicKey: signing.PublicKey{Number: k.Number, Key: k.Public, Signature: k.Signature}, Created: k.CreatedMs,
+		}, nil
+	case *pb.SnapshotRecord_TaskKey:
+		k := x.TaskKey
+		return TaskKeys, &TaskKeyRow{
+			TaskKey: signing.TaskKey{Number: k.Number, Public: k.Public, Signs: k.SignsMs}, Created: k.CreatedMs,
 		}, nil
 	case *pb.SnapshotRecord_DataKey:
 		k := x.DataKey

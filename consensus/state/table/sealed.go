@@ -10,11 +10,13 @@ import (
 	"github.com/coopr/coopr/engine/signing"
 )
 
-// The tables of data keys and encrypted values, of which tenant "" is the mesh itself, of signing keys and of rotations.
+// The tables of data keys and encrypted values, of which tenant "" is the mesh itself, of signing keys, of keys for tokens
+// of tasks and of rotations.
 const (
 	DataKeys    = "datakeys"
 	Sealed      = "sealed"
 	SigningKeys = "signingkeys"
+	TaskKeys    = "taskkeys"
 	Rotations   = "rotations"
 )
 
@@ -62,7 +64,17 @@ func LoginID(tenant, user string) string { return LoginPrefix + tenant + "/" + u
 // PrivateID returns the id of the encrypted value that has the private half of a signing key.
 func PrivateID(number uint32) string { return fmt.Sprintf("signing-key-%d", number) }
 
-// sealedTables returns the tables of data keys, encrypted values, signing keys and rotations.
+// TaskKeyRow is a key with which the mesh signs tokens of tasks. Its private half is version 1 of the encrypted value TaskPrivateID of the
+// mesh.
+type TaskKeyRow struct {
+	signing.TaskKey
+	Created int64 // in Unix milliseconds
+}
+
+// TaskPrivateID returns the id of the encrypted value that has the private half of a key for tokens of tasks.
+func TaskPrivateID(number uint32) string { return fmt.Sprintf("task-key-%d", number) }
+
+// sealedTables returns the tables of data keys, encrypted values, signing keys, keys for tokens of tasks and rotations.
 func sealedTables() []*memdb.TableSchema {
 	keys := index[DataKeyRow]("id", true, nil)
 	keys.Indexer = key[DataKeyRow]{
@@ -79,6 +91,11 @@ func sealedTables() []*memdb.TableSchema {
 		parts: func(*SigningKeyRow) []string { return []string{} },
 		last:  func(r *SigningKeyRow) (uint32, bool) { return r.Number, true },
 	}
-	return []*memdb.TableSchema{table(DataKeys, keys), table(Sealed, values), table(SigningKeys, signers),
+	tasks := index[TaskKeyRow]("id", true, nil)
+	tasks.Indexer = key[TaskKeyRow]{
+		parts: func(*TaskKeyRow) []string { return []string{} },
+		last:  func(r *TaskKeyRow) (uint32, bool) { return r.Number, true },
+	}
+	return []*memdb.TableSchema{table(DataKeys, keys), table(Sealed, values), table(SigningKeys, signers), table(TaskKeys, tasks),
 		table(Rotations, index("id", true, func(r *roster.Rotation) []string { return []string{r.Kind} }))}
 }

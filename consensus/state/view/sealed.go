@@ -138,6 +138,15 @@ func (v SealedView) NextSigningKey() (number uint32, before signing.PublicKey) {
 	return before.Number + 1, before
 }
 
+// TaskKeys returns the keys with which the mesh signs tokens of tasks, in the order of their numbers.
+func (v SealedView) TaskKeys() (out signing.TaskKeys) {
+	table.Each(v.txn, table.TaskKeys, "id", func(r *table.TaskKeyRow) bool {
+		out = append(out, r.TaskKey)
+		return true
+	})
+	return out
+}
+
 // Sealed finds a version of an encrypted value.
 func (v SealedView) Sealed(tenant, id string, version uint32) (table.SealedRow, bool) {
 	return table.Found[table.SealedRow](v.txn, table.Sealed, tenant, id, version)

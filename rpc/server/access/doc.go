@@ -10,6 +10,7 @@ func Register(s *rest.Server) {
 	tenantRoutes(s)
 	userRoutes(s)
 	selfRoutes(s)
+	jwksRoutes(s)
 	tokenRoutes(s)
 	grantRoutes(s)
 	permissionRoutes(s)

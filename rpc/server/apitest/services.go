@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,7 +28,7 @@ func (a *Agent) Services() rest.Services {
 		Router:      router,
 		State:       &service.State{Supervisor: s},
 		Tenants:     &service.Tenants{Supervisor: s},
-		Tokens:      &service.Tokens{Supervisor: s, Root: Root, RootActor: "root", Now: a.clock},
+		Tokens:      &service.Tokens{Supervisor: s, Root: Root, RootActor: "root", Now: a.clock, Started: time.Now()},
 		Users:       &service.Users{Supervisor: s, Now: a.clock},
 		Definitions: faultyDefinitions{&service.Definitions{Supervisor: s, Plugins: plugins{}, Agent: a.name, Logger: log}, a},
 		Clusters:    faultyClusters{&service.Clusters{Supervisor: s}, a},

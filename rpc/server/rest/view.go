@@ -30,6 +30,8 @@ type View interface {
 	Audit() *audit.Trail
 	// SigningKeys returns the public keys with which the mesh signs and has signed.
 	SigningKeys() signing.Chain
+	// TaskKeys returns the keys with which the mesh signs tokens of tasks.
+	TaskKeys() signing.TaskKeys
 	// Agents returns the agents on record.
 	Agents() []model.Agent
 	// JoinTokens returns the tokens with which agents join the mesh.

@@ -1,0 +1,54 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"math/big"
+	"net/http"
+	"time"
+
+	"github.com/coopr/coopr/engine/signing"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/rest"
+)
+
+// jwksRoutes has the route of the keys for tokens of tasks, which whoever verifies such a token asks without one of ours.
+func jwksRoutes(s *rest.Server) {
+	rest.Ask(
+		s,
+		rest.Route{
+			ID: "getJWKS", Method: http.MethodGet, Path: "/v1/jwks", Tag: "self",
+			Rule:    rest.Rule{Open: true},
+			Summary: "Get the public keys for tokens of tasks; needs no token",
+			Description: "A JSON Web Key Set. It has the keys that may have signed a valid token, and the next one for a day before that signs. " +
+				"It is empty until the mesh has the setting issuer.",
+		},
+		func(ctx context.Context, _ *rest.Call, _ *rest.None) (api.WebKeySet, error) {
+			v, err := s.Latest(ctx)
+			if err != nil {
+				return api.WebKeySet{}, err
+			}
+			return keySet(v.TaskKeys().Published(time.Now().UnixMilli()))
+		},
+	)
+}
+
+// keySet returns keys as a JSON Web Key Set.
+func keySet(keys signing.TaskKeys) (api.WebKeySet, error) {
+	out := api.WebKeySet{Keys: []api.WebKey{}}
+	for _, k := range keys {
+		public, err := k.RSA()
+		if err != nil {
+			return out, err
+		}
+		encode := base64.RawURLEncoding.EncodeToString
+		key := api.WebKey{Type: "RSA", Use: "sig", Algorithm: "RS256", Modulus: encode(public.N.Bytes()),
+			Exponent: encode(big.NewInt(int64(public.E)).Bytes())}
+		// RFC 7638: the hash of the members that make the key, in this order and without spaces.
+		sum := sha256.Sum256([]byte(`{"e":"` + key.Exponent + `","kty":"RSA","n":"` + key.Modulus + `"}`))
+		key.ID = encode(sum[:])
+		out.Keys = append(out.Keys, key)
+	}
+	return out, nil
+}
