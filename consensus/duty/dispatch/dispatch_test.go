@@ -96,6 +96,20 @@ func (l *log) begin(tasks int) {
 	for range tasks {
 		b.Task(model.Install, 0, 0)
 	}
+	l.start(b)
+}
+
+// beginOnAgent starts an operation of one task on no node.
+func (l *log) beginOnAgent() {
+	l.t.Helper()
+	b := plan.NewBuilder([]string{"00000001-1000"}, []string{model.OwnAction("s", "probe")})
+	b.Task(model.Run, plan.None, 0)
+	l.start(b)
+}
+
+// start starts the first operation.
+func (l *log) start(b *plan.Builder) {
+	l.t.Helper()
 	g, err := b.Build()
 	if err != nil {
 		l.t.Fatal(err)

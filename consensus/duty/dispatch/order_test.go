@@ -9,11 +9,17 @@ import (
 )
 
 // After an order has taken a task from a worker, neither this task nor another one on its node
-// begins before the worker has ended the task or is gone.
+// begins before the worker has ended the task or is gone. The same is true of a task on no node, and no other task waits for that.
 func TestTakenBackEndsFirst(t *testing.T) {
+	endsFirst(t, "00000001-1000/INSTALL/s", func(l *log) { l.begin(1) })
+	endsFirst(t, "agent/PROBE/s", (*log).beginOnAgent)
+}
+
+func endsFirst(t *testing.T, name string, begin func(*log)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t)
-		l.begin(1)
+		begin(l)
 		d, end := l.dispatcher()
 		defer end()
 		a, b := &conn{}, &conn{}
@@ -36,7 +42,7 @@ func TestTakenBackEndsFirst(t *testing.T) {
 			t.Fatalf("%d and %d tasks were sent while the first is being ended", a.got(), b.got())
 		}
 		why, err := d.Why(t.Context(), "00000001-001", []uint32{0})
-		if err != nil || why[0].Text != "agent a is still ending 00000001-1000/INSTALL/s, which an order took back" {
+		if err != nil || why[0].Text != "agent a is still ending "+name+", which an order took back" {
 			t.Errorf("it waits for %+v, %v", why, err)
 		}
 		cancelled := func(c *conn) *pb.Result {
@@ -74,13 +80,18 @@ func TestTakenBackEndsFirst(t *testing.T) {
 // broke, under the same leader or another.
 func TestTakenBackOverSessions(t *testing.T) {
 	for name, elected := range map[string]bool{"the same leader": false, "another leader": true} {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { takenBack(t, elected) }) })
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { takenBack(t, elected, func(l *log) { l.begin(1) }) })
+		})
+		t.Run(name+", on no node", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { takenBack(t, elected, (*log).beginOnAgent) })
+		})
 	}
 }
 
-func takenBack(t *testing.T, elected bool) {
+func takenBack(t *testing.T, elected bool, begin func(*log)) {
 	l := newLog(t)
-	l.begin(1)
+	begin(l)
 	d, end := l.dispatcher()
 	defer func() { end() }()
 	open := func(session string, hello *pb.Hello) *conn {
