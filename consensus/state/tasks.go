@@ -254,7 +254,7 @@ func (a tasks) saveValue(s *pb.SaveValue) Answer {
 		return refuse(problem.Stale, "task %s/%d: the lease is not valid any more", s.Operation, s.Task)
 	}
 	if e.State().Graph.OnAgent(int(s.Task)) {
-		return Answer{} // the values are those of a node, and it has none
+		return refuse(problem.Invalid, "task %s/%d is on no node, so it keeps no values", s.Operation, s.Task)
 	}
 	a.put(table.Values, &table.ValueRow{Node: e.State().Graph.NodeID(int(s.Task)), Key: s.Key, Value: s.Value})
 	return Answer{}

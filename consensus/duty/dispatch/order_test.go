@@ -1,10 +1,14 @@
 package dispatch_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 
+	"github.com/coopr/coopr/consensus/duty/dispatch"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -160,6 +164,47 @@ func TestTakenBackOutlivesItsOperation(t *testing.T) {
 		synctest.Wait()
 		if a.got() != 2 {
 			t.Fatalf("%d tasks were sent after its end", a.got()-1)
+		}
+	})
+}
+
+// TestNoNodeKeepsNothing checks that what a task on no node returns or saves is dropped: it would belong to no tenant's node.
+func TestNoNodeKeepsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.beginOnAgent()
+		sealed := false
+		d, end := l.dispatcherOf(dispatch.Config{Propose: l.propose, Tasks: works{},
+			Seal: func(_ context.Context, _, _ string, values map[string]any) (map[string]any, error) {
+				sealed = true
+				return values, nil
+			}})
+		defer end()
+		a := &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 1}, a); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		task := a.all()[0]
+		save := &pb.SaveState{Task: task.Id, Fence: task.Fence, Key: "password", Value: []byte(`"canary"`)}
+		if err := d.Save(t.Context(), "s", []*pb.SaveState{save}, 7); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if a.stored() != 7 {
+			t.Error("the worker waits for a value that is not kept")
+		}
+		answers, err := l.propose(t.Context(), &pb.Command{Change: &pb.Command_SaveValue{SaveValue: &pb.SaveValue{Operation: "00000001-001",
+			Fence: task.Fence, Key: "k", Value: []byte(`"v"`)}}})
+		if err != nil || !errors.Is(answers[0].Err, problem.Invalid) {
+			t.Errorf("%v, %v", answers, err)
+		}
+		d.ReportSoon("s", []*pb.Result{{Task: task.Id, Fence: task.Fence, Outcome: pb.Outcome_OUTCOME_SUCCEEDED,
+			Output: []byte(`{"result":{"password":"canary"}}`)}})
+		synctest.Wait()
+		v := l.machine.View()
+		if op, _ := v.Operation("one", "00000001-001"); op.Status != model.OpSucceeded || sealed || l.clear || len(v.Values("")) > 0 {
+			t.Errorf("the operation is %s; encrypted: %t, in the log: %t, kept: %v", op.Status, sealed, l.clear, v.Values(""))
 		}
 	})
 }
