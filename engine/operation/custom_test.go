@@ -124,7 +124,8 @@ func TestStepsOnAnAgent(t *testing.T) {
 		phase("first", "", agent, nodes), phase("last", "parallel", nodes, agent), phase("alone", "", agent),
 	}})
 	def := at.Cluster.Definitions["s"]
-	at.Cluster.Target, at.Cluster.Earlier = 2, []model.Target{{Number: 1, Definitions: map[string]model.Service{"s": {Base: model.Base{Name: "s"}}}}}
+	at.Cluster.Target, at.Cluster.Earlier = 2, []model.Target{{Number: 0, Definitions: map[string]model.Service{"s": {Base: model.Base{Name: "s"},
+		Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"check": {Type: "shell", Timeout: "1m"}}}}}}}
 	for _, key := range []string{"check", "drain"} {
 		def.Provisioner.Actions[key] = model.ServiceAction{Type: "shell", Fields: map[string]any{"script": key}, Timeout: "3m"}
 	}

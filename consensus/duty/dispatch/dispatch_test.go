@@ -127,6 +127,12 @@ func (l *log) next() {
 	l.t.Helper()
 	b := plan.NewBuilder([]string{"00000001-1000"}, []string{"s"})
 	b.Task(model.Stop, 0, 0)
+	l.follow(b, model.OpRestart)
+}
+
+// follow starts a second operation.
+func (l *log) follow(b *plan.Builder, typ model.OperationType) {
+	l.t.Helper()
 	g, err := b.Build()
 	if err != nil {
 		l.t.Fatal(err)
@@ -134,7 +140,7 @@ func (l *log) next() {
 	cl, _ := l.machine.View().Cluster("one", "00000001")
 	next := *cl
 	next.Operation, next.Operations = "00000001-002", 2
-	op := model.Operation{ID: next.Operation, Tenant: "one", Cluster: cl.ID, Type: model.OpRestart}
+	op := model.Operation{ID: next.Operation, Tenant: "one", Cluster: cl.ID, Type: typ}
 	l.must(&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
 		Cluster: logtest.Cluster(next), ClusterVersion: cl.Version, Graph: g.Encode()}}})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/duty/dispatch"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -164,6 +165,38 @@ func TestTakenBackOutlivesItsOperation(t *testing.T) {
 		synctest.Wait()
 		if a.got() != 2 {
 			t.Fatalf("%d tasks were sent after its end", a.got()-1)
+		}
+	})
+}
+
+// Tasks on no node wait for earlier attempts of themselves only, and not for each other.
+func TestTakenBackOnNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		b := plan.NewBuilder([]string{"00000001-1000"}, []string{model.OwnAction("s", "probe")})
+		b.Edge(b.Task(model.Run, plan.None, 0), b.Task(model.Run, plan.None, 0))
+		l.start(b)
+		d, end := l.dispatcher()
+		defer end()
+		a := &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 2}, a); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001",
+			Order: pb.PlanOrder_PLAN_ORDER_RESTART}}})
+		synctest.Wait()
+		if a.got() != 1 {
+			t.Fatalf("%d tasks were sent", a.got())
+		}
+		next := plan.NewBuilder([]string{"00000001-1000"}, []string{model.OwnAction("s", "probe")})
+		next.Task(model.Run, plan.None, 0)
+		l.follow(next, model.OpPlan)
+		l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-002",
+			Order: pb.PlanOrder_PLAN_ORDER_START}}})
+		synctest.Wait()
+		if a.got() != 2 {
+			t.Errorf("%d tasks were sent, while another one on no node is being ended", a.got())
 		}
 	})
 }
