@@ -125,7 +125,7 @@ func (n noResources) Current(context.Context, string, model.Kind, string) (strin
 func TestMissingResources(t *testing.T) {
 	p := &scripted{}
 	x := New(Config{Plugins: p, Resources: noResources{errors.New("on no agent")}})
-	task := &pb.Task{Id: "t", Fence: 7, Action: "INSTALL", Plugin: "chef", Automator: true, Resources: 3}
+	task := &pb.Task{Id: "t", Node: "n", Fence: 7, Action: "INSTALL", Plugin: "chef", Automator: true, Resources: 3}
 	for name, res := range map[string]*pb.Result{
 		"planned":   x.Execute(t.Context(), task, host.Discard{}),
 		"unplanned": x.ExecuteUnplanned(t.Context(), task, host.Discard{}),
