@@ -125,8 +125,8 @@ func permitResource(v *state.View, who model.Caller, rules hostexec.Rules) error
 		return nil
 	}
 	if where := controlHosts(v, who.Tenant, rules); where != "" {
-		return problem.New(problem.Forbidden, "%s has nodes or steps on a control host, where plugin resources may be used: %s lacks the right host:exec",
-			where, who.Actor)
+		return problem.New(problem.Forbidden, "%s has nodes or steps on a control host, where plugin resources may be used: "+
+			"%s lacks the right host:exec", where, who.Actor)
 	}
 	return nil
 }
