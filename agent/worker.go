@@ -21,9 +21,8 @@ func (a *Agent) openWorker() (err error) {
 	if a.journal = a.cfg.Journal; a.journal == nil {
 		a.journal = worker.OpenFile(filepath.Join(a.cfg.DataDir, "journal"), a.log)
 	}
-	tasks := executor.New(executor.Config{
-		Plugins: a.plugins, Resources: a.blobs, Machine: a.cfg.Machine, LeaseHolds: func() bool { return a.worker.InTouch() },
-	})
+	tasks := executor.New(executor.Config{Plugins: a.plugins, Resources: a.blobs, Machine: a.cfg.Machine,
+		Own: executor.OwnHost(a.cfg.Work()), LeaseHolds: func() bool { return a.worker.InTouch() }})
 	connector := session.Connector{ID: a.id, Locator: a.locator, Peers: a.net.peers, Own: a.sessions()}
 	a.worker, err = worker.New(worker.Config{
 		Hello: a.hello, Connect: connector.Connect, Executor: tasks, Journal: a.journal, Logs: a.logs, Logger: a.log, Registry: a.agents.Receive,

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/internal/mask"
 	"github.com/coopr/coopr/plugins/host"
@@ -34,6 +35,8 @@ type Config struct {
 	Resources Resources
 	// Machine names the machine on which this agent's local nodes live.
 	Machine string
+	// Own is the folder in which tasks without a node are done, that of this machine as the host of change objects.
+	Own string
 	// LeaseHolds reports whether this agent's leases still hold. It is called at the
 	// last moment before a plugin starts.
 	LeaseHolds func() bool
@@ -56,6 +59,10 @@ func (e *Executor) Types() []host.Type { return e.cfg.Plugins.Types() }
 //
 // The result of a CREATE names this agent's machine if the node lives on it.
 func (e *Executor) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result {
+	t, err := e.onAgent(t)
+	if err != nil {
+		return &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: err.Error()}
+	}
 	res := e.perAutomator(host.WithLease(ctx, e.cfg.LeaseHolds), t, sink)
 	if t.Action == model.Create.String() {
 		e.addMachine(res)
@@ -110,6 +117,31 @@ func (e *Executor) secretsIn(t *pb.Task) []string {
 	}
 	provider := model.PluginType{Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: marks}}}
 	return append(host.SecretTexts(automator, fields), host.SecretTexts(provider, in.Config.Results)...)
+}
+
+// onAgent returns a task without a node as one of this machine, which Guard and the plugin treat like a node of provider type local. Other
+// tasks are returned unchanged.
+func (e *Executor) onAgent(t *pb.Task) (*pb.Task, error) {
+	if t.Node != "" || !t.Automator {
+		return t, nil
+	}
+	var in, config map[string]json.RawMessage
+	if err := json.Unmarshal(t.Input, &in); err != nil {
+		return t, fmt.Errorf("the task's input cannot be read: %w", err)
+	}
+	if err := json.Unmarshal(in["config"], &config); err != nil {
+		return t, fmt.Errorf("the configuration in the task's input cannot be read: %w", err)
+	}
+	var err error
+	if config["results"], err = json.Marshal(map[string]string{"transport": hostexec.Transport, "providerid": e.cfg.Own}); err != nil {
+		return t, err
+	}
+	if in["config"], err = json.Marshal(config); err != nil {
+		return t, err
+	}
+	out := proto.CloneOf(t)
+	out.Input, err = json.Marshal(in)
+	return out, err
 }
 
 // perAutomator bootstraps a node with each of its automators: its services may need

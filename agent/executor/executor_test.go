@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -123,7 +125,7 @@ func (n noResources) Current(context.Context, string, model.Kind, string) (strin
 func TestMissingResources(t *testing.T) {
 	p := &scripted{}
 	x := New(Config{Plugins: p, Resources: noResources{errors.New("on no agent")}})
-	task := &pb.Task{Id: "t", Fence: 7, Action: "INSTALL", Plugin: "chef", Automator: true, Resources: 3}
+	task := &pb.Task{Id: "t", Node: "n", Fence: 7, Action: "INSTALL", Plugin: "chef", Automator: true, Resources: 3}
 	for name, res := range map[string]*pb.Result{
 		"planned":   x.Execute(t.Context(), task, host.Discard{}),
 		"unplanned": x.ExecuteUnplanned(t.Context(), task, host.Discard{}),
@@ -211,5 +213,35 @@ func TestSecretsOfUnplannedTasks(t *testing.T) {
 	}
 	if res.LogTail != "" || len(p.secrets) != 3 {
 		t.Errorf("the tail is %q; the plugin host knows %d secrets", res.LogTail, len(p.secrets))
+	}
+}
+
+// TestTaskOnNoNode checks that a task without a node becomes one of this machine, so that Guard asks for the setting host_exec.
+func TestTaskOnNoNode(t *testing.T) {
+	in := `{"parameters":{"A":"b"},"taskId":"t","config":{"cluster":{"number":12345678901234567},"results":{"transport":"ssh"}}}`
+	h, err := host.New(host.Config{DataDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	task := &pb.Task{Id: "t", Plugin: "shell", Action: "CHECK", Automator: true, Input: []byte(in)}
+	res := New(Config{Plugins: NewGuard(h, hostexec.Rules{}), Own: "/own"}).Execute(t.Context(), task, host.Discard{})
+	if res.Outcome != pb.Outcome_OUTCOME_NOTHING_DONE || !strings.Contains(res.Message, "host_exec") {
+		t.Errorf("%v", res)
+	}
+	out, err := New(Config{Own: "/own"}).onAgent(task)
+	want := `{"config":{"cluster":{"number":12345678901234567},"results":{"providerid":"/own","transport":"local"}},"parameters":{"A":"b"},"taskId":"t"}`
+	if err != nil || string(out.Input) != want {
+		t.Errorf("%s, %v", out.Input, err)
+	}
+	on := &pb.Task{Id: "t", Node: "n", Automator: true, Input: []byte(in)}
+	if out, err := New(Config{Own: "/own"}).onAgent(on); err != nil || out != on {
+		t.Errorf("%v, %v", out, err)
+	}
+	for _, broken := range []string{``, `{`, `{"config":3}`} {
+		res := New(Config{Own: "/own"}).Execute(t.Context(), &pb.Task{Plugin: "shell", Automator: true, Input: []byte(broken)}, host.Discard{})
+		if res.Outcome != pb.Outcome_OUTCOME_NOTHING_DONE {
+			t.Errorf("%q: %v", broken, res)
+		}
 	}
 }

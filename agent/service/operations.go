@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -34,6 +35,11 @@ type Operations struct {
 
 // Order carries out an order about an operation.
 func (o *Operations) Order(ctx context.Context, who model.Caller, operation, order, reason string) (api.Written, error) {
+	if order != "pause" && order != "abort" {
+		if err := o.permitAgentTasks(who, operation); err != nil {
+			return api.Written{}, err
+		}
+	}
 	return write(ctx, o.Supervisor, who, logformat.Control(operation, order, reason))
 }
 
@@ -52,7 +58,31 @@ func (o *Operations) BeginPlan(ctx context.Context, who model.Caller, cluster, p
 
 // OrderPlan carries out an order about an operation's plan.
 func (o *Operations) OrderPlan(ctx context.Context, who model.Caller, operation string, order tree.Order) (api.Written, error) {
+	if holds := order.Command == "interrupt" || order.Command == "stop" || order.Command == "forceComplete"; !holds {
+		if err := o.permitAgentTasks(who, operation); err != nil {
+			return api.Written{}, err
+		}
+	}
 	return write(ctx, o.Supervisor, who, logformat.OrderPlan(operation, order))
+}
+
+// permitAgentTasks returns problem.Forbidden if the caller may not let an operation go on because of its tasks on agents.
+func (o *Operations) permitAgentTasks(who model.Caller, operation string) error {
+	m, _, err := leader(o.Supervisor)
+	if err != nil {
+		return err
+	}
+	v := m.Machine.View()
+	op, ok := v.Operation(who.Tenant, operation)
+	s, kept := v.Plan(operation)
+	if !ok || !kept {
+		return nil // the state refuses the order
+	}
+	cl, ok := v.Cluster(op.Tenant, op.Cluster)
+	if !ok {
+		return nil
+	}
+	return orchestrate.PermitAgentTasks(who, cl, s.Graph)
 }
 
 // Explain returns the reasons why steps of an operation's plan wait. Only the leader's

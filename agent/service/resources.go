@@ -125,22 +125,25 @@ func permitResource(v *state.View, who model.Caller, rules hostexec.Rules) error
 		return nil
 	}
 	if where := controlHosts(v, who.Tenant, rules); where != "" {
-		return problem.New(problem.Forbidden, "%s has nodes on a control host, where plugin resources may be used: %s lacks the right host:exec",
-			where, who.Actor)
+		return problem.New(problem.Forbidden, "%s has nodes or steps on a control host, where plugin resources may be used: "+
+			"%s lacks the right host:exec", where, who.Actor)
 	}
 	return nil
 }
 
-// controlHosts names a provider or a cluster of a tenant whose nodes are on control hosts, or returns "".
+// controlHosts names a definition or a cluster of a tenant with nodes, or with steps of plans, on control hosts, or returns "".
 func controlHosts(v *state.View, tenant string, rules hostexec.Rules) string {
 	rules = rules.Among(v.Agents)
-	for _, d := range v.Definitions(tenant, model.KindProvider) {
-		if p, err := model.Restore(d.Kind, d.Body); err == nil && len(rules.Here(hostexec.Definition(p))) > 0 {
-			return "provider " + d.Name
+	for _, kind := range []model.Kind{model.KindProvider, model.KindClusterTemplate, model.KindPartialTemplate} {
+		for _, d := range v.Definitions(tenant, kind) {
+			if p, err := model.Restore(d.Kind, d.Body); err == nil && len(rules.Here(hostexec.Definition(p))) > 0 {
+				return p.ID()
+			}
 		}
 	}
 	for _, cl := range v.Clusters(tenant) {
-		if cl.Status != model.ClusterTerminated && len(rules.Here(hostexec.Provider(cl.Provider.ProviderType, cl.Provider.Provisioner))) > 0 {
+		uses := append(hostexec.Provider(cl.Provider.ProviderType, cl.Provider.Provisioner), hostexec.Steps(cl.Template.Plans)...)
+		if cl.Status != model.ClusterTerminated && len(rules.Here(uses)) > 0 {
 			return "cluster " + cl.Name
 		}
 	}

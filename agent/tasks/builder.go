@@ -3,6 +3,7 @@ package tasks
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/sealed"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
@@ -245,9 +247,9 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	if !ok {
 		return nil, fmt.Errorf("cluster %s of operation %s no longer exists", op.Cluster, op.ID)
 	}
-	n, ok := b.node(v, cl, s.Graph.NodeID(int(u)))
-	if !ok {
-		return nil, fmt.Errorf("node %s of operation %s no longer exists", s.Graph.NodeID(int(u)), op.ID)
+	n, err := b.subject(v, op, cl, s.Graph, int(u))
+	if err != nil {
+		return nil, err
 	}
 	st := s.Task(u)
 	act := action(s.Graph, st.Note, u)
@@ -255,14 +257,16 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 		return b.step(v, op, cl, n, s, u)
 	}
 	id := string(model.OperationID(op.ID).Task(u))
-	n = v.Live(cl, n)
 	src, secrets, err := b.source(v, cl, act.Hardware())
 	if err != nil {
 		return nil, err
 	}
-	n, saved, returned, err := b.returned(v, n)
-	if err != nil {
-		return nil, err
+	var saved map[string]json.RawMessage
+	var returned []string
+	if n.ID != "" {
+		if n, saved, returned, err = b.returned(v, v.Live(cl, n)); err != nil {
+			return nil, err
+		}
 	}
 	w, err := src.Work(op.ID, id, n, saved, act, s.Graph.Entry(int(u)))
 	if err != nil {
@@ -288,6 +292,23 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	return out, nil
 }
 
+// subject returns the node of a task, or operation.Nowhere for one that an agent does on its own machine. What the cluster has now is
+// carried out there, so its author must have had the right, whoever started the plan and when.
+func (b *Builder) subject(v *state.View, op *model.Operation, cl *model.Cluster, g *plan.Graph, u int) (*model.Node, error) {
+	if g.OnAgent(u) {
+		s := cl.Definitions[g.ServiceName(u)]
+		if why := s.CannotRunOnAgent(g.ActionKey(u)); why != "" {
+			return nil, errors.New(why)
+		}
+		return operation.Nowhere(cl), hostexec.Written(&s)
+	}
+	n, ok := b.node(v, cl, g.NodeID(u))
+	if !ok {
+		return nil, fmt.Errorf("node %s of operation %s no longer exists", g.NodeID(u), op.ID)
+	}
+	return n, nil
+}
+
 // encrypts reports whether the leader encrypts the results of tasks that are secrets, as keys.Sealer.SealResults does.
 func encrypts(v *state.View) bool { return v.Understands(logformat.RotationLevel) }
 
@@ -298,6 +319,9 @@ const readyWithinMillis = 30 * 60_000
 // Needs returns the requirements on the agent that carries out vertex u.
 func (b *Builder) Needs(v *state.View, op *model.Operation, g *plan.Graph, u uint32) dispatch.Needs {
 	if cl, ok := b.cluster(v, op); ok {
+		if g.OnAgent(int(u)) {
+			return NeedsOf(cl, op.ID, operation.Nowhere(cl), g.Action[u], g.Entry(int(u)))
+		}
 		if n, ok := b.node(v, cl, g.NodeID(int(u))); ok {
 			var note *plan.Note
 			if s, ok := v.Plan(op.ID); ok {

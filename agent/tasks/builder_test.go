@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -16,6 +17,7 @@ import (
 	"github.com/coopr/coopr/consensus/state/view"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
@@ -124,5 +126,76 @@ func TestKeysOfProvidersOnly(t *testing.T) {
 		if keys.keys && !slices.Equal(machine.GetSecrets(), []string{"canary-password"}) {
 			t.Error("the password is no secret of the question about a machine")
 		}
+	}
+}
+
+// TestTaskOnAnAgent checks what is sent for a task on no node: with the automator that it needs, and only if the author of the service's
+// version that the cluster has now had the right host:exec, whoever started the plan.
+func TestTaskOnAnAgent(t *testing.T) {
+	m, err := state.New(state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := plan.NewBuilder([]string{"00000001-1000"}, []string{"s", model.OwnAction("s", "probe"), model.OwnAction("s", "brew")})
+	for service := range 3 {
+		g.Task(model.Run, plan.None, service)
+	}
+	graph, err := g.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := model.Operation{ID: "00000001-001", Tenant: "t", Cluster: "00000001", Type: model.OpCreate, Parameters: map[string]string{"A": "b"}}
+	cl := model.Cluster{ID: "00000001", Tenant: "t", Name: "a", Operation: op.ID, Operations: 1, Services: []string{"s"},
+		Config: map[string]any{"port": "80", "self": "%host.self%"},
+		Definitions: map[string]model.Service{"s": {Base: model.Base{Name: "s", HostExec: true}, Provisioner: model.ServiceProvisioner{
+			Actions: map[string]model.ServiceAction{"probe": {Type: "shell", Fields: map[string]any{"script": "x"}}, "brew": {Type: "chef-solo"}}}}}}
+	n := model.Node{ID: "00000001-1000", Cluster: cl.ID, Tenant: "t", Number: 1000, Services: []string{"s"}}
+	index := uint64(0)
+	apply := func(commands ...*pb.Command) {
+		t.Helper()
+		b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, Commands: commands})
+		if err != nil {
+			t.Fatal(err)
+		}
+		index++
+		m.Apply(&raft.Log{Type: raft.LogCommand, Index: index, Data: b})
+	}
+	start := func(op model.Operation, cl model.Cluster, nodes ...model.Node) *pb.Command {
+		return &pb.Command{Tenant: "t", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
+			Cluster: logtest.Cluster(cl), ClusterVersion: cl.Version, Nodes: logtest.Nodes(nodes...), Graph: graph.Encode()}}}
+	}
+	apply(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t"})}}}, start(op, cl, n))
+	v := m.View()
+	s, ok := v.Plan(op.ID)
+	if !ok {
+		t.Fatal("the operation did not start")
+	}
+	b := NewBuilder(m, &opener{})
+	task, err := b.Task(v, &op, s, 1)
+	if err != nil || task.Node != "" || task.Action != "PROBE" || task.Service != "s" || task.Plugin != "shell" || !task.Automator ||
+		!bytes.Contains(task.Input, []byte(`"parameters":{"A":"b"}`)) || !bytes.Contains(task.Input, []byte(`{"port":"80","self":"%host.self%"}`)) ||
+		bytes.Contains(task.Input, []byte(`"results"`)) {
+		t.Errorf("%v, %v", task, err)
+	}
+	if needs := b.Needs(v, &op, s.Graph, 1); needs.Plugin != "automator/shell" || needs.Machine != "" {
+		t.Errorf("%+v", needs)
+	}
+	if _, err := b.Task(v, &op, s, 2); err == nil || !strings.Contains(err.Error(), "works on a node only") {
+		t.Error(err)
+	}
+	// An upgrade has brought the version of somebody else.
+	d := cl.Definitions["s"]
+	d.HostExec, d.Author, d.Version = false, "bob", 4
+	apply(&pb.Command{Tenant: "t", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op.ID,
+		Order: pb.OperationOrder_OPERATION_ORDER_ABORT}}})
+	have, _ := m.View().Cluster("t", cl.ID)
+	other := *have
+	other.Definitions, other.Operation, other.Operations = map[string]model.Service{"s": d}, "00000001-002", 2
+	apply(start(model.Operation{ID: other.Operation, Tenant: "t", Cluster: cl.ID, Type: model.OpUpgrade}, other, n))
+	if now, _ := m.View().Cluster("t", cl.ID); now.Definitions["s"].Version != 4 {
+		t.Fatalf("%+v", now.Definitions)
+	}
+	if _, err := b.Task(m.View(), &op, s, 1); !errors.Is(err, problem.Forbidden) || !strings.Contains(err.Error(), "bob") {
+		t.Error(err)
 	}
 }

@@ -132,7 +132,7 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 	nodes := make([]*model.Node, len(g.Nodes))
 	numbered := a.view().NumbersStarts()
 	for v := range g.Len() {
-		if g.Action[v] == model.Barrier {
+		if g.Node[v] < 0 { // a barrier, or a task on an agent
 			continue
 		}
 		done := s.Status(uint32(v)) == model.TaskSucceeded

@@ -253,6 +253,9 @@ func (a tasks) saveValue(s *pb.SaveValue) Answer {
 	if !e.State().Valid(s.Task, s.Fence) {
 		return refuse(problem.Stale, "task %s/%d: the lease is not valid any more", s.Operation, s.Task)
 	}
+	if e.State().Graph.OnAgent(int(s.Task)) {
+		return refuse(problem.Invalid, "task %s/%d is on no node, so it keeps no values", s.Operation, s.Task)
+	}
 	a.put(table.Values, &table.ValueRow{Node: e.State().Graph.NodeID(int(s.Task)), Key: s.Key, Value: s.Value})
 	return Answer{}
 }

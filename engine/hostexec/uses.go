@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // interpreters are the automators that interpret a tenant's documents on the agent's machine. The
@@ -198,13 +199,39 @@ func Service(s *model.Service) (out []Use) {
 	return out
 }
 
-// Definition returns the uses of a definition. Only providers and services have any.
+// Steps returns the uses of the steps of plans that are done on an agent.
+func Steps(plans []model.Plan) (out []Use) {
+	for _, p := range plans {
+		for _, ph := range p.Phases {
+			if slices.ContainsFunc(ph.Steps, func(s model.PlanSteps) bool { return s.OnAgent() }) {
+				out = append(out, Use{What: "a step on an agent in phase " + ph.Name + " of plan " + p.Name})
+			}
+		}
+	}
+	return out
+}
+
+// Written returns problem.Forbidden if whoever wrote a service had not the right host:exec, so that none of its actions may be done on an
+// agent, whoever starts them.
+func Written(s *model.Service) error {
+	if s.HostExec {
+		return nil
+	}
+	return problem.New(problem.Forbidden, "service %s, version %d: its actions may not be done on an agent, because %s, who wrote it, lacked "+
+		"the right host:exec; have somebody with that right write it, and upgrade the cluster", s.Name, s.Version, s.Author)
+}
+
+// Definition returns the uses of a definition. Only providers, services and templates have any.
 func Definition(d model.Definition) []Use {
 	switch v := d.Value.(type) {
 	case *model.Provider:
 		return Provider(v.ProviderType, v.Provisioner)
 	case *model.Service:
 		return Service(v)
+	case *model.ClusterTemplate:
+		return Steps(v.Plans)
+	case *model.PartialTemplate:
+		return Steps(v.Plans)
 	}
 	return nil
 }

@@ -55,12 +55,16 @@ func (e *MissingError) Error() string { return "macro " + e.Macro + ": " + e.Mes
 // Context is the cluster and the node that a value is expanded for.
 type Context struct {
 	Cluster *Cluster
-	// Self is the number of the node, or NoNode, for example for the links of a cluster.
+	// Self is the number of the node, or NoNode, for example for the links of a cluster, or Nowhere.
 	Self int
 }
 
 // NoNode means that a Context has no node.
 const NoNode = -1
+
+// Nowhere means that a value is expanded for what is done on no node. Macros about the node are left as they were written: a
+// configuration has them for other tasks.
+const Nowhere = -2
 
 func (c Context) self() *Node {
 	if i, ok := c.Cluster.byNumber[c.Self]; ok && c.Self != NoNode {
@@ -78,6 +82,10 @@ func (c Context) eval(b *strings.Builder, e *Expr, written string) error {
 	}
 	self := c.self()
 	if e.Self() && self == nil {
+		if c.Self == Nowhere {
+			b.WriteString(written)
+			return nil
+		}
 		return missing(true, "it asks for this node, but it is not expanded for one")
 	}
 	on, placed := []int(nil), true

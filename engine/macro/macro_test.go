@@ -50,6 +50,8 @@ func TestExpand(t *testing.T) {
 		{"%host.service.master[1]%", 1000, "!no index 1"},
 		{"%ip.self%", 1001, "!node 1001 has no address of type bind_v4"},
 		{"%host.self%", NoNode, "!not expanded for one"},
+		{"%host.self% %ip.self% %instance.self.service.worker% %cluster.owner%", Nowhere,
+			"%host.self% %ip.self% %instance.self.service.worker% ada"},
 		// Mistyped macros, with their position.
 		{"a %host.servce.x%", 1000, "!position 4"},
 		{"%host.self", 1000, "!position 11"},

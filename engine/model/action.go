@@ -62,6 +62,18 @@ func (s *Service) OwnActions() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.Provisioner.Actions)), standard)
 }
 
+// agentAutomators are the automators that need no machine of a cluster: they run a program where their plugin is.
+var agentAutomators = []string{"shell"}
+
+// CannotRunOnAgent returns why an action that the service has cannot be a step on an agent, or "".
+func (s *Service) CannotRunOnAgent(key string) string {
+	if a := s.Provisioner.Actions[key]; !slices.Contains(agentAutomators, a.Type) {
+		return fmt.Sprintf("action %s of %s is of automator %s, which works on a node only: a step on an agent needs an action of "+
+			"automator %s", key, s.Name, a.Type, strings.Join(agentAutomators, ", "))
+	}
+	return ""
+}
+
 // ParseAction reads an action's name in any case.
 func ParseAction(s string) (Action, error) {
 	for i, n := range actionNames {

@@ -56,7 +56,8 @@ type PlanPhase struct {
 // the steps as its value.
 type PlanSteps struct {
 	// Node is the number of a node among those that carry the service, from 0, or "default"
-	// for all nodes without an entry of their own.
+	// for all nodes without an entry of their own, or "agent": these steps are done once, on an agent's machine
+	// (docs/decisions/095-steps-on-no-node.md).
 	Node  string     `json:"node"`
 	Tasks [][]string `json:"tasks,omitempty"`
 }
@@ -64,11 +65,17 @@ type PlanSteps struct {
 // DefaultSteps is the Node of the steps for all nodes without steps of their own.
 const DefaultSteps = "default"
 
+// AgentSteps is the Node of the steps that are done once, on an agent's machine.
+const AgentSteps = "agent"
+
 // The strategies of plans and phases.
 var (
 	PlanStrategies  = []string{"serial", "parallel"}
 	PhaseStrategies = []string{"serial", "parallel", "canary", "serial-canary", "parallel-canary", "batch"}
 )
+
+// OnAgent reports whether these steps are done on an agent's machine, and not on nodes.
+func (s *PlanSteps) OnAgent() bool { return s.Node == AgentSteps }
 
 // Custom reports whether an operator starts the plan, and no operation takes it by itself.
 func (p *Plan) Custom() bool {

@@ -68,6 +68,7 @@ func (p *Prepared) runnable() map[string]tree.Instances {
 		}
 		d := p.Cluster.Definitions[name]
 		in.Tasks = append(in.Tasks, d.OwnActions()...)
+		in.NotOnAgent = d.CannotRunOnAgent
 		out[name] = in
 	}
 	return out

@@ -111,3 +111,65 @@ func TestOwnActions(t *testing.T) {
 		}
 	}
 }
+
+// TestStepsOnAnAgent checks that a plan has a step on an agent once, before or after the steps on nodes as it is written, and what an agent
+// gets to do.
+func TestStepsOnAnAgent(t *testing.T) {
+	phase := func(name, strategy string, steps ...model.PlanSteps) model.PlanPhase {
+		return model.PlanPhase{Name: name, Service: "s", Strategy: strategy, Steps: steps}
+	}
+	agent := model.PlanSteps{Node: "agent", Tasks: [][]string{{"drain", "check"}, {"drain"}}}
+	nodes := model.PlanSteps{Node: "default", Tasks: [][]string{{"stop"}}}
+	at := clusterWith(model.Plan{Name: "bounce", Phases: []model.PlanPhase{
+		phase("first", "", agent, nodes), phase("last", "parallel", nodes, agent), phase("alone", "", agent),
+	}})
+	def := at.Cluster.Definitions["s"]
+	at.Cluster.Target, at.Cluster.Earlier = 2, []model.Target{{Number: 0, Definitions: map[string]model.Service{"s": {Base: model.Base{Name: "s"},
+		Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"check": {Type: "shell", Timeout: "1m"}}}}}}}
+	for _, key := range []string{"check", "drain"} {
+		def.Provisioner.Actions[key] = model.ServiceAction{Type: "shell", Fields: map[string]any{"script": key}, Timeout: "3m"}
+	}
+	p, err := Custom(model.Caller{}, "bounce", at, "00000001-007")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `bounce (serial strategy)
+├─ first (serial strategy)
+│  ├─ agent:[drain, check]
+│  ├─ agent:[drain]
+│  ├─ n0:[stop]
+│  └─ n1:[stop]
+├─ last (dependency strategy)
+│  ├─ n0:[stop]
+│  ├─ n1:[stop]
+│  ├─ agent:[drain, check]
+│  └─ agent:[drain]
+└─ alone (serial strategy)
+   ├─ agent:[drain, check]
+   └─ agent:[drain]`
+	if got := shape(t, p); got != want {
+		t.Errorf("%s", got)
+	}
+	// The steps follow each other also where nodes are handled in parallel.
+	var on []int
+	for v := range p.Graph.AgentTasks() {
+		on = append(on, v)
+	}
+	if len(on) != 9 || p.Graph.Name(on[1]) != "agent/CHECK/s" || p.Graph.Action[on[1]] != model.Run || len(p.Graph.Nodes) != 2 {
+		t.Fatalf("%v of %v", on, p.Graph.Nodes)
+	}
+	if last := on[5]; p.Graph.Preds[last] < 2 {
+		t.Errorf("%s waits for %d", p.Graph.Name(last), p.Graph.Preds[last])
+	}
+	w, err := NewSource(at.Cluster, at.Nodes).Work("o", "o-1", Nowhere(at.Cluster), nil, p.Graph.Action[on[1]], p.Graph.Entry(on[1]))
+	if err != nil || w.Action != "CHECK" || w.Plugin != "shell" || !w.Automator || w.Timeout != 3*time.Minute ||
+		!strings.Contains(string(w.Input), `"script":"check"`) {
+		t.Errorf("%+v, %s, %v", w, w.Input, err)
+	}
+	// Only automators that run programs where their plugin is can do without a node.
+	def.Provisioner.Actions["drain"] = model.ServiceAction{Type: "chef-solo"}
+	if _, err := Custom(model.Caller{}, "bounce", at, "00000001-007"); err == nil ||
+		!strings.Contains(err.Error(), "action drain of s is of automator chef-solo, which works on a node only") {
+		t.Errorf("%v", err)
+	}
+}

@@ -134,6 +134,9 @@ func built(cl *model.Cluster, operation string, n *model.Node, action model.Acti
 
 // markOf returns the mark to use for an action, or false if the cluster's record applies.
 func markOf(cl *model.Cluster, operation string, n *model.Node, action model.Action, service string) (model.Mark, bool) {
+	if n.ID == "" {
+		return model.Mark{}, false
+	}
 	if !cl.Moves(operation) || departs(action) {
 		return n.Marks[service], true
 	}

@@ -107,6 +107,12 @@ func othersOf(sc *scope, nodes []*model.Node) map[string]model.TaskNode {
 	return out
 }
 
+// Nowhere returns what stands for the node of a task that an agent does on its own machine: Plugin and Work take it. The task follows the
+// cluster's record, and macros that are about its node are left as they were written.
+func Nowhere(cl *model.Cluster) *model.Node {
+	return &model.Node{Tenant: cl.Tenant, Cluster: cl.ID, Number: macro.Nowhere}
+}
+
 // Work is the plugin for a task and the task's input.
 type Work struct {
 	Action    string // as the plugin gets it: "INSTALL", or an action of the service's own: "DRAIN"
@@ -225,7 +231,7 @@ func (s *Source) config(k encodedKey, n *model.Node, saved map[string]json.RawMe
 		ClusterJSON:  sc.raw,
 		Hostname:     n.Hostname,
 		IPAddresses:  n.IPAddresses,
-		NodeNum:      model.Int(n.Number),
+		NodeNum:      model.Int(max(n.Number, 0)),
 		HardwareType: n.HardwareType,
 		ImageType:    n.ImageType,
 		Flavor:       n.Flavor,

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -152,6 +153,20 @@ func (g *Graph) HasOwnActions() bool {
 	})
 }
 
+// OnAgent reports whether v is a task on no node, which an agent does on its own machine.
+func (g *Graph) OnAgent(v int) bool { return g.Node[v] < 0 && g.Action[v] != model.Barrier }
+
+// AgentTasks returns the tasks on no node.
+func (g *Graph) AgentTasks() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for v := range g.Len() {
+			if g.OnAgent(v) && !yield(v) {
+				return
+			}
+		}
+	}
+}
+
 // ActionKey returns the key that v's action has in the definition of its service: "install", or that of an action of the service's own.
 func (g *Graph) ActionKey(v int) string {
 	if _, key := model.SplitAction(g.Entry(v)); key != "" {
@@ -166,7 +181,7 @@ func (g *Graph) Name(v int) string {
 	case g.Action[v] == model.Barrier:
 		return fmt.Sprintf("barrier/%d", v)
 	case g.Service[v] >= 0:
-		return g.NodeID(v) + "/" + strings.ToUpper(g.ActionKey(v)) + "/" + g.ServiceName(v)
+		return cmp.Or(g.NodeID(v), model.AgentSteps) + "/" + strings.ToUpper(g.ActionKey(v)) + "/" + g.ServiceName(v)
 	}
 	return g.NodeID(v) + "/" + g.Action[v].String()
 }

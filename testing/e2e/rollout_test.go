@@ -144,7 +144,19 @@ func TestCustomPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	store, err := os.ReadFile("../../examples/shop/services/shop-store.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(t.TempDir(), "shop.yaml")
+	const probe = `
+    probe: {type: shell, fields: {script: "#!/bin/sh\necho \"$COOPR_ACTION $COOPR_SERVICE [$COOPR_NODE] $WHO\" >>\"$COOPR_NODE_DIR/probed\""}}
+    install:`
+	text := strings.Replace(string(store), "\n    install:", probe, 1)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.must("import", file)
 	plans := `
 plans:
   sale:
@@ -155,7 +167,7 @@ plans:
     strategy: parallel
     phases:
       webs: {service: shop-web, strategy: parallel, steps: [{default: [[check], [check]]}]}
-      store: {service: shop-store, strategy: parallel, steps: [{default: [[check]]}]}
+      store: {service: shop-store, strategy: parallel, steps: [{default: [[check]]}, {agent: [[probe]]}]}
 `
 	if err := os.WriteFile(file, append(template, plans...), 0o600); err != nil {
 		t.Fatal(err)
@@ -197,8 +209,20 @@ plans:
 		t.Errorf("%s", out)
 	}
 	status("sale", "WAITING")
-	m.must("plan", "start", "shop", "look")
+	m.must("plan", "start", "shop", "look", "-p", "WHO=bob")
 	status("look", "COMPLETE") // while the other waits for its operator
+	if out := m.must("plan", "show", "shop", "look"); !strings.Contains(out, "agent:[probe] (COMPLETE)") {
+		t.Errorf("a step on an agent is shown as\n%s", out)
+	}
+	probed := ""
+	for _, a := range m.agents {
+		if b, err := os.ReadFile(filepath.Join(a.data+"-work", "hosts", "agent", "probed")); err == nil {
+			probed += string(b)
+		}
+	}
+	if probed != "PROBE shop-store [] bob\n" {
+		t.Errorf("the agents were probed so: %q", probed)
+	}
 	m.must("plan", "resume", "shop", "sale", "announce")
 	m.must("plan", "resume", "shop", "sale", "announce")
 	status("sale", "COMPLETE")

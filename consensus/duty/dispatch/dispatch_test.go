@@ -96,6 +96,20 @@ func (l *log) begin(tasks int) {
 	for range tasks {
 		b.Task(model.Install, 0, 0)
 	}
+	l.start(b)
+}
+
+// beginOnAgent starts an operation of one task on no node.
+func (l *log) beginOnAgent() {
+	l.t.Helper()
+	b := plan.NewBuilder([]string{"00000001-1000"}, []string{model.OwnAction("s", "probe")})
+	b.Task(model.Run, plan.None, 0)
+	l.start(b)
+}
+
+// start starts the first operation.
+func (l *log) start(b *plan.Builder) {
+	l.t.Helper()
 	g, err := b.Build()
 	if err != nil {
 		l.t.Fatal(err)
@@ -113,6 +127,12 @@ func (l *log) next() {
 	l.t.Helper()
 	b := plan.NewBuilder([]string{"00000001-1000"}, []string{"s"})
 	b.Task(model.Stop, 0, 0)
+	l.follow(b, model.OpRestart)
+}
+
+// follow starts a second operation.
+func (l *log) follow(b *plan.Builder, typ model.OperationType) {
+	l.t.Helper()
 	g, err := b.Build()
 	if err != nil {
 		l.t.Fatal(err)
@@ -120,7 +140,7 @@ func (l *log) next() {
 	cl, _ := l.machine.View().Cluster("one", "00000001")
 	next := *cl
 	next.Operation, next.Operations = "00000001-002", 2
-	op := model.Operation{ID: next.Operation, Tenant: "one", Cluster: cl.ID, Type: model.OpRestart}
+	op := model.Operation{ID: next.Operation, Tenant: "one", Cluster: cl.ID, Type: typ}
 	l.must(&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
 		Cluster: logtest.Cluster(next), ClusterVersion: cl.Version, Graph: g.Encode()}}})
 }

@@ -55,7 +55,7 @@ func (d *Dispatcher) first(op *model.Operation, g *plan.Graph, needs func(uint32
 		if g.Preds[u] > 0 || g.Action[u] == model.Barrier || r.count >= firstLeases {
 			continue
 		}
-		if d.taken(q, g.Node[u]) {
+		if d.taken(q, uint32(u)) {
 			continue
 		}
 		n := needs(uint32(u))

@@ -83,8 +83,8 @@ func (d *Dispatcher) grant() {
 		if q.held[u] != nil {
 			continue // queued twice, and leased already
 		}
-		if d.taken(q, q.graph.Node[u]) {
-			q.park(u) // two tasks of the node were ready
+		if d.taken(q, u) {
+			q.park(u) // two tasks of the node were ready, or a worker is ending an attempt
 			continue
 		}
 		p, ok := plans[q]

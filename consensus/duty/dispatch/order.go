@@ -34,10 +34,10 @@ func (b *book) takeBack(q *queue, u uint32, h *holding) {
 
 // ends notes that a worker is ending a cancelled attempt.
 func (b *book) ends(op string, g *plan.Graph, u uint32, fence uint64, s *session) {
-	if g.Node[u] < 0 || s == nil {
+	if s == nil {
 		return
 	}
-	node := g.NodeID(int(u))
+	node := placeOf(op, g, u)
 	if !slices.ContainsFunc(b.ending[node], func(e ending) bool { return e.taskKey == taskKey{op, u} && e.fence == fence }) {
 		b.ending[node] = append(b.ending[node], ending{taskKey{op, u}, g.Name(int(u)), fence, s})
 	}
@@ -53,7 +53,7 @@ func (b *book) hasEnded(is func(ending) bool) {
 		delete(b.ending, node)
 		for _, q := range b.queues {
 			for at := range q.parked {
-				if q.graph.Nodes[at] == node {
+				if at < 0 || q.graph.Nodes[at] == node {
 					b.unpark(q, at)
 				}
 			}

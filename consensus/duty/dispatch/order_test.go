@@ -1,19 +1,30 @@
 package dispatch_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 
+	"github.com/coopr/coopr/consensus/duty/dispatch"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // After an order has taken a task from a worker, neither this task nor another one on its node
-// begins before the worker has ended the task or is gone.
+// begins before the worker has ended the task or is gone. The same is true of a task on no node, and no other task waits for that.
 func TestTakenBackEndsFirst(t *testing.T) {
+	endsFirst(t, "00000001-1000/INSTALL/s", func(l *log) { l.begin(1) })
+	endsFirst(t, "agent/PROBE/s", (*log).beginOnAgent)
+}
+
+func endsFirst(t *testing.T, name string, begin func(*log)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t)
-		l.begin(1)
+		begin(l)
 		d, end := l.dispatcher()
 		defer end()
 		a, b := &conn{}, &conn{}
@@ -36,7 +47,7 @@ func TestTakenBackEndsFirst(t *testing.T) {
 			t.Fatalf("%d and %d tasks were sent while the first is being ended", a.got(), b.got())
 		}
 		why, err := d.Why(t.Context(), "00000001-001", []uint32{0})
-		if err != nil || why[0].Text != "agent a is still ending 00000001-1000/INSTALL/s, which an order took back" {
+		if err != nil || why[0].Text != "agent a is still ending "+name+", which an order took back" {
 			t.Errorf("it waits for %+v, %v", why, err)
 		}
 		cancelled := func(c *conn) *pb.Result {
@@ -74,13 +85,18 @@ func TestTakenBackEndsFirst(t *testing.T) {
 // broke, under the same leader or another.
 func TestTakenBackOverSessions(t *testing.T) {
 	for name, elected := range map[string]bool{"the same leader": false, "another leader": true} {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { takenBack(t, elected) }) })
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { takenBack(t, elected, func(l *log) { l.begin(1) }) })
+		})
+		t.Run(name+", on no node", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { takenBack(t, elected, (*log).beginOnAgent) })
+		})
 	}
 }
 
-func takenBack(t *testing.T, elected bool) {
+func takenBack(t *testing.T, elected bool, begin func(*log)) {
 	l := newLog(t)
-	l.begin(1)
+	begin(l)
 	d, end := l.dispatcher()
 	defer func() { end() }()
 	open := func(session string, hello *pb.Hello) *conn {
@@ -149,6 +165,79 @@ func TestTakenBackOutlivesItsOperation(t *testing.T) {
 		synctest.Wait()
 		if a.got() != 2 {
 			t.Fatalf("%d tasks were sent after its end", a.got()-1)
+		}
+	})
+}
+
+// Tasks on no node wait for earlier attempts of themselves only, and not for each other.
+func TestTakenBackOnNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		b := plan.NewBuilder([]string{"00000001-1000"}, []string{model.OwnAction("s", "probe")})
+		b.Edge(b.Task(model.Run, plan.None, 0), b.Task(model.Run, plan.None, 0))
+		l.start(b)
+		d, end := l.dispatcher()
+		defer end()
+		a := &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 2}, a); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001",
+			Order: pb.PlanOrder_PLAN_ORDER_RESTART}}})
+		synctest.Wait()
+		if a.got() != 1 {
+			t.Fatalf("%d tasks were sent", a.got())
+		}
+		next := plan.NewBuilder([]string{"00000001-1000"}, []string{model.OwnAction("s", "probe")})
+		next.Task(model.Run, plan.None, 0)
+		l.follow(next, model.OpPlan)
+		l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-002",
+			Order: pb.PlanOrder_PLAN_ORDER_START}}})
+		synctest.Wait()
+		if a.got() != 2 {
+			t.Errorf("%d tasks were sent, while another one on no node is being ended", a.got())
+		}
+	})
+}
+
+// TestNoNodeKeepsNothing checks that what a task on no node returns or saves is dropped: it would belong to no tenant's node.
+func TestNoNodeKeepsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.beginOnAgent()
+		sealed := false
+		d, end := l.dispatcherOf(dispatch.Config{Propose: l.propose, Tasks: works{},
+			Seal: func(_ context.Context, _, _ string, values map[string]any) (map[string]any, error) {
+				sealed = true
+				return values, nil
+			}})
+		defer end()
+		a := &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 1}, a); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		task := a.all()[0]
+		save := &pb.SaveState{Task: task.Id, Fence: task.Fence, Key: "password", Value: []byte(`"canary"`)}
+		if err := d.Save(t.Context(), "s", []*pb.SaveState{save}, 7); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if a.stored() != 7 {
+			t.Error("the worker waits for a value that is not kept")
+		}
+		answers, err := l.propose(t.Context(), &pb.Command{Change: &pb.Command_SaveValue{SaveValue: &pb.SaveValue{Operation: "00000001-001",
+			Fence: task.Fence, Key: "k", Value: []byte(`"v"`)}}})
+		if err != nil || !errors.Is(answers[0].Err, problem.Invalid) {
+			t.Errorf("%v, %v", answers, err)
+		}
+		d.ReportSoon("s", []*pb.Result{{Task: task.Id, Fence: task.Fence, Outcome: pb.Outcome_OUTCOME_SUCCEEDED,
+			Output: []byte(`{"result":{"password":"canary"}}`)}})
+		synctest.Wait()
+		v := l.machine.View()
+		if op, _ := v.Operation("one", "00000001-001"); op.Status != model.OpSucceeded || sealed || l.clear || len(v.Values("")) > 0 {
+			t.Errorf("the operation is %s; encrypted: %t, in the log: %t, kept: %v", op.Status, sealed, l.clear, v.Values(""))
 		}
 	})
 }

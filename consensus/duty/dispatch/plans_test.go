@@ -111,10 +111,10 @@ func TestCrashAtEveryEntry(t *testing.T) {
 }
 
 // TestPlansShareNodes runs custom plans concurrently with an operation and with each other, on
-// the same nodes in opposite orders: a node has one task of all of them at a time, and all of
-// them end.
+// the same nodes in opposite orders, with steps on no node between: a node has one task of all of
+// them at a time, and all of them end.
 func TestPlansShareNodes(t *testing.T) {
-	succeeded, seeds := 0, 40
+	succeeded, onAgents, seeds := 0, 0, 40
 	if testing.Short() {
 		seeds = 6
 	}
@@ -130,8 +130,10 @@ func TestPlansShareNodes(t *testing.T) {
 				}
 				o, err := tree.Outlines(model.Plan{Name: id, Phases: []model.PlanPhase{
 					{Name: "a", Service: "s0", Steps: []model.PlanSteps{{Node: "default", Tasks: [][]string{{"stop", "start"}, {"check"}}}}},
-					{Name: "b", Service: "s0", Strategy: "parallel", Steps: []model.PlanSteps{{Node: "default", Tasks: [][]string{{"configure"}}}}},
-				}}, map[string]tree.Instances{"s0": {Nodes: slices.Clone(nodes), Tasks: []string{"stop", "start", "configure", "check"}}})
+					{Name: "b", Service: "s0", Strategy: "parallel", Steps: []model.PlanSteps{
+						{Node: "default", Tasks: [][]string{{"configure"}}}, {Node: "agent", Tasks: [][]string{{"start", "check"}, {"stop"}}}}},
+				}}, map[string]tree.Instances{"s0": {Nodes: slices.Clone(nodes), Tasks: []string{"stop", "start", "configure", "check"},
+					NotOnAgent: func(string) string { return "" }}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -176,6 +178,13 @@ func TestPlansShareNodes(t *testing.T) {
 				op, _ := p.machine.View().Operation("one", id)
 				if op.Status == model.OpSucceeded {
 					succeeded++
+					s, _ := p.machine.View().Plan(id)
+					for u := range s.Graph.AgentTasks() {
+						onAgents++
+						if s.Status(uint32(u)) != model.TaskSucceeded {
+							t.Errorf("seed %d: %s of plan %s is %s", seed, s.Graph.Name(u), id, s.Status(uint32(u)))
+						}
+					}
 				} else if op.Status != model.OpFailed {
 					v, _ := p.machine.View().PlanTree("one", id, time.Now().UnixMilli())
 					t.Errorf("seed %d: plan %s is %s:\n%s", seed, id, op.Status, v.Info().Text(id))
@@ -186,5 +195,8 @@ func TestPlansShareNodes(t *testing.T) {
 	}
 	if succeeded*6 < seeds*3*5 {
 		t.Errorf("only %d of %d plans succeeded", succeeded, seeds*3)
+	}
+	if onAgents != 3*succeeded {
+		t.Errorf("%d tasks on no node were done in %d plans", onAgents, succeeded)
 	}
 }

@@ -33,10 +33,19 @@ type queue struct {
 	of     *tenant
 }
 
-// taken reports whether a task of the operation holds the node, or a worker is still ending
-// a cancelled attempt of any operation there.
-func (b *book) taken(q *queue, node int32) bool {
-	return node >= 0 && (q.busy[node] > 0 || len(b.ending[q.graph.Nodes[node]]) > 0)
+// taken reports whether a task of the operation holds the node of a task, or a worker is still ending
+// a cancelled attempt of any operation there. A task on an agent waits only for earlier attempts of itself.
+func (b *book) taken(q *queue, u uint32) bool {
+	node := q.graph.Node[u]
+	return node >= 0 && q.busy[node] > 0 || len(b.ending[placeOf(q.op.ID, q.graph, u)]) > 0
+}
+
+// placeOf returns the key of book.ending for a task: the id of its node, or that of a task on an agent itself.
+func placeOf(op string, g *plan.Graph, u uint32) string {
+	if g.OnAgent(int(u)) {
+		return string(model.OperationID(op).Task(u))
+	}
+	return g.NodeID(int(u))
 }
 
 // holding is a task that is leased, or is being leased.
@@ -205,7 +214,7 @@ func (b *book) line(q *queue, u uint32) {
 	if _, ok := q.since[u]; !ok {
 		q.since[u] = time.Now()
 	}
-	if b.taken(q, q.graph.Node[u]) {
+	if b.taken(q, u) {
 		q.park(u)
 		return
 	}
@@ -276,7 +285,7 @@ func (b *book) release(q *queue, u uint32) {
 // and the others must not wait for it. Once one of them holds the node, the others are
 // parked again.
 func (b *book) unpark(q *queue, node int32) {
-	if p := q.parked[node]; p != nil && !b.taken(q, node) {
+	if p := q.parked[node]; p != nil && (node < 0 || q.busy[node] == 0 && len(b.ending[q.graph.Nodes[node]]) == 0) {
 		for _, next := range p.vs {
 			heap.Push(&q.ready, next)
 		}

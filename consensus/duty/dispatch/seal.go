@@ -89,6 +89,12 @@ func over(v *state.View, op string, u uint32, fence uint64) bool {
 	return v.Index() >= fence && (!ok || !p.Valid(u, fence))
 }
 
+// keepsNothing reports whether a task is on no node: there is no record for what it returns.
+func keepsNothing(v *state.View, op string, u uint32) bool {
+	p, ok := v.Plan(op)
+	return ok && int(u) < p.Graph.Len() && p.Graph.OnAgent(int(u))
+}
+
 // result returns a result for the log, or a failure in its place if it must not be stored.
 func (e *sealer) result(ctx context.Context, r *pb.Result) (*pb.Result, error) {
 	op, u, err := model.TaskID(r.Task).Split()
@@ -101,6 +107,9 @@ func (e *sealer) result(ctx context.Context, r *pb.Result) (*pb.Result, error) {
 	}
 	if r = checked(v, string(op), u, r); len(r.Output) == 0 {
 		return r, nil
+	}
+	if keepsNothing(v, string(op), u) {
+		return &pb.Result{Task: r.Task, Fence: r.Fence, Outcome: r.Outcome, Message: r.Message, LogTail: r.LogTail, Adopted: r.Adopted}, nil
 	}
 	var o model.TaskOutput
 	if json.Unmarshal(r.Output, &o) != nil || len(o.Result) == 0 {
@@ -157,7 +166,7 @@ func (e *sealer) saved(ctx context.Context, s *pb.SaveState, op string, u uint32
 		e.cfg.Logger.Warn("a value that a plugin saved for its task was refused", "task", s.Task, "error", "it "+why)
 		return nil, nil
 	}
-	if over(e.cfg.Machine.View(), op, u, s.Fence) {
+	if v := e.cfg.Machine.View(); over(v, op, u, s.Fence) || keepsNothing(v, op, u) {
 		return nil, nil // the state would refuse it
 	}
 	sealed, err := e.values(ctx, op, u, values)

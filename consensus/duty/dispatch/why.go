@@ -42,13 +42,13 @@ func (d *Dispatcher) why(q *queue, u uint32) tree.Wait {
 	if !q.open {
 		return tree.Wait{Kind: tree.WaitsGate, Text: fmt.Sprintf("the operation is %s", q.op.Status)}
 	}
-	if node := q.graph.Node[u]; d.taken(q, node) {
-		if list := d.ending[q.graph.Nodes[node]]; len(list) > 0 {
+	if d.taken(q, u) {
+		if list := d.ending[placeOf(q.op.ID, q.graph, u)]; len(list) > 0 {
 			name := list[0].name
 			return tree.Wait{Kind: tree.WaitsNode, What: name,
 				Text: fmt.Sprintf("agent %s is still ending %s, which an order took back", list[0].session.agent, name)}
 		}
-		name := q.graph.Name(int(q.busy[node] - 1))
+		name := q.graph.Name(int(q.busy[q.graph.Node[u]] - 1))
 		return tree.Wait{Kind: tree.WaitsNode, What: name, Text: name + " is at work on its node"}
 	}
 	n := d.cfg.Tasks.Needs(d.cfg.Machine.View(), q.op, q.graph, u)

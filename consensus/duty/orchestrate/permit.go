@@ -11,6 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
 )
 
@@ -26,6 +27,9 @@ var actions = map[model.OperationType]access.Action{
 // does in consequence of what was accepted before is not decided again.
 func (o *Orchestrator) permit(who model.Caller, p *operation.Prepared) error {
 	if err := o.hostExec().Ask(who, hostexec.Cluster(&p.Cluster)); err != nil || who.Follows {
+		return err
+	}
+	if err := PermitAgentTasks(who, &p.Cluster, p.Graph); err != nil {
 		return err
 	}
 	if who.Role == "" {
@@ -105,6 +109,21 @@ func (o *Orchestrator) permitAuthors(have, next *model.Cluster) error {
 		}
 		if err := o.hostExec().Ask(author, hostexec.Code(next, name)); err != nil {
 			return problem.New(problem.Forbidden, "service %s, version %d: %w; have somebody with that right write it", name, s.Version, err)
+		}
+	}
+	return nil
+}
+
+// PermitAgentTasks returns problem.Forbidden if the caller may not have a plan of a cluster carried out because of its tasks on agents, or
+// if those who wrote the actions of these tasks might not.
+func PermitAgentTasks(who model.Caller, cl *model.Cluster, g *plan.Graph) error {
+	for v := range g.AgentTasks() {
+		if err := (hostexec.Rules{}).Ask(who, []hostexec.Use{{What: "step " + g.Name(v)}}); err != nil {
+			return err
+		}
+		s := cl.Definitions[g.ServiceName(v)]
+		if err := hostexec.Written(&s); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -155,3 +155,44 @@ func TestOwnActionNames(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentSteps checks where a plan may have steps on an agent.
+func TestAgentSteps(t *testing.T) {
+	got, err := decodePlans(t, `
+plans:
+  backup:
+    phases:
+      all: {service: s, steps: [{agent: [[check], [drain]]}, {default: [[stop]]}]}
+      rest: {service: s, strategy: parallel, steps: [{agent: [[check]]}]}
+`)
+	if err != nil || !got[0].Phases[0].Steps[0].OnAgent() || got[0].Phases[0].Steps[1].OnAgent() || !got[0].Phases[1].Steps[0].OnAgent() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	_, err = decodePlans(t, `
+plans:
+  deploy: {phases: {a: {service: s, steps: [{agent: [[start]]}]}}}
+  decommission: {phases: {a: {service: s, steps: [{agent: [[start]]}]}}}
+  mine: {recovers: {service: s, when: restart}, phases: {a: {service: s, steps: [{agent: [[start]]}]}}}
+  x:
+    phases:
+      a: {service: s, strategy: canary, steps: [{agent: [[start]]}]}
+      b: {service: s, batch: 2, steps: [{agent: [[start]]}]}
+      c: {service: s, steps: [{agent: [[start]]}, {agent: [[stop]]}]}
+      d: {service: s, steps: [{agent: [[]]}]}
+      e: {service: s, steps: [{agents: [[start]]}]}
+`)
+	for _, want := range []string{
+		`plans[0].phases[0].steps[0].node: plan deploy cannot have steps on an agent`,
+		`plans[1].phases[0].steps[0].node: plan decommission cannot have steps on an agent`,
+		`plans[2].phases[0].steps[0].node: plan mine cannot have steps on an agent: name them in a plan that an operator starts`,
+		`plans[3].phases[0].steps[0].node: batches and canaries are of nodes: give the steps on an agent a phase of their own`,
+		`plans[3].phases[1].steps[0].node: batches and canaries are of nodes`,
+		`plans[3].phases[2].steps[1].node: node agent already has its steps at steps[0]`,
+		`plans[3].phases[3].steps[0].tasks[0]: is empty`,
+		`plans[3].phases[4].steps[0].node: Malformed step in phase: "agents" is neither the number of a node, from 0, nor "default" or "agent"`,
+	} {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("no %q in:\n%v", want, err)
+		}
+	}
+}

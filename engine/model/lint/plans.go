@@ -57,6 +57,8 @@ func (j *judge) planTasks(path string, p *model.Plan, ph model.PlanPhase, s *mod
 					j.fault(fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k),
 						"Malformed step: step refers to a task that does not exist: %q is not an action of %s%s",
 						words.Shorten(task), s.Name, words.DidYouMean(task, actions))
+				} else if why := s.CannotRunOnAgent(task); steps.OnAgent() && why != "" {
+					j.fault(fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k), "Malformed step: %s", why)
 				}
 			}
 		}

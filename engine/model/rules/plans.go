@@ -38,6 +38,7 @@ func checkPlans(fs *model.Faults, plans []model.Plan) {
 			at := fmt.Sprintf("%s.phases[%d]", path, k)
 			unique(at, phases, ph.Name, k)
 			checkPhase(fs, at, ph)
+			checkAgent(fs, at, &p, &ph)
 			if p.Custom() && len(ph.Steps) == 0 { // all actions would include those that remove the service
 				fs.Addf(at+".steps", "is missing: say which actions of %s phase %s of plan %s runs", cmp.Or(ph.Service, "its service"), ph.Name, p.Name)
 			}
@@ -73,21 +74,36 @@ func checkPhase(fs *model.Faults, path string, p model.PlanPhase) {
 		node := s.Node
 		if n, err := strconv.Atoi(node); err == nil && n >= 0 {
 			node = strconv.Itoa(n)
-		} else if node != model.DefaultSteps {
-			fs.Addf(at+".node", "Malformed step in phase: %q is neither the number of a node, from 0, nor \"default\"", words.Shorten(s.Node))
+		} else if node != model.DefaultSteps && !s.OnAgent() {
+			fs.Addf(at+".node", "Malformed step in phase: %q is neither the number of a node, from 0, nor \"default\" or \"agent\"",
+				words.Shorten(s.Node))
 			continue
 		}
 		if k, twice := first[node]; twice {
 			fs.Addf(at+".node", "node %s already has its steps at steps[%d]", node, k)
 		}
 		first[node] = i
-		if batch && len(s.Tasks) > 1 {
+		if batch && len(s.Tasks) > 1 && !s.OnAgent() {
 			fs.Addf(at+".tasks", "has %d steps, but in a batch a node has one: join them, or make each a phase", len(s.Tasks))
 		}
 		for k, tasks := range s.Tasks {
 			if len(tasks) == 0 {
 				fs.Addf(fmt.Sprintf("%s.tasks[%d]", at, k), "is empty: name an action of the service, or take it away")
 			}
+		}
+	}
+}
+
+// checkAgent adds the faults of steps on an agent in places where there can be none.
+func checkAgent(fs *model.Faults, path string, p *model.Plan, ph *model.PlanPhase) {
+	for i := range ph.Steps {
+		at := fmt.Sprintf("%s.steps[%d].node", path, i)
+		switch {
+		case !ph.Steps[i].OnAgent():
+		case !p.Custom() || p.Recovers != nil:
+			fs.Addf(at, "plan %s cannot have steps on an agent: name them in a plan that an operator starts", p.Name)
+		case ph.Batch != "" || ph.Strategy != "" && !slices.Contains(model.PlanStrategies, ph.Strategy):
+			fs.Add(at, "batches and canaries are of nodes: give the steps on an agent a phase of their own")
 		}
 	}
 }

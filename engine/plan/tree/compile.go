@@ -58,7 +58,7 @@ func (d *Draft) Compile(g *plan.Graph) (*plan.Graph, error) {
 		case Dependency:
 			for from := p.First; from < p.End; {
 				to := from + 1
-				for to < p.End && c.node(to) >= 0 && c.node(to) == c.node(from) {
+				for to < p.End && c.node(to) == c.node(from) { // those on an agent follow each other, too
 					to++
 				}
 				first := from

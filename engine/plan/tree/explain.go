@@ -229,8 +229,11 @@ func (x *explaining) name(v uint32) string {
 	if x.Node != nil {
 		id = x.Node(id)
 	}
-	if id != "" {
+	switch {
+	case id != "":
 		out += " on " + id
+	case g.OnAgent(int(v)):
+		out += " on an agent"
 	}
 	return out
 }

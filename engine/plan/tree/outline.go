@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,6 +17,8 @@ type Instances struct {
 	Nodes []string
 	// Tasks are the keys of its actions, in the order in which they run.
 	Tasks []string
+	// NotOnAgent returns why a task cannot be done on an agent, or "". It may be nil: none can.
+	NotOnAgent func(task string) string
 }
 
 // Outline is a template's plan for given nodes, before there is a graph.
@@ -39,14 +42,17 @@ type OutlinePhase struct {
 	whole bool
 }
 
-// OutlineStep is a step on one node.
+// OutlineStep is a step on one node, or on an agent if Node is "".
 type OutlineStep struct {
 	Node  string
 	Tasks []string
 }
 
 // Name returns the step's name: "hello-0:[once, server]".
-func (s OutlineStep) Name() string { return s.Node + ":[" + strings.Join(s.Tasks, ", ") + "]" }
+func (s OutlineStep) Name() string { return place(s.Node) + ":[" + strings.Join(s.Tasks, ", ") + "]" }
+
+// place returns the name of where a step is done, for the name of its node.
+func place(node string) string { return cmp.Or(node, model.AgentSteps) }
 
 // Outlines returns the phases and steps of a template's plan (docs/spec/plans.md §13). The
 // error, of type model.Faults, has all of its faults for these services.
@@ -95,7 +101,7 @@ func outlineSteps(path string, ph model.PlanPhase, at Instances, fault func(path
 		}
 		return out
 	}
-	entries := map[string]int{}
+	entries, agent := map[string]int{}, -1
 	for i, s := range ph.Steps {
 		for k, tasks := range s.Tasks {
 			for _, t := range tasks {
@@ -106,8 +112,14 @@ func outlineSteps(path string, ph model.PlanPhase, at Instances, fault func(path
 						t,
 						ph.Service,
 					)
+				} else if why := at.onAgent(t); s.OnAgent() && why != "" {
+					fault(fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k), "Malformed step: %s", why)
 				}
 			}
+		}
+		if s.OnAgent() {
+			agent = i
+			continue
 		}
 		node := s.Node
 		if n, err := strconv.Atoi(node); err == nil {
@@ -115,19 +127,38 @@ func outlineSteps(path string, ph model.PlanPhase, at Instances, fault func(path
 		}
 		entries[node] = i
 	}
+	add := func(node string, i int) {
+		for _, tasks := range ph.Steps[i].Tasks {
+			out = append(out, OutlineStep{node, tasks})
+		}
+	}
+	if agent == 0 {
+		add("", agent)
+	}
 	for n, node := range at.Nodes {
 		i, ok := entries[strconv.Itoa(n)]
+		if len(entries) == 0 {
+			break // the phase is about no node
+		}
 		if !ok {
 			if i, ok = entries[model.DefaultSteps]; !ok {
 				fault(path+".steps", "Missing '%d' step entry, and no 'default' defined", n)
 				continue
 			}
 		}
-		for _, tasks := range ph.Steps[i].Tasks {
-			out = append(out, OutlineStep{node, tasks})
-		}
+		add(node, i)
+	}
+	if agent > 0 {
+		add("", agent)
 	}
 	return out
+}
+
+func (in *Instances) onAgent(task string) string {
+	if in.NotOnAgent == nil {
+		return "this plan has no steps on an agent"
+	}
+	return in.NotOnAgent(task)
 }
 
 // slot is a service on a node of a graph.
@@ -334,12 +365,14 @@ func (o *Outline) Graph() (*plan.Graph, *Draft, error) {
 	var nodeNames, serviceNames []string
 	for _, p := range o.Phases {
 		for _, s := range p.Steps {
-			index(nodes, &nodeNames, s.Node)
+			if s.Node != "" {
+				index(nodes, &nodeNames, s.Node)
+			}
 		}
 		index(services, &serviceNames, p.Service)
 		for _, s := range p.Steps {
 			for _, name := range s.Tasks {
-				if _, err := model.ParseAction(name); err != nil {
+				if _, err := model.ParseAction(name); err != nil || s.Node == "" {
 					index(services, &serviceNames, model.OwnAction(p.Service, name))
 				}
 			}
@@ -351,16 +384,20 @@ func (o *Outline) Graph() (*plan.Graph, *Draft, error) {
 		d.phase(Phase{Name: p.Name, Service: p.Service, Strategy: p.Strategy, Timeout: p.Timeout})
 		for k, s := range p.Steps {
 			step, last := d.step(), uint32(plan.NoStep)
+			node := plan.None
+			if s.Node != "" {
+				node = nodes[s.Node]
+			}
 			for _, name := range s.Tasks {
 				a, err := model.ParseAction(name)
 				entry := p.Service
-				if err != nil {
+				if err != nil || node == plan.None { // on an agent, no action has an effect on the service of a node
 					a, entry = model.Run, model.OwnAction(p.Service, name)
 				} else if a.PerNode() || a == model.Barrier || a == model.Run {
 					faults.Add(fmt.Sprintf("phases[%d]", i), fmt.Sprintf("step %d, %s: %q is nothing that a plan can do", k, s.Name(), name))
 					continue
 				}
-				v := b.Task(a, nodes[s.Node], services[entry])
+				v := b.Task(a, node, services[entry])
 				d.Step = append(d.Step, step)
 				if last != plan.NoStep {
 					b.Edge(last, v)

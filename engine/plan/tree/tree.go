@@ -81,7 +81,7 @@ func (t *Tree) stepName(g *plan.Graph, step uint32, node func(id string) string)
 	service := phase.Service
 	for v := range g.In(plan.Step(step)) {
 		if b.Len() == 0 {
-			b.WriteString(node(g.NodeID(int(v))))
+			b.WriteString(place(node(g.NodeID(int(v)))))
 			b.WriteString(":[")
 		} else {
 			b.WriteString(", ")

@@ -139,7 +139,8 @@ func (a *attemptLog) latest() time.Time {
 func newAttempt(t *model.Task, at *model.TaskAttempt) *attemptLog {
 	a := &attemptLog{attemptKey: attemptKey{t.ID, at.Number}, over: make(chan struct{}), leased: time.UnixMilli(at.Leased).UTC()}
 	name, _, _ := strings.Cut(t.Hostname, ".")
-	a.head = logLine{Node: cmp.Or(name, t.Node), Service: t.Service, Action: progress.Does(*t), Task: t.ID, Attempt: at.Number}
+	name = cmp.Or(name, t.Node, model.AgentSteps)
+	a.head = logLine{Node: name, Service: t.Service, Action: progress.Does(*t), Task: t.ID, Attempt: at.Number}
 	return a
 }
 

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -40,10 +41,7 @@ func TaskCommand(app cli.App) *cobra.Command {
 				} else if x.LeasedAt > 0 && x.Status.Held() {
 					took = out.Ago(x.LeasedAt)
 				}
-				node := x.Hostname
-				if node == "" {
-					node = x.Node
-				}
+				node := cmp.Or(x.Hostname, x.Node, model.AgentSteps)
 				t.Row(x.ID, progress.Does(x), x.Service, node, x.Status.String(), took, strconv.Itoa(x.Attempt), x.Agent, x.Message)
 			}
 			return t

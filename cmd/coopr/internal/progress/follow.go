@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,14 +171,7 @@ func TaskName(t model.Task) string {
 	if t.Service != "" {
 		name += " " + t.Service
 	}
-	host := t.Hostname
-	if host == "" {
-		host = t.Node
-	}
-	if host != "" {
-		name += " on " + host
-	}
-	return name
+	return name + " on " + cmp.Or(t.Hostname, t.Node, "an agent")
 }
 
 // ended shows the result of an operation, and where to find what it made. It returns an error unless the
