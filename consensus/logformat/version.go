@@ -31,4 +31,6 @@ const (
 	SuspendLevel = 3
 	// LeaseLevel is the level from which on leases of clusters change, and warnings of their end are on record.
 	LeaseLevel = 3
+	// ProgramLimitLevel is the level from which on a program's preferences limit its runs.
+	ProgramLimitLevel = 3
 )

@@ -172,6 +172,8 @@ func (p *Profile) Check(spec *Spec, known []string) model.Faults {
 			fs.Add(at+".name", fmt.Sprintf("%q occurs twice", q.Name))
 		case model.HasSealedRef(q.Value):
 			fs.Add(at+".value", model.RefusedRef(q.Value))
+		case spec != nil && !spec.Reads(q.Name):
+			fs.Add(at+".name", fmt.Sprintf("provisioner %s has no property %q%s", spec.Name, q.Name, words.DidYouMean(q.Name, spec.names())))
 		case spec != nil:
 			if why := spec.Judge(q.Name, q.Value); why != "" {
 				fs.Add(at+".value", why)

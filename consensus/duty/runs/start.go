@@ -59,7 +59,7 @@ func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uin
 	if s.Nodes > 0 {
 		levels[3][profile.PropertyPrefix+profile.PropNodes] = strconv.Itoa(s.Nodes)
 	}
-	fs := profile.CheckSettings(levels[3], false)
+	fs := profile.CheckSettings(levels[profile.OfRun], profile.OfRun)
 	if len(fs) > 0 {
 		return nil, fs
 	}
@@ -95,6 +95,7 @@ func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uin
 func program(v *state.View, who model.Caller, s Start) (*profile.Program, error) {
 	if s.Inline != nil {
 		p := *s.Inline
+		p.Version = 0 // it is not stored
 		p.Complete()
 		if fs := p.Check(); len(fs) > 0 {
 			for _, f := range fs {

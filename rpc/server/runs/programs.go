@@ -144,11 +144,12 @@ func scheduleRoutes(s *rest.Server) {
 			x.Name, x.Tenant, x.Status, x.Actor, x.LastRun, x.Message = in.Name, "", "", "", "", ""
 			x.Last, x.Waits, x.Skipped, x.Version = 0, 0, 0, 0
 			x.Complete()
-			if fs := x.Check(); len(fs) > 0 {
-				return api.ScheduleDetails{}, api.Written{}, fs
-			}
 			v, err := s.Latest(ctx)
-			if err == nil {
+			if err != nil {
+				return api.ScheduleDetails{}, api.Written{}, err
+			}
+			fs := append(x.Check(), profile.UnreadKeys(x.Properties, profile.OfRun, v.Provisioners(c.Who.Tenant))...)
+			if err = fs.Err(); err == nil {
 				_, there := v.Schedule(c.Who.Tenant, in.Name)
 				err = c.MayWrite(access.TypeSchedule, in.Name, there)
 			}
