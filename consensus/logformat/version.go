@@ -33,4 +33,6 @@ const (
 	LeaseLevel = 3
 	// ProgramLimitLevel is the level from which on a program's preferences limit its runs.
 	ProgramLimitLevel = 3
+	// RangeLevel is the level from which on properties of profiles have ranges.
+	RangeLevel = 3
 )

@@ -454,6 +454,29 @@ func TestRunsAreBegunOnce(t *testing.T) {
 	}
 }
 
+// TestRangesOfProperties has a profile bound a property: runs and schedules that override it with another value are refused.
+func TestRangesOfProperties(t *testing.T) {
+	w := newWorld(t)
+	const ranged = `{"provisioner":{"name":"cloud","properties":[{"name":"numMachines","value":"3","range":{"min":2,"max":4}}]}}`
+	w.must(200, apitest.Admin, "PUT", "/v1/programs/job", job)
+	w.tell(map[string]bool{}, []asked{
+		{apitest.Admin, "PUT", "/v1/profiles/c", strings.Replace(ranged, `"3"`, `"5"`, 1), 400, []string{`properties[0].value`, `2..4`}},
+		{apitest.Admin, "PUT", "/v1/profiles/c", ranged, 200, []string{`"range":{"min":2,"max":4}`}},
+		{apitest.User, "POST", "/v1/runs", `{"program":"job","profile":"c","nodes":5}`, 422,
+			[]string{`"path":"properties.numMachines"`, `must be in the range 2..4 of the profile, but is 5`}},
+		{apitest.User, "POST", "/v1/runs", `{"program":"job","profile":"c","nodes":4}`, 202, []string{`"value":"4"`}},
+		{apitest.User, "POST", "/v1/runs", `{"program":"job","profile":"c"}`, 202, []string{`"value":"3"`}},
+		{apitest.User, "PUT", "/v1/schedules/s", `{"program":"job","cron":"@daily","properties":{"system.profile.name":"c",
+			"system.profile.properties.numMachines":"1"}}`, 422, []string{`"path":"properties.numMachines"`}},
+		{apitest.User, "PUT", "/v1/schedules/s", `{"program":"job","cron":"@daily","properties":{"system.profile.name":"c",
+			"system.profile.properties.numMachines":"2"}}`, 200, nil},
+		// The preferences of the program count, too.
+		{apitest.Admin, "PUT", "/v1/programs/job/preferences", `{"properties":{"system.profile.properties.numMachines":"9"}}`, 200, nil},
+		{apitest.User, "PUT", "/v1/schedules/s", `{"program":"job","cron":"@daily","properties":{"system.profile.name":"c"}}`, 422,
+			[]string{`but is 9`}},
+	})
+}
+
 // TestLimitsOfAProgram has the preferences of a program limit its runs, and no others.
 func TestLimitsOfAProgram(t *testing.T) {
 	w := newWorld(t)

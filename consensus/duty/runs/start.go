@@ -81,12 +81,14 @@ func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uin
 	if err := v.MayStart(who, r); err != nil {
 		return nil, err
 	}
+	fs = profile.OutOfRange(r.Properties)
 	for _, spec := range v.Provisioners(who.Tenant) {
 		if spec.Name == r.Provisioner {
-			if fs := spec.Validate(profile.Values(r.Properties)); len(fs) > 0 {
-				return nil, fs
-			}
+			fs = append(fs, spec.Validate(profile.Values(r.Properties))...)
 		}
+	}
+	if len(fs) > 0 {
+		return nil, fs
 	}
 	return &Prepared{Run: r, Version: p.Version, Levels: levels}, nil
 }
