@@ -402,7 +402,8 @@ func preferences[I any](s *rest.Server, tag string, at preferencesAt, program fu
 			Summary: "Delete the settings, so that those of the next higher level apply",
 		},
 		func(ctx context.Context, c *rest.Call, in *I) (api.Deleted, api.Written, error) {
-			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "preferences", Name: program(in), System: at.of == profile.OfSystem, Order: "delete"})
+			w, err := s.Runs.ChangeSetting(ctx, c.Who,
+				api.Setting{Kind: "preferences", Name: program(in), System: at.of == profile.OfSystem, Order: "delete"})
 			return api.Deleted{Name: program(in)}, w, err
 		},
 	)
