@@ -31,6 +31,16 @@ func (r *Runs) ChangeSetting(ctx context.Context, who model.Caller, s api.Settin
 	if secret, ok := s.Value.(profile.Secret); ok {
 		return r.putSecret(ctx, who, s, secret)
 	}
+	if p, ok := s.Value.(profile.Profile); ok && p.HasRange() {
+		m, _, err := leader(r.Supervisor)
+		if err != nil {
+			return api.Written{}, err
+		}
+		if !m.Machine.View().Understands(logformat.RangeLevel) {
+			return api.Written{}, problem.New(problem.Conflict, "profile %s has a range, which some agents of the mesh are too old to keep: "+
+				"upgrade these agents (`coopr members -o wide` shows their versions)", s.Name)
+		}
+	}
 	put, err := logformat.PutSetting(s.Kind, s.Name, s.Order, s.Value)
 	if err != nil {
 		return api.Written{}, err

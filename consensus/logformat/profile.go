@@ -75,7 +75,15 @@ func (e *encoder) property(x profile.Property) *record.Property {
 		Value:      x.Value,
 		Editable:   clone(x.Editable),
 		IsEditable: clone(x.IsEditable),
+		Range:      e.bounds(x.Range),
 	}
+}
+
+func (e *encoder) bounds(x *profile.Range) *record.Range {
+	if x == nil {
+		return nil
+	}
+	return &record.Range{Min: clone(x.Min), Max: clone(x.Max)}
 }
 
 func (d *decoder) property(m *record.Property) profile.Property {
@@ -87,7 +95,15 @@ func (d *decoder) property(m *record.Property) profile.Property {
 		Value:      m.Value,
 		Editable:   clone(m.Editable),
 		IsEditable: clone(m.IsEditable),
+		Range:      d.bounds(m.Range),
 	}
+}
+
+func (d *decoder) bounds(m *record.Range) *profile.Range {
+	if m == nil {
+		return nil
+	}
+	return &profile.Range{Min: clone(m.Min), Max: clone(m.Max)}
 }
 
 func (e *encoder) keepAlive(x profile.KeepAlive) *record.KeepAlive {

@@ -33,4 +33,8 @@ const (
 	LeaseLevel = 3
 	// TaskKeyLevel is the level from which on the state has keys for tokens of tasks.
 	TaskKeyLevel = 3
+	// ProgramLimitLevel is the level from which on a program's preferences limit its runs.
+	ProgramLimitLevel = 3
+	// RangeLevel is the level from which on properties of profiles have ranges.
+	RangeLevel = 3
 )

@@ -103,7 +103,7 @@ func (a runs) beginRun(c *pb.Command, r *profile.Run, version uint64, levels pro
 		return Answer{Err: err}
 	}
 	r.Tenant, r.Version = c.Tenant, a.index
-	full := a.full(c.Tenant, ref, p, levels)
+	full := a.full(c.Tenant, ref, p, r.Program, levels)
 	if full != "" {
 		r.Reject(full)
 	}
@@ -117,10 +117,16 @@ func (a runs) beginRun(c *pb.Command, r *profile.Run, version uint64, levels pro
 }
 
 // full returns the message about the limit that another run of a profile would exceed, or "".
-func (a runs) full(tenant string, ref profile.Ref, p *profile.Profile, levels profile.Levels) string {
+func (a runs) full(tenant string, ref profile.Ref, p *profile.Profile, of profile.Program, levels profile.Levels) string {
+	counted := func(r *profile.Run) bool { return true }
 	count := func(index string, args ...any) profile.Load {
 		var l profile.Load
-		table.Each(a.txn, table.Runs, index, func(r *profile.Run) bool { l.Count(r); return true }, args...)
+		table.Each(a.txn, table.Runs, index, func(r *profile.Run) bool {
+			if counted(r) {
+				l.Count(r)
+			}
+			return true
+		}, args...)
 		return l
 	}
 	runs, launching := p.Limits.Bounds()
@@ -131,7 +137,14 @@ func (a runs) full(tenant string, ref profile.Ref, p *profile.Profile, levels pr
 	}
 	runs, launching = levels.Bounds()
 	if runs != profile.Unlimited || launching != profile.Unlimited {
-		return count("tenantup", tenant).Exceeds("tenant "+tenant, runs, launching)
+		if why := count("tenantup", tenant).Exceeds("tenant "+tenant, runs, launching); why != "" {
+			return why
+		}
+	}
+	runs, launching = levels.ProgramBounds()
+	if (runs != profile.Unlimited || launching != profile.Unlimited) && a.view().Understands(logformat.ProgramLimitLevel) {
+		counted = func(r *profile.Run) bool { return r.Program.Name == of.Name && r.Program.Version > 0 }
+		return count("tenantup", tenant).Exceeds("program "+of.Name, runs, launching)
 	}
 	return ""
 }

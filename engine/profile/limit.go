@@ -66,10 +66,16 @@ func (l Limits) Bounds() (runs, launching int) {
 	return runs, launching
 }
 
-// Bounds returns the limits that settings have for a tenant.
-func (l Levels) Bounds() (runs, launching int) {
+// Bounds returns the limits that settings have for a tenant: those of the tenant, or of the system.
+func (l Levels) Bounds() (runs, launching int) { return bounds(l[OfSystem], l[OfTenant]) }
+
+// ProgramBounds returns the limits that settings have for a program.
+func (l Levels) ProgramBounds() (runs, launching int) { return bounds(l[OfProgram]) }
+
+// bounds returns the limits of levels. Later ones take precedence.
+func bounds(levels ...map[string]string) (runs, launching int) {
 	runs, launching = Unlimited, Unlimited
-	for _, level := range l[:2] {
+	for _, level := range levels {
 		if n, err := bound(level[RunsKey]); err == nil {
 			runs = n
 		}

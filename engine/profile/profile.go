@@ -73,6 +73,8 @@ type Property struct {
 	Editable *bool `json:"editable,omitempty"`
 	// IsEditable is CDAP's name for Editable. It is read, but never written.
 	IsEditable *bool `json:"isEditable,omitempty"`
+	// Range bounds the value if it is a number; nil: no bounds.
+	Range *Range `json:"range,omitempty"`
 }
 
 // Locked reports whether the property cannot be overridden.
@@ -172,12 +174,21 @@ func (p *Profile) Check(spec *Spec, known []string) model.Faults {
 			fs.Add(at+".name", fmt.Sprintf("%q occurs twice", q.Name))
 		case model.HasSealedRef(q.Value):
 			fs.Add(at+".value", model.RefusedRef(q.Value))
+		case spec != nil && !spec.Reads(q.Name):
+			fs.Add(at+".name", fmt.Sprintf("provisioner %s has no property %q%s", spec.Name, q.Name, words.DidYouMean(q.Name, spec.names())))
 		case spec != nil:
 			if why := spec.Judge(q.Name, q.Value); why != "" {
 				fs.Add(at+".value", why)
 			}
 		}
 		seen[q.Name] = true
+		if r := q.Range; r != nil {
+			if why := r.fault(); why != "" {
+				fs.Add(at+".range", why)
+			} else if why := r.judge(q.Value); why != "" {
+				fs.Add(at+".value", why+": a property with a range needs a number that is in it")
+			}
+		}
 	}
 	for path, n := range map[string]model.Millis{
 		"keepalive.failed": p.KeepAlive.Failed, "keepalive.killed": p.KeepAlive.Killed,

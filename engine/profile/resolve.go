@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // The keys with which preferences, schedules and arguments choose a profile and override its
@@ -14,14 +16,24 @@ import (
 const (
 	ProfileKey     = "system.profile.name"
 	PropertyPrefix = "system.profile.properties."
-	// RunsKey limits the runs of a tenant. In the system's preferences it limits those of each
-	// tenant.
+	// RunsKey limits the runs of a tenant, and in a program's preferences those of the program. In the
+	// system's preferences it limits those of each tenant.
 	RunsKey      = "system.runs.max"
 	LaunchingKey = "system.runs.launching"
 )
 
-// Levels are the settings for a run. Later ones take precedence: those of the system, the
-// tenant, the program, and the schedule or the arguments of the start.
+// Level is an index of Levels: whose settings they are.
+type Level int
+
+// The levels of settings. Later ones take precedence.
+const (
+	OfSystem Level = iota
+	OfTenant
+	OfProgram
+	OfRun // of the schedule, or the arguments of the start
+)
+
+// Levels are the settings for a run.
 type Levels [4]map[string]string
 
 // Choose returns the profile that the settings name, or native.
@@ -101,16 +113,61 @@ func Assigned(tenant string, properties map[string]string) (owner, name string, 
 	return r.Tenant(tenant), r.Name, true
 }
 
+// UnreadKeys returns a fault for each key that nothing reads at a level. A property needs to be one of a provisioner in specs; which of
+// them makes the cluster depends on the other levels.
+func UnreadKeys(properties map[string]string, of Level, specs []Spec) (fs model.Faults) {
+	for key := range properties {
+		if why := unread(key, of, specs); why != "" {
+			fs.Add("properties."+key, why)
+		}
+	}
+	sortFaults(fs)
+	return fs
+}
+
+// unread returns the fault of a key that nothing reads, or "".
+func unread(key string, of Level, specs []Spec) string {
+	known := []string{ProfileKey, RunsKey, LaunchingKey, PropertyPrefix + "NAME"}
+	name, isProperty := strings.CutPrefix(key, PropertyPrefix)
+	switch {
+	case isProperty && name != "":
+		if slices.ContainsFunc(specs, func(s Spec) bool { return s.Reads(name) }) {
+			return ""
+		}
+		known = nil
+		for i := range specs {
+			known = append(known, specs[i].names()...)
+		}
+		return "no provisioner has a property " + strconv.Quote(name) + words.DidYouMean(name, known)
+	case key == ProfileKey:
+		return ""
+	case (key == RunsKey || key == LaunchingKey) && of == OfRun:
+		return "is read only from the preferences of a program, of the tenant and of the system"
+	case key == RunsKey || key == LaunchingKey:
+		return ""
+	}
+	if of == OfRun {
+		known = []string{ProfileKey, PropertyPrefix + "NAME"}
+	}
+	near := known
+	if parts := strings.SplitN(key, ".", 4); len(parts) == 4 { // the prefix may be misspelt
+		near = append(slices.Clone(known), PropertyPrefix+parts[3])
+	}
+	if why := words.DidYouMean(key, near); why != "" {
+		return "nothing reads it" + why
+	}
+	return "nothing reads it: the keys are " + words.And(known)
+}
+
 // CheckSettings returns the faults that can be found in settings without the state: it does not
-// check that the profile exists. If system is true, the settings are the system's and can name
-// only system profiles.
-func CheckSettings(properties map[string]string, system bool) model.Faults {
+// check that the profile exists. Settings of the system can name only system profiles.
+func CheckSettings(properties map[string]string, of Level) model.Faults {
 	fs := checkRefs(properties)
 	if s := properties[ProfileKey]; s != "" {
 		switch r, err := ParseRef(s); {
 		case err != nil:
 			fs.Add("properties."+ProfileKey, err.Error())
-		case system && r.Scope != System:
+		case of == OfSystem && r.Scope != System:
 			fs.Add(
 				"properties."+ProfileKey,
 				fmt.Sprintf("%s is a tenant's profile: the system's preferences name those of the system, %s:%s", r, System, r.Name),

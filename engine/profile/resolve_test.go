@@ -31,6 +31,42 @@ func TestFinal(t *testing.T) {
 	}
 }
 
+// TestUnreadKeys finds keys that nothing reads, and names the nearest one.
+func TestUnreadKeys(t *testing.T) {
+	specs := []Spec{NativeSpec(), ClusterSpec(nil)}
+	for key, want := range map[string]string{
+		ProfileKey: "", PropertyPrefix + "numMachines": "", PropertyPrefix + "services": "", PropertyPrefix + "providerField.any": "",
+		RunsKey:                         "is read only from the preferences of a program, of the tenant and of the system",
+		LaunchingKey:                    "is read only from the preferences of a program, of the tenant and of the system",
+		PropertyPrefix + "numMachine":   `no provisioner has a property "numMachine": did you mean "numMachines"?`,
+		PropertyPrefix + "flavor":       `no provisioner has a property "flavor"`,
+		"system.profile.nam":            `nothing reads it: did you mean "system.profile.name"?`,
+		"sytem.profil.property.flavour": `nothing reads it: did you mean "system.profile.properties.flavour"?`,
+		PropertyPrefix:                  `nothing reads it: did you mean "system.profile.properties.NAME"?`,
+		"":                              "nothing reads it: the keys are system.profile.name and system.profile.properties.NAME",
+		"greeting":                      "nothing reads it: the keys are system.profile.name and system.profile.properties.NAME",
+	} {
+		fs := UnreadKeys(map[string]string{key: "1"}, OfRun, specs)
+		if got := strings.TrimPrefix(fs.Error(), "properties."+key+": "); want == "" != (len(fs) == 0) || want != "" && got != want {
+			t.Errorf("%q: %s", key, got)
+		}
+	}
+	limits := map[string]string{RunsKey: "1", LaunchingKey: "1"}
+	for _, of := range []Level{OfSystem, OfTenant, OfProgram} {
+		if fs := UnreadKeys(limits, of, specs); len(fs) > 0 {
+			t.Error(of, fs)
+		}
+		fs := UnreadKeys(map[string]string{"system.run.max": "1"}, of, specs)
+		if len(fs) != 1 || fs[0].Path != "properties.system.run.max" || !strings.Contains(fs[0].Message, `"system.runs.max"`) {
+			t.Error(of, fs)
+		}
+	}
+	p := Profile{Name: "p", Provisioner: Provisioner{Name: Native, Properties: []Property{{Name: "numMachnes", Value: "2"}}}}
+	if fs := p.Check(&specs[0], nil); len(fs) != 1 || fs[0].Message != `provisioner native has no property "numMachnes": did you mean "numMachines"?` {
+		t.Error(fs)
+	}
+}
+
 func TestChoose(t *testing.T) {
 	l := Levels{}
 	for i, c := range []struct{ set, want string }{{"", "SYSTEM:native"}, {"SYSTEM:a", "SYSTEM:a"}, {"b", "USER:b"}, {"user:c", "USER:c"},

@@ -113,7 +113,7 @@ func (s *Schedule) Check() model.Faults {
 	if s.CatchUpWithin < 0 {
 		fs.Add("catchupWithin", "must not be negative")
 	}
-	return append(fs, CheckSettings(s.Properties, false)...)
+	return append(fs, CheckSettings(s.Properties, OfRun)...)
 }
 
 // late is how long after its time a run does not yet count as missed.

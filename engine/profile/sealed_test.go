@@ -13,7 +13,7 @@ func TestRefusedRefs(t *testing.T) {
 	p := Profile{Name: "p", Provisioner: Provisioner{Name: Native, Properties: []Property{{Name: name, Value: ref}}}}
 	spec := NativeSpec()
 	for what, fs := range map[string]model.Faults{
-		"settings": CheckSettings(map[string]string{PropertyPrefix + name: ref}, false),
+		"settings": CheckSettings(map[string]string{PropertyPrefix + name: ref}, OfTenant),
 		"a schedule": (&Schedule{Name: "s", Program: "p", Cron: "@daily", Concurrency: Skip, CatchUp: CatchNone,
 			Properties: map[string]string{PropertyPrefix + name: ref}}).Check(),
 		"a profile": p.Check(&spec, []string{Native}),

@@ -69,6 +69,22 @@ func (s *Spec) find(name string) (PropertySpec, bool) {
 	return PropertySpec{}, false
 }
 
+// Reads reports whether the provisioner reads a property: one that it describes, or a field for a provider, which are free.
+func (s *Spec) Reads(name string) bool {
+	_, ok := s.find(name)
+	return ok || strings.HasPrefix(name, PropField)
+}
+
+// names returns the names of the properties that the provisioner describes.
+func (s *Spec) names() (out []string) {
+	for _, g := range s.Groups {
+		for _, p := range g.Properties {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
 // Judge returns the fault of a property's value, or "". Unknown properties are accepted.
 // Values with references to secrets are checked once the secrets are known.
 func (s *Spec) Judge(name, value string) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server"
 	"github.com/coopr/coopr/rpc/server/apitest"
 )
@@ -129,9 +130,9 @@ func TestProfileRoutes(t *testing.T) {
 		{user, "PUT", "/v1/programs/peek", `{"steps":[{"command":["env"],"env":{"X":"${secure(later)}"}}]}`, 403, []string{`--usable-by`}},
 		{user, "PUT", "/v1/programs/peek", `{"steps":[{"command":["env"],"env":{"X":"plain"}}]}`, 200, []string{`"author":"bob"`}},
 		{user, "POST", "/v1/runs", `{"profile":"p","inline":{"name":"peek","steps":[{"command":["env"],"env":{"X":"${secure(pin)}"}}]}}`, 403, []string{`--usable-by`}},
-		{user, "POST", "/v1/programs/peek/start", `{"profile":"p","runtime":{"system.profile.properties.description":"${secure(pin)}"}}`, 403,
+		{user, "POST", "/v1/programs/peek/start", `{"profile":"p","runtime":{"system.profile.properties.providerField.description":"${secure(pin)}"}}`, 403,
 			[]string{`--usable-by`}},
-		{user, "PUT", "/v1/schedules/peek", `{"program":"peek","cron":"@daily","properties":{"system.profile.properties.x":"${secure(pin)}"}}`, 403,
+		{user, "PUT", "/v1/schedules/peek", `{"program":"peek","cron":"@daily","properties":{"system.profile.properties.providerField.x":"${secure(pin)}"}}`, 403,
 			[]string{`--usable-by`}},
 		{admin, "PUT", "/v1/programs/peek", `{"steps":[{"command":["env"],"env":{"X":"${secure(pin)}"}}]}`, 200, []string{`"author":`}},
 		{user, "POST", "/v1/programs/peek/start", `{"profile":"p"}`, 403, []string{`--usable-by`}}, // it could choose the machines
@@ -238,6 +239,17 @@ func TestProfileRoutes(t *testing.T) {
 		{user, "PUT", "/v1/preferences", `{"properties":{}}`, 403, nil},
 		{admin, "PUT", "/v1/preferences", `{"properties":{"system.profile.name":"nobody"}}`, 404, nil},
 		{admin, "PUT", "/v1/preferences", `{"properties":{"system.runs.max":"many"}}`, 400, nil},
+		// Keys that nothing reads.
+		{admin, "PUT", "/v1/preferences", `{"properties":{"system.run.max":"1"}}`, 400, []string{`did you mean \"system.runs.max\"?`}},
+		{admin, "PUT", "/v1/programs/job/preferences", `{"properties":{"system.profile.properties.flavour":"1"}}`, 400,
+			[]string{`did you mean \"flavor\"?`}},
+		{super, "PUT", "/v1/system/preferences", `{"properties":{"greeting":"1"}}`, 400, []string{`nothing reads it`}},
+		{user, "PUT", "/v1/schedules/t", `{"program":"job","cron":"@dayly","properties":{"system.runs.max":"1"}}`, 422,
+			[]string{`"path":"cron"`, `"path":"properties.system.runs.max"`}},
+		{user, "POST", "/v1/programs/job/start", `{"runtime":{"system.profile.properties.numMachine":"2"}}`, 422,
+			[]string{`did you mean \"numMachines\"?`}},
+		{admin, "PUT", "/v1/profiles/q", `{"provisioner":{"name":"cloud","properties":[{"name":"flavour","value":"1"}]}}`, 400,
+			[]string{`did you mean \"flavor\"?`}},
 		{admin, "PUT", "/v1/programs/nobody/preferences", `{"properties":{}}`, 404, nil},
 	})
 
@@ -267,7 +279,7 @@ func TestProfileRoutes(t *testing.T) {
 		user,
 		"POST",
 		"/v1/runs",
-		`{"inline":{"name":"wordcount","steps":[{"command":["true"]}]},"profile":"one","nodes":2,"runtime":{"system.profile.properties.x":"y"},"arguments":["a"]}`,
+		`{"inline":{"name":"wordcount","steps":[{"command":["true"]}]},"profile":"one","nodes":2,"runtime":{"system.profile.properties.flavor":"y"},"arguments":["a"]}`,
 	).into(
 		t,
 		&run,
@@ -440,4 +452,66 @@ func TestRunsAreBegunOnce(t *testing.T) {
 	if a.into(t, &again); again.ID != first.ID || a.status >= 300 {
 		t.Errorf("%d: %s and %s", a.status, first.ID, again.ID)
 	}
+}
+
+// TestRangesOfProperties has a profile bound a property: runs and schedules that override it with another value are refused.
+func TestRangesOfProperties(t *testing.T) {
+	w := newWorld(t)
+	const ranged = `{"provisioner":{"name":"cloud","properties":[{"name":"numMachines","value":"3","range":{"min":2,"max":4}}]}}`
+	w.must(200, apitest.Admin, "PUT", "/v1/programs/job", job)
+	w.tell(map[string]bool{}, []asked{
+		{apitest.Admin, "PUT", "/v1/profiles/c", strings.Replace(ranged, `"3"`, `"5"`, 1), 400, []string{`properties[0].value`, `2..4`}},
+		{apitest.Admin, "PUT", "/v1/profiles/c", ranged, 200, []string{`"range":{"min":2,"max":4}`}},
+		{apitest.User, "POST", "/v1/runs", `{"program":"job","profile":"c","nodes":5}`, 422,
+			[]string{`"path":"properties.numMachines"`, `must be in the range 2..4 of the profile, but is 5`}},
+		{apitest.User, "POST", "/v1/runs", `{"program":"job","profile":"c","nodes":4}`, 202, []string{`"value":"4"`}},
+		{apitest.User, "POST", "/v1/runs", `{"program":"job","profile":"c"}`, 202, []string{`"value":"3"`}},
+		{apitest.User, "PUT", "/v1/schedules/s", `{"program":"job","cron":"@daily","properties":{"system.profile.name":"c",
+			"system.profile.properties.numMachines":"1"}}`, 422, []string{`"path":"properties.numMachines"`}},
+		{apitest.User, "PUT", "/v1/schedules/s", `{"program":"job","cron":"@daily","properties":{"system.profile.name":"c",
+			"system.profile.properties.numMachines":"2"}}`, 200, nil},
+		// The preferences of the program count, too.
+		{apitest.Admin, "PUT", "/v1/programs/job/preferences", `{"properties":{"system.profile.properties.numMachines":"9"}}`, 200, nil},
+		{apitest.User, "PUT", "/v1/schedules/s", `{"program":"job","cron":"@daily","properties":{"system.profile.name":"c"}}`, 422,
+			[]string{`but is 9`}},
+	})
+}
+
+// TestLimitsOfAProgram has the preferences of a program limit its runs, and no others.
+func TestLimitsOfAProgram(t *testing.T) {
+	w := newWorld(t)
+	w.must(200, apitest.Admin, "PUT", "/v1/programs/job", job)
+	w.must(200, apitest.Admin, "PUT", "/v1/programs/other", job)
+	w.must(200, apitest.Admin, "PUT", "/v1/profiles/c", `{"provisioner":{"name":"cloud"}}`)
+	start := func(status int, body string, says ...string) {
+		t.Helper()
+		a := w.must(status, apitest.User, "POST", "/v1/runs", strings.Replace(body, "{", `{"profile":"c",`, 1))
+		for _, s := range says {
+			if !strings.Contains(a.body, s) {
+				t.Errorf("no %q in %s", s, a.body)
+			}
+		}
+	}
+	limit := func(key, value string) {
+		t.Helper()
+		w.must(200, apitest.Admin, "PUT", "/v1/programs/job/preferences", `{"properties":{"`+key+`":"`+value+`"}}`)
+	}
+	inline := `{"inline":{"name":"job","version":7,"steps":[{"name":"go","command":["true"]}]}}`
+	start(202, inline) // counts for the tenant only
+	limit(profile.RunsKey, "1")
+	start(202, `{"program":"job"}`)
+	start(429, `{"program":"job"}`, "program job may have 1 run at a time", "is rejected")
+	start(202, `{"program":"other"}`)
+	start(202, inline)
+	limit(profile.LaunchingKey, "1")
+	start(429, `{"program":"job"}`, "program job may launch 1 run at a time")
+	limit(profile.LaunchingKey, "-1")
+	start(202, `{"program":"job"}`)
+
+	// Older voters do not count the runs of a program.
+	limit(profile.RunsKey, "1")
+	w.Must(&pb.Command{Actor: "coopr", Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: 2, Mesh: "m"}}})
+	start(202, `{"program":"job"}`)
+	w.Must(&pb.Command{Actor: "coopr", Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: 3, Mesh: "m"}}})
+	start(429, `{"program":"job"}`)
 }

@@ -59,7 +59,7 @@ func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uin
 	if s.Nodes > 0 {
 		levels[3][profile.PropertyPrefix+profile.PropNodes] = strconv.Itoa(s.Nodes)
 	}
-	fs := profile.CheckSettings(levels[3], false)
+	fs := profile.CheckSettings(levels[profile.OfRun], profile.OfRun)
 	if len(fs) > 0 {
 		return nil, fs
 	}
@@ -81,12 +81,14 @@ func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uin
 	if err := v.MayStart(who, r); err != nil {
 		return nil, err
 	}
+	fs = profile.OutOfRange(r.Properties)
 	for _, spec := range v.Provisioners(who.Tenant) {
 		if spec.Name == r.Provisioner {
-			if fs := spec.Validate(profile.Values(r.Properties)); len(fs) > 0 {
-				return nil, fs
-			}
+			fs = append(fs, spec.Validate(profile.Values(r.Properties))...)
 		}
+	}
+	if len(fs) > 0 {
+		return nil, fs
 	}
 	return &Prepared{Run: r, Version: p.Version, Levels: levels}, nil
 }
@@ -95,6 +97,7 @@ func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uin
 func program(v *state.View, who model.Caller, s Start) (*profile.Program, error) {
 	if s.Inline != nil {
 		p := *s.Inline
+		p.Version = 0 // it is not stored
 		p.Complete()
 		if fs := p.Check(); len(fs) > 0 {
 			for _, f := range fs {

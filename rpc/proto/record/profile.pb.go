@@ -225,6 +225,7 @@ type Property struct {
 	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	Editable      *bool                  `protobuf:"varint,3,opt,name=editable,proto3,oneof" json:"editable,omitempty"`
 	IsEditable    *bool                  `protobuf:"varint,4,opt,name=is_editable,json=isEditable,proto3,oneof" json:"is_editable,omitempty"`
+	Range         *Range                 `protobuf:"bytes,5,opt,name=range,proto3" json:"range,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -287,6 +288,66 @@ func (x *Property) GetIsEditable() bool {
 	return false
 }
 
+func (x *Property) GetRange() *Range {
+	if x != nil {
+		return x.Range
+	}
+	return nil
+}
+
+// Range bounds the value of a numeric property.
+type Range struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Min           *float64               `protobuf:"fixed64,1,opt,name=min,proto3,oneof" json:"min,omitempty"`
+	Max           *float64               `protobuf:"fixed64,2,opt,name=max,proto3,oneof" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Range) Reset() {
+	*x = Range{}
+	mi := &file_record_profile_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Range) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Range) ProtoMessage() {}
+
+func (x *Range) ProtoReflect() protoreflect.Message {
+	mi := &file_record_profile_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Range.ProtoReflect.Descriptor instead.
+func (*Range) Descriptor() ([]byte, []int) {
+	return file_record_profile_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Range) GetMin() float64 {
+	if x != nil && x.Min != nil {
+		return *x.Min
+	}
+	return 0
+}
+
+func (x *Range) GetMax() float64 {
+	if x != nil && x.Max != nil {
+		return *x.Max
+	}
+	return 0
+}
+
 // KeepAlive is how long a cluster stays after a run that failed or was killed.
 type KeepAlive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -298,7 +359,7 @@ type KeepAlive struct {
 
 func (x *KeepAlive) Reset() {
 	*x = KeepAlive{}
-	mi := &file_record_profile_proto_msgTypes[3]
+	mi := &file_record_profile_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -310,7 +371,7 @@ func (x *KeepAlive) String() string {
 func (*KeepAlive) ProtoMessage() {}
 
 func (x *KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_record_profile_proto_msgTypes[3]
+	mi := &file_record_profile_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -323,7 +384,7 @@ func (x *KeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAlive.ProtoReflect.Descriptor instead.
 func (*KeepAlive) Descriptor() ([]byte, []int) {
-	return file_record_profile_proto_rawDescGZIP(), []int{3}
+	return file_record_profile_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *KeepAlive) GetFailed() int64 {
@@ -351,7 +412,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_record_profile_proto_msgTypes[4]
+	mi := &file_record_profile_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -363,7 +424,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_record_profile_proto_msgTypes[4]
+	mi := &file_record_profile_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -376,7 +437,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_record_profile_proto_rawDescGZIP(), []int{4}
+	return file_record_profile_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Limits) GetRuns() int64 {
@@ -410,7 +471,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_record_profile_proto_msgTypes[5]
+	mi := &file_record_profile_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +483,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_record_profile_proto_msgTypes[5]
+	mi := &file_record_profile_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +496,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_record_profile_proto_rawDescGZIP(), []int{5}
+	return file_record_profile_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Program) GetName() string {
@@ -513,7 +574,7 @@ type ProgramStep struct {
 
 func (x *ProgramStep) Reset() {
 	*x = ProgramStep{}
-	mi := &file_record_profile_proto_msgTypes[6]
+	mi := &file_record_profile_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +586,7 @@ func (x *ProgramStep) String() string {
 func (*ProgramStep) ProtoMessage() {}
 
 func (x *ProgramStep) ProtoReflect() protoreflect.Message {
-	mi := &file_record_profile_proto_msgTypes[6]
+	mi := &file_record_profile_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +599,7 @@ func (x *ProgramStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramStep.ProtoReflect.Descriptor instead.
 func (*ProgramStep) Descriptor() ([]byte, []int) {
-	return file_record_profile_proto_rawDescGZIP(), []int{6}
+	return file_record_profile_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ProgramStep) GetName() string {
@@ -622,7 +683,7 @@ type ProgramNeeds struct {
 
 func (x *ProgramNeeds) Reset() {
 	*x = ProgramNeeds{}
-	mi := &file_record_profile_proto_msgTypes[7]
+	mi := &file_record_profile_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +695,7 @@ func (x *ProgramNeeds) String() string {
 func (*ProgramNeeds) ProtoMessage() {}
 
 func (x *ProgramNeeds) ProtoReflect() protoreflect.Message {
-	mi := &file_record_profile_proto_msgTypes[7]
+	mi := &file_record_profile_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +708,7 @@ func (x *ProgramNeeds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramNeeds.ProtoReflect.Descriptor instead.
 func (*ProgramNeeds) Descriptor() ([]byte, []int) {
-	return file_record_profile_proto_rawDescGZIP(), []int{7}
+	return file_record_profile_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ProgramNeeds) GetPlugin() string {
@@ -675,7 +736,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_record_profile_proto_msgTypes[8]
+	mi := &file_record_profile_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +748,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_record_profile_proto_msgTypes[8]
+	mi := &file_record_profile_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +761,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_record_profile_proto_rawDescGZIP(), []int{8}
+	return file_record_profile_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Capability) GetKind() string {
@@ -746,7 +807,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_record_profile_proto_msgTypes[9]
+	mi := &file_record_profile_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +819,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_record_profile_proto_msgTypes[9]
+	mi := &file_record_profile_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +832,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_record_profile_proto_rawDescGZIP(), []int{9}
+	return file_record_profile_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Schedule) GetName() string {
@@ -927,7 +988,7 @@ type Preferences struct {
 
 func (x *Preferences) Reset() {
 	*x = Preferences{}
-	mi := &file_record_profile_proto_msgTypes[10]
+	mi := &file_record_profile_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1000,7 @@ func (x *Preferences) String() string {
 func (*Preferences) ProtoMessage() {}
 
 func (x *Preferences) ProtoReflect() protoreflect.Message {
-	mi := &file_record_profile_proto_msgTypes[10]
+	mi := &file_record_profile_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1013,7 @@ func (x *Preferences) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preferences.ProtoReflect.Descriptor instead.
 func (*Preferences) Descriptor() ([]byte, []int) {
-	return file_record_profile_proto_rawDescGZIP(), []int{10}
+	return file_record_profile_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Preferences) GetTenant() string {
@@ -1003,7 +1064,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_record_profile_proto_msgTypes[11]
+	mi := &file_record_profile_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1076,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_record_profile_proto_msgTypes[11]
+	mi := &file_record_profile_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1089,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_record_profile_proto_rawDescGZIP(), []int{11}
+	return file_record_profile_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Usage) GetRuns() int64 {
@@ -1119,7 +1180,7 @@ type Levels struct {
 
 func (x *Levels) Reset() {
 	*x = Levels{}
-	mi := &file_record_profile_proto_msgTypes[12]
+	mi := &file_record_profile_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1192,7 @@ func (x *Levels) String() string {
 func (*Levels) ProtoMessage() {}
 
 func (x *Levels) ProtoReflect() protoreflect.Message {
-	mi := &file_record_profile_proto_msgTypes[12]
+	mi := &file_record_profile_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1205,7 @@ func (x *Levels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Levels.ProtoReflect.Descriptor instead.
 func (*Levels) Descriptor() ([]byte, []int) {
-	return file_record_profile_proto_rawDescGZIP(), []int{12}
+	return file_record_profile_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Levels) GetLevels() []*Properties {
@@ -1164,7 +1225,7 @@ type Properties struct {
 
 func (x *Properties) Reset() {
 	*x = Properties{}
-	mi := &file_record_profile_proto_msgTypes[13]
+	mi := &file_record_profile_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1237,7 @@ func (x *Properties) String() string {
 func (*Properties) ProtoMessage() {}
 
 func (x *Properties) ProtoReflect() protoreflect.Message {
-	mi := &file_record_profile_proto_msgTypes[13]
+	mi := &file_record_profile_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1250,7 @@ func (x *Properties) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Properties.ProtoReflect.Descriptor instead.
 func (*Properties) Descriptor() ([]byte, []int) {
-	return file_record_profile_proto_rawDescGZIP(), []int{13}
+	return file_record_profile_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Properties) GetProperties() map[string]string {
@@ -1224,15 +1285,21 @@ const file_record_profile_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +
 	"properties\x18\x02 \x03(\v2\x19.coopr.record.v1.PropertyR\n" +
-	"properties\"\x98\x01\n" +
+	"properties\"\xc6\x01\n" +
 	"\bProperty\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x1f\n" +
 	"\beditable\x18\x03 \x01(\bH\x00R\beditable\x88\x01\x01\x12$\n" +
 	"\vis_editable\x18\x04 \x01(\bH\x01R\n" +
-	"isEditable\x88\x01\x01B\v\n" +
+	"isEditable\x88\x01\x01\x12,\n" +
+	"\x05range\x18\x05 \x01(\v2\x16.coopr.record.v1.RangeR\x05rangeB\v\n" +
 	"\t_editableB\x0e\n" +
-	"\f_is_editable\";\n" +
+	"\f_is_editable\"E\n" +
+	"\x05Range\x12\x15\n" +
+	"\x03min\x18\x01 \x01(\x01H\x00R\x03min\x88\x01\x01\x12\x15\n" +
+	"\x03max\x18\x02 \x01(\x01H\x01R\x03max\x88\x01\x01B\x06\n" +
+	"\x04_minB\x06\n" +
+	"\x04_max\";\n" +
 	"\tKeepAlive\x12\x16\n" +
 	"\x06failed\x18\x01 \x01(\x03R\x06failed\x12\x16\n" +
 	"\x06killed\x18\x02 \x01(\x03R\x06killed\"[\n" +
@@ -1351,47 +1418,49 @@ func file_record_profile_proto_rawDescGZIP() []byte {
 	return file_record_profile_proto_rawDescData
 }
 
-var file_record_profile_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_record_profile_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_record_profile_proto_goTypes = []any{
 	(*Profile)(nil),      // 0: coopr.record.v1.Profile
 	(*Provisioner)(nil),  // 1: coopr.record.v1.Provisioner
 	(*Property)(nil),     // 2: coopr.record.v1.Property
-	(*KeepAlive)(nil),    // 3: coopr.record.v1.KeepAlive
-	(*Limits)(nil),       // 4: coopr.record.v1.Limits
-	(*Program)(nil),      // 5: coopr.record.v1.Program
-	(*ProgramStep)(nil),  // 6: coopr.record.v1.ProgramStep
-	(*ProgramNeeds)(nil), // 7: coopr.record.v1.ProgramNeeds
-	(*Capability)(nil),   // 8: coopr.record.v1.Capability
-	(*Schedule)(nil),     // 9: coopr.record.v1.Schedule
-	(*Preferences)(nil),  // 10: coopr.record.v1.Preferences
-	(*Usage)(nil),        // 11: coopr.record.v1.Usage
-	(*Levels)(nil),       // 12: coopr.record.v1.Levels
-	(*Properties)(nil),   // 13: coopr.record.v1.Properties
-	nil,                  // 14: coopr.record.v1.ProgramStep.EnvEntry
-	nil,                  // 15: coopr.record.v1.ProgramStep.FilesEntry
-	nil,                  // 16: coopr.record.v1.Schedule.PropertiesEntry
-	nil,                  // 17: coopr.record.v1.Preferences.PropertiesEntry
-	nil,                  // 18: coopr.record.v1.Properties.PropertiesEntry
+	(*Range)(nil),        // 3: coopr.record.v1.Range
+	(*KeepAlive)(nil),    // 4: coopr.record.v1.KeepAlive
+	(*Limits)(nil),       // 5: coopr.record.v1.Limits
+	(*Program)(nil),      // 6: coopr.record.v1.Program
+	(*ProgramStep)(nil),  // 7: coopr.record.v1.ProgramStep
+	(*ProgramNeeds)(nil), // 8: coopr.record.v1.ProgramNeeds
+	(*Capability)(nil),   // 9: coopr.record.v1.Capability
+	(*Schedule)(nil),     // 10: coopr.record.v1.Schedule
+	(*Preferences)(nil),  // 11: coopr.record.v1.Preferences
+	(*Usage)(nil),        // 12: coopr.record.v1.Usage
+	(*Levels)(nil),       // 13: coopr.record.v1.Levels
+	(*Properties)(nil),   // 14: coopr.record.v1.Properties
+	nil,                  // 15: coopr.record.v1.ProgramStep.EnvEntry
+	nil,                  // 16: coopr.record.v1.ProgramStep.FilesEntry
+	nil,                  // 17: coopr.record.v1.Schedule.PropertiesEntry
+	nil,                  // 18: coopr.record.v1.Preferences.PropertiesEntry
+	nil,                  // 19: coopr.record.v1.Properties.PropertiesEntry
 }
 var file_record_profile_proto_depIdxs = []int32{
 	1,  // 0: coopr.record.v1.Profile.provisioner:type_name -> coopr.record.v1.Provisioner
-	3,  // 1: coopr.record.v1.Profile.keep_alive:type_name -> coopr.record.v1.KeepAlive
-	4,  // 2: coopr.record.v1.Profile.limits:type_name -> coopr.record.v1.Limits
+	4,  // 1: coopr.record.v1.Profile.keep_alive:type_name -> coopr.record.v1.KeepAlive
+	5,  // 2: coopr.record.v1.Profile.limits:type_name -> coopr.record.v1.Limits
 	2,  // 3: coopr.record.v1.Provisioner.properties:type_name -> coopr.record.v1.Property
-	6,  // 4: coopr.record.v1.Program.steps:type_name -> coopr.record.v1.ProgramStep
-	7,  // 5: coopr.record.v1.Program.requires:type_name -> coopr.record.v1.ProgramNeeds
-	14, // 6: coopr.record.v1.ProgramStep.env:type_name -> coopr.record.v1.ProgramStep.EnvEntry
-	15, // 7: coopr.record.v1.ProgramStep.files:type_name -> coopr.record.v1.ProgramStep.FilesEntry
-	8,  // 8: coopr.record.v1.ProgramNeeds.needs:type_name -> coopr.record.v1.Capability
-	16, // 9: coopr.record.v1.Schedule.properties:type_name -> coopr.record.v1.Schedule.PropertiesEntry
-	17, // 10: coopr.record.v1.Preferences.properties:type_name -> coopr.record.v1.Preferences.PropertiesEntry
-	13, // 11: coopr.record.v1.Levels.levels:type_name -> coopr.record.v1.Properties
-	18, // 12: coopr.record.v1.Properties.properties:type_name -> coopr.record.v1.Properties.PropertiesEntry
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	3,  // 4: coopr.record.v1.Property.range:type_name -> coopr.record.v1.Range
+	7,  // 5: coopr.record.v1.Program.steps:type_name -> coopr.record.v1.ProgramStep
+	8,  // 6: coopr.record.v1.Program.requires:type_name -> coopr.record.v1.ProgramNeeds
+	15, // 7: coopr.record.v1.ProgramStep.env:type_name -> coopr.record.v1.ProgramStep.EnvEntry
+	16, // 8: coopr.record.v1.ProgramStep.files:type_name -> coopr.record.v1.ProgramStep.FilesEntry
+	9,  // 9: coopr.record.v1.ProgramNeeds.needs:type_name -> coopr.record.v1.Capability
+	17, // 10: coopr.record.v1.Schedule.properties:type_name -> coopr.record.v1.Schedule.PropertiesEntry
+	18, // 11: coopr.record.v1.Preferences.properties:type_name -> coopr.record.v1.Preferences.PropertiesEntry
+	14, // 12: coopr.record.v1.Levels.levels:type_name -> coopr.record.v1.Properties
+	19, // 13: coopr.record.v1.Properties.properties:type_name -> coopr.record.v1.Properties.PropertiesEntry
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_record_profile_proto_init() }
@@ -1400,14 +1469,15 @@ func file_record_profile_proto_init() {
 		return
 	}
 	file_record_profile_proto_msgTypes[2].OneofWrappers = []any{}
-	file_record_profile_proto_msgTypes[4].OneofWrappers = []any{}
+	file_record_profile_proto_msgTypes[3].OneofWrappers = []any{}
+	file_record_profile_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_record_profile_proto_rawDesc), len(file_record_profile_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

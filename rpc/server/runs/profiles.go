@@ -310,25 +310,27 @@ func usersOf(c *rest.Call, v rest.View, ref profile.Ref) []api.Found {
 // preferencesAt describes one of the three levels of preferences.
 type preferencesAt struct {
 	ID, path string
-	system   bool
+	of       profile.Level
 }
 
 func preferenceRoutes(s *rest.Server) {
 	const tag = "profiles"
-	for _, at := range []preferencesAt{{"Preferences", "/v1/preferences", false}, {"SystemPreferences", "/v1/system/preferences", true}} {
+	for _, at := range []preferencesAt{
+		{"Preferences", "/v1/preferences", profile.OfTenant}, {"SystemPreferences", "/v1/system/preferences", profile.OfSystem},
+	} {
 		preferences(s, tag, at, func(*rest.None) string { return "" })
 	}
 	preferences(
 		s,
 		tag,
-		preferencesAt{"ProgramPreferences", "/v1/programs/{program}/preferences", false},
+		preferencesAt{"ProgramPreferences", "/v1/programs/{program}/preferences", profile.OfProgram},
 		func(in *ByProgram) string { return in.Name },
 	)
 }
 
 func preferences[I any](s *rest.Server, tag string, at preferencesAt, program func(*I) string) {
 	tenant := func(c *rest.Call) string {
-		if at.system {
+		if at.of == profile.OfSystem {
 			return ""
 		}
 		return c.Who.Tenant
@@ -354,13 +356,18 @@ func preferences[I any](s *rest.Server, tag string, at preferencesAt, program fu
 		if err != nil {
 			return set, api.Written{}, err
 		}
-		if fs := profile.CheckSettings(set.Properties, at.system); len(fs) > 0 {
+		v, err := s.Latest(ctx)
+		if err != nil {
+			return set, api.Written{}, err
+		}
+		fs := append(profile.CheckSettings(set.Properties, at.of), profile.UnreadKeys(set.Properties, at.of, v.Provisioners(c.Who.Tenant))...)
+		if len(fs) > 0 {
 			return set, api.Written{}, bad(fs)
 		}
 		w, err := s.Runs.ChangeSetting(
 			ctx,
 			c.Who,
-			api.Setting{Kind: "preferences", Name: name, System: at.system, Order: "put", Value: set.Properties},
+			api.Setting{Kind: "preferences", Name: name, System: at.of == profile.OfSystem, Order: "put", Value: set.Properties},
 		)
 		return set, w, err
 	}
@@ -395,7 +402,8 @@ func preferences[I any](s *rest.Server, tag string, at preferencesAt, program fu
 			Summary: "Delete the settings, so that those of the next higher level apply",
 		},
 		func(ctx context.Context, c *rest.Call, in *I) (api.Deleted, api.Written, error) {
-			w, err := s.Runs.ChangeSetting(ctx, c.Who, api.Setting{Kind: "preferences", Name: program(in), System: at.system, Order: "delete"})
+			w, err := s.Runs.ChangeSetting(ctx, c.Who,
+				api.Setting{Kind: "preferences", Name: program(in), System: at.of == profile.OfSystem, Order: "delete"})
 			return api.Deleted{Name: program(in)}, w, err
 		},
 	)

@@ -144,11 +144,13 @@ func scheduleRoutes(s *rest.Server) {
 			x.Name, x.Tenant, x.Status, x.Actor, x.LastRun, x.Message = in.Name, "", "", "", "", ""
 			x.Last, x.Waits, x.Skipped, x.Version = 0, 0, 0, 0
 			x.Complete()
-			if fs := x.Check(); len(fs) > 0 {
-				return api.ScheduleDetails{}, api.Written{}, fs
-			}
 			v, err := s.Latest(ctx)
-			if err == nil {
+			if err != nil {
+				return api.ScheduleDetails{}, api.Written{}, err
+			}
+			fs := append(x.Check(), profile.UnreadKeys(x.Properties, profile.OfRun, v.Provisioners(c.Who.Tenant))...)
+			fs = append(fs, outOfRange(v, c.Who.Tenant, &x)...)
+			if err = fs.Err(); err == nil {
 				_, there := v.Schedule(c.Who.Tenant, in.Name)
 				err = c.MayWrite(access.TypeSchedule, in.Name, there)
 			}
@@ -199,4 +201,20 @@ func scheduleRoutes(s *rest.Server) {
 			},
 		)
 	}
+}
+
+// outOfRange returns the faults of properties that the runs of a schedule would have now, and that their profile does not allow.
+func outOfRange(v rest.View, tenant string, x *profile.Schedule) model.Faults {
+	l := v.Levels(tenant, x.Program)
+	l[profile.OfRun] = x.Properties
+	ref, err := l.Choose()
+	if err != nil {
+		return nil // it is a fault of its own
+	}
+	p, ok := v.Profile(tenant, ref)
+	if !ok {
+		return nil // the state refuses the schedule
+	}
+	final, _ := p.Final(l)
+	return profile.OutOfRange(final)
 }

@@ -129,6 +129,9 @@ func startRoute(s *rest.Server, r rest.Route) {
 			if err := mayStart(c, v, req.Program); err != nil {
 				return api.RunDetails{}, api.Written{}, err
 			}
+			if err := profile.UnreadKeys(req.Runtime, profile.OfRun, v.Provisioners(c.Who.Tenant)).Err(); err != nil {
+				return api.RunDetails{}, api.Written{}, err
+			}
 		}
 		w, err := s.Runs.Start(ctx, c.Who, req)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ func List[T any](app App, l Listing[T]) *cobra.Command {
 	out := app.Printer()
 	var watch bool
 	var part client.List
+	var labels []string
 	cmd := &cobra.Command{Use: l.Use, Short: l.Short, Example: l.Example, Args: l.Args, ValidArgsFunction: l.Complete}
 	if cmd.Args == nil {
 		cmd.Args = Args()
@@ -51,9 +53,22 @@ func List[T any](app App, l Listing[T]) *cobra.Command {
 		partFlags(cmd, &part)
 		completeFields(cmd, reflect.TypeFor[T]())
 		l.Narrow = append(slices.Clone(l.Narrow), "filter")
+		if slices.Contains(listing.Names(reflect.TypeFor[T](), false), "labels.") {
+			cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "only those whose label KEY is VALUE (KEY=VALUE) or is not (KEY!=VALUE); "+
+				"several are separated by commas; may be repeated")
+			l.Narrow = append(l.Narrow, "label")
+		}
 	}
 	cmd.RunE = Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		if !l.Whole {
+			part := part
+			for _, s := range labels {
+				terms, err := labelTerms(s)
+				if err != nil {
+					return Usage(cmd, "--label: %v", err)
+				}
+				part.Filter = append(slices.Clone(part.Filter), terms...)
+			}
 			part.Count = part.Limit > 0
 			ctx = client.WithList(ctx, part)
 		}
@@ -125,6 +140,26 @@ func partFlags(cmd *cobra.Command, l *client.List) {
 		"only those for which FIELD=VALUE, FIELD!=VALUE or FIELD~PART holds, with fields as in -o json, such as labels.team=red; may be repeated")
 	cmd.Flags().StringVar(&l.Sort, "sort", "", "fields to sort by, separated by commas; - before one reverses it: --sort=-createTime,name")
 	cmd.Flags().IntVar(&l.Limit, "limit", 0, "show at most this many, up to 10000")
+}
+
+// labelTerms returns the terms of a filter for labels in the form KEY=VALUE or KEY!=VALUE, with commas between them.
+func labelTerms(s string) (terms []string, err error) {
+	for one := range strings.SplitSeq(s, ",") {
+		key, value, ok := strings.Cut(one, "=")
+		op := "="
+		if k, differs := strings.CutSuffix(key, "!"); differs {
+			key, op = k, "!="
+		}
+		if why := model.CheckName(key); !ok || why != "" {
+			return nil, fmt.Errorf("%q must have the form KEY=VALUE or KEY!=VALUE", one)
+		}
+		quoted, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		terms = append(terms, "labels."+key+op+string(quoted))
+	}
+	return terms, nil
 }
 
 // completeFields completes the fields in the values of --filter and --sort.

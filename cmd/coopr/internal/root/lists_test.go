@@ -19,7 +19,7 @@ func TestEveryListIsFiltered(t *testing.T) {
 	s.Definitions()
 	s.Exec("import", "defs")
 	s.As(apitest.User)
-	s.Run(0, "cluster", "create", "web", "-t", "shop", "-n", "2", "--detach")
+	s.Run(0, "cluster", "create", "web", "-t", "shop", "-n", "2", "--label", "env=test", "--label", `note=a|"b"`, "--detach")
 	s.As(apitest.Root)
 	s.Env["COOPR_TENANT"] = "acme"
 	args := map[string][]string{"coopr task list": {"00000001-001"}, "coopr cluster history": {"web"}, "coopr change history": nil}
@@ -77,9 +77,30 @@ func TestEveryListIsFiltered(t *testing.T) {
 		{[]string{"node", "list", "--filter", "nodenum=1000"}, "web1-1000"},
 		{[]string{"cluster", "list", "--filter", "name~EB,numNodes=2", "--filter", "labels.team="}, "web"},
 		{[]string{"cluster", "list", "--filter", "name=x"}, "Nothing matches."},
+		{[]string{"cluster", "list", "-l", "env=test,team!=red", "-l", `note=a|"b"`, "--filter", "name=web"}, "web"},
+		{[]string{"cluster", "list", "-l", "env!=test"}, "Nothing matches."},
+		{[]string{"cluster", "list", "-l", "env=tes"}, "Nothing matches."},
+		{[]string{"cluster", "list", "--label", "env="}, "Nothing matches."},
 	} {
 		if code, out, errs := s.Exec(c.args...); code != 0 || !strings.Contains(out, c.want) || strings.Count(out, "\n") > 2 {
 			t.Errorf("%v: %d %s %s", c.args, code, out, errs)
+		}
+	}
+}
+
+// TestLabelsOfLists refuses labels of another form, and lists whose rows have no labels.
+func TestLabelsOfLists(t *testing.T) {
+	s := clitest.New(t)
+	for args, want := range map[string]string{
+		"cluster list -l env":        `"env" must have the form KEY=VALUE or KEY!=VALUE`,
+		"cluster list -l =x":         `"=x" must have`,
+		"cluster list -l env=a,b":    `"b" must have`,
+		"cluster list -l e=1,=2":     `"=2" must have`,
+		"template list -l env=test":  "unknown shorthand flag",
+		"operation list -l env=test": "unknown shorthand flag",
+	} {
+		if code, out, errs := s.Exec(strings.Fields(args)...); code != 2 || !strings.Contains(errs, want) {
+			t.Errorf("%s: %d %s%s", args, code, out, errs)
 		}
 	}
 }

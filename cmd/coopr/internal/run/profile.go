@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,9 +91,9 @@ func profileShowCmd(app cli.App, use, short string) *cobra.Command {
 		}
 		out.Printf("\nProvisioner: %s\n", p.Provisioner.Name)
 		if len(p.Provisioner.Properties) > 0 {
-			t := output.Table{Head: []string{"PROPERTY", "VALUE", "EDITABLE"}}
+			t := output.Table{Head: []string{"PROPERTY", "VALUE", "EDITABLE", "RANGE"}}
 			for _, q := range p.Provisioner.Properties {
-				t.Row(q.Name, q.Value, output.YesNo(!q.Locked()))
+				t.Row(q.Name, q.Value, output.YesNo(!q.Locked()), q.Range.String())
 			}
 			out.Show(t)
 		}
@@ -164,7 +165,7 @@ func profileStatsCmd(app cli.App) *cobra.Command {
 // profileFlags holds the flags that describe a profile.
 type profileFlags struct {
 	file, provisioner, label, description, keepFailed, keepKilled, timeout string
-	properties, locked                                                     []string
+	properties, locked, ranges                                             []string
 	runs                                                                   int
 }
 
@@ -176,7 +177,7 @@ func profilePutCmd(app cli.App, use string, create bool) *cobra.Command {
 		short = "Create a profile"
 	}
 	cmd := &cobra.Command{Use: use + " NAME", Short: short, Args: cli.Args("NAME"),
-		Example: "  coopr profile " + use + " small --provisioner local -p numMachines=3 --keep-failed 1h\n" +
+		Example: "  coopr profile " + use + " small --provisioner local -p numMachines=3 --range numMachines=2..10 --keep-failed 1h\n" +
 			"  coopr profile " + use + " big -f big.yaml"}
 	if !create {
 		cmd.ValidArgsFunction = completeProfiles(app)
@@ -186,6 +187,8 @@ func profilePutCmd(app cli.App, use string, create bool) *cobra.Command {
 	s.StringVar(&f.provisioner, "provisioner", "", "provisioner that creates the clusters; coopr profile provisioners lists them")
 	s.StringArrayVarP(&f.properties, "property", "p", nil, "property that runs can override, as NAME=value; may be repeated")
 	s.StringArrayVarP(&f.locked, "locked", "l", nil, "property that runs cannot override, as NAME=value; may be repeated")
+	s.StringArrayVar(&f.ranges, "range", nil,
+		"bounds of a numeric property, as NAME=MIN..MAX, NAME=MIN.. or NAME=..MAX; NAME= removes them; may be repeated")
 	s.StringVar(&f.label, "label", "", "display name")
 	s.StringVar(&f.description, "description", "", "description")
 	s.StringVar(&f.keepFailed, "keep-failed", "", "how long to keep the nodes of a failed run, such as 1h")
@@ -258,13 +261,29 @@ func (f *profileFlags) into(cmd *cobra.Command, p *profile.Profile) error {
 			p.Provisioner.Properties = withProperty(p.Provisioner.Properties, q)
 		}
 	}
+	for _, pair := range f.ranges {
+		name, value, _ := strings.Cut(pair, "=")
+		i := slices.IndexFunc(p.Provisioner.Properties, func(q profile.Property) bool { return q.Name == name })
+		if i < 0 {
+			return cli.Usage(cmd, "--range: the profile has no property %q: give it a value with -p", name)
+		}
+		var bounds *profile.Range
+		if value != "" {
+			var err error
+			if bounds, err = profile.ParseRange(value); err != nil {
+				return cli.Usage(cmd, "--range: %v", err)
+			}
+		}
+		p.Provisioner.Properties[i].Range = bounds
+	}
 	return nil
 }
 
-// withProperty adds a property to a list, or replaces the one of the same name.
+// withProperty adds a property to a list, or replaces the one of the same name, whose range stays.
 func withProperty(list []profile.Property, p profile.Property) []profile.Property {
 	for i := range list {
 		if list[i].Name == p.Name {
+			p.Range = list[i].Range
 			list[i] = p
 			return list
 		}

@@ -99,6 +99,33 @@ func goes(s *clitest.Session, does func(id string)) (wait func()) {
 	return wg.Wait
 }
 
+// TestRangesOfProfiles sets, keeps and removes the range of a property.
+func TestRangesOfProfiles(t *testing.T) {
+	s := clitest.New(t)
+	s.As(apitest.Admin)
+	for _, x := range []struct {
+		code       int
+		args, want string
+	}{
+		{0, "create small --provisioner cloud -p numMachines=3 --range numMachines=2..10", "was created"},
+		{0, "get small", "2..10"},
+		{0, "edit small -p numMachines=4", "was changed"},
+		{0, "get small", "2..10"}, // another value keeps the range
+		{1, "edit small -p numMachines=11", "must be in the range 2..10"},
+		{2, "edit small --range numMachines=10..2", "write MIN..MAX"},
+		{2, "edit small --range flavor=1..2", `no property "flavor"`},
+		{0, "edit small --range numMachines= -p numMachines=11", "was changed"},
+	} {
+		code, out, errs := s.Exec(append([]string{"profile"}, strings.Fields(x.args)...)...)
+		if code != x.code || !strings.Contains(out+errs, x.want) {
+			t.Errorf("%s: %d %s%s", x.args, code, out, errs)
+		}
+	}
+	if _, out, _ := s.Exec("profile", "get", "small", "-o", "json"); strings.Contains(out, `"range"`) {
+		t.Errorf("the range is still there: %s", out)
+	}
+}
+
 func TestRunStory(t *testing.T) {
 	s := clitest.New(t)
 	s.Run(0, "profile", "create", "small", "--provisioner", "cloud", "-p", "numMachines=2", "-l", "flavor=tiny", "--keep-failed", "1h",
