@@ -11,6 +11,30 @@ export const text = {
     definitions: 'Definitions', mesh: 'Mesh', audit: 'Audit log',
     runs: 'Runs', run: 'Run', sites: 'Change objects', site: 'Site', nodes: 'Nodes',
   },
+  palette: {
+    open: 'Find …',
+    title: 'Find a name, an id or a command',
+    hint: 'A name, an id or a command',
+    nothing: 'Nothing is called so.',
+    page: 'page',
+    here: 'on this page',
+    command: 'command',
+    types: {
+      partialtemplate: 'partial template', hardwaretype: 'hardware type', imagetype: 'image type', providertype: 'provider type',
+      automatortype: 'automator type',
+    } as Record<string, string>,
+  },
+  keys: {
+    title: 'Keys',
+    all: {
+      'Ctrl K': 'Find a name, an id or a command',
+      '?': 'This list of keys',
+      '/': 'The search of the page',
+      Escape: 'Close a question or a list',
+      '← →': 'The next tab, when a tab has the focus',
+    },
+    letters: 'Keys without Ctrl work',
+  },
   theme: { label: 'Colours', system: 'system', light: 'light', dark: 'dark' },
   login: {
     title: 'Log in to Coopr',
@@ -47,6 +71,7 @@ export const text = {
   error: 'This did not work',
   retry: 'Try again',
   cancel: 'Cancel',
+  close: 'Close',
   copy: 'Copy',
   copied: 'Copied',
   none: '–',
