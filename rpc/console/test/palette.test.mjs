@@ -160,3 +160,135 @@ test('somebody finds what they may list only', async () => {
     await uma.context().close();
   }
 });
+
+const tab = (name) => page.getByRole('navigation', { name: 'Access' }).getByRole('link', { name, exact: true }).click();
+const row = (name) => page.getByRole('row').filter({ has: page.getByRole('rowheader', { name, exact: true }) });
+const counted = (words) => page.getByText(words, { exact: true }).waitFor();
+
+test('users, their groups, what is shared, and policies are shown', async () => {
+  await agent.api('POST', '/v1/users', { name: 'ann', role: 'admin', groups: ['devs', 'editor'], password: 'four random words here', description: evil });
+  await agent.api('POST', '/v1/users', { name: 'ci', role: 'read', groups: ['devs'], method: 'account' });
+  await agent.api('POST', '/v1/grants', { to: 'group/devs', actions: ['read', 'operate'], resource: 'cluster/my-shop', ttl: '2h' });
+  await press('g');
+  await press('a');
+  await b.heading('Access');
+  await tab('Users');
+  await counted('3 users');
+  await row('ci').getByText('none: service account').waitFor();
+  await row('ann').getByText(evil).waitFor();
+  await agent.api('PUT', '/v1/users/uma', { disabled: true });
+  await row('uma').getByText('disabled', { exact: true }).waitFor(); // without a reload
+  await b.good('access-users');
+  await row('ann').getByRole('link', { name: 'editor' }).click();
+  await counted('1 user');
+  await find('ci');
+  await page.getByRole('listbox').getByRole('option').filter({ has: page.getByText('user', { exact: true }) }).click();
+  await counted('1 user');
+  await row('ci').waitFor();
+  await tab('Groups');
+  assert.deepEqual(await row('devs').getByRole('cell').allInnerTexts().then((all) => all.slice(0, 2)), ['group', '2']);
+  await row('tenant-admin').getByText('role', { exact: true }).waitFor();
+  await b.good('access-groups');
+  await row('devs').getByRole('link', { name: /^what is shared/ }).click();
+  await counted('1 grant');
+  await page.getByRole('cell', { name: /operate/ }).waitFor();
+  await b.good('access-grants');
+  await page.getByRole('link', { name: 'my-shop', exact: true }).click();
+  await b.heading('Cluster my-shop');
+  await page.goto(`${agent.url}/#/access/policies`);
+  await page.getByText('There are no policy documents').waitFor();
+  await agent.api('POST', '/v1/policies', { name: 'no-deletion',
+    text: '@message("keep <b>it</b>") forbid (principal == User::"ann", action == Action::"delete", resource is Cluster);' });
+  await agent.api('POST', '/v1/mesh/policies', { name: 'auditors', text: 'permit (principal in Group::"default/devs", action == Action::"list", resource is Site);' });
+  await counted('2 documents');
+  assert.match(await row('auditors').innerText(), /\tmesh\t/);
+  await row('no-deletion').getByText('Show').click();
+  await row('no-deletion').getByText('@message').waitFor();
+  await b.good('access-policies');
+  await page.getByRole('link', { name: 'no-deletion' }).click();
+  await b.heading('no-deletion');
+  for (const kind of ['users', 'grants', 'policies', 'tokens']) {
+    await page.goto(`${agent.url}/#/access/${kind}?q=nosuchfield%3D1`);
+    await page.getByRole('alert').waitFor();
+    await page.goto(`${agent.url}/#/access/${kind}?q=${encodeURIComponent('"|,<b>')}`);
+    await page.getByText('Nothing matches.').waitFor();
+  }
+  assert.equal(await page.locator('main img').count(), 0);
+  assert.deepEqual(b.complaints('422'), []);
+});
+
+test('who may do what, and which rule says so', async () => {
+  await page.goto(`${agent.url}/#/access/can-i`);
+  const ask = async (action, resource, as) => {
+    await page.getByLabel('Action').selectOption(action);
+    await page.getByLabel('Resource').fill(resource);
+    await page.getByLabel('As', { exact: true }).fill(as);
+    await page.keyboard.press('Enter');
+  };
+  await ask('delete', 'cluster/my-shop', 'ann');
+  await page.getByRole('heading', { name: 'ann may not do it' }).waitFor();
+  await page.getByText('a forbid of the tenant', { exact: true }).waitFor();
+  await page.getByText(/keep <b>it<\/b>/).first().waitFor();
+  assert.equal(await page.locator('.command code').innerText(), 'coopr auth can-i delete cluster/my-shop --as ann');
+  await b.good('access-may-not');
+  await page.reload(); // the question is in the link
+  await page.getByRole('heading', { name: 'ann may not do it' }).waitFor();
+  await ask('operate', 'cluster/my-shop', 'ci');
+  await page.getByRole('heading', { name: 'ci may do it' }).waitFor();
+  const { id } = (await agent.api('GET', '/v1/grants'))[0];
+  await page.getByRole('link', { name: id }).click();
+  await counted('1 grant');
+  await page.goBack();
+  await page.getByRole('heading', { name: 'ci may do it' }).waitFor();
+  await ask('delete', 'clutser/my-shop', 'ci');
+  await page.getByRole('alert').getByText(/cluster/).waitFor();
+  assert.equal(await page.getByRole('heading', { name: /do it$/ }).count(), 0);
+  await ask('list', 'template', '');
+  await page.getByRole('heading', { name: /may do it$/ }).waitFor();
+  assert.deepEqual(b.complaints('422'), []);
+});
+
+test('everybody sees and revokes their own tokens, and administrators those of others', async () => {
+  const bob = await b.as('bob', 'user');
+  try {
+    await bob.goto(`${agent.url}/#/access`);
+    await bob.getByRole('cell', { name: 'session', exact: true }).waitFor();
+    assert.deepEqual(await bob.getByRole('navigation', { name: 'Access' }).getByRole('link').allInnerTexts(), ['Tokens', 'Grants', 'Who may?']);
+    assert.equal(await bob.getByLabel('Whose').count(), 0);
+    const make = (description) => fetch('/v1/self/tokens', {
+      method: 'POST', body: JSON.stringify({ description, role: 'read' }), headers: { 'Coopr-Csrf': '1', 'Content-Type': 'application/json' },
+    }).then((r) => r.json()).then((t) => t.id);
+    const [laptop, phone] = [await bob.evaluate(make, 'laptop'), await bob.evaluate(make, 'phone')];
+    await bob.reload(); // events of tokens are for administrators
+    await bob.getByText('3 tokens', { exact: true }).waitFor();
+    await bob.getByRole('button', { name: `Revoke token ${laptop}` }).click();
+    await bob.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+    await bob.getByText('2 tokens', { exact: true }).waitFor();
+    for (const kind of ['users', 'groups', 'policies']) {
+      await bob.goto(`${agent.url}/#/access/${kind}`);
+      await bob.getByRole('alert').waitFor();
+    }
+    await bob.goto(`${agent.url}/#/access?whose=all`);
+    await bob.getByRole('alert').waitFor();
+
+    await page.goto(`${agent.url}/#/access`);
+    await page.getByLabel('Whose').selectOption("everybody's");
+    await page.getByLabel(/^Search/).fill('bob');
+    await counted('2 tokens');
+    await b.good('access-tokens');
+    await page.getByRole('button', { name: `Revoke token ${phone}` }).click();
+    await page.getByRole('dialog').getByText(`Revoke token ${phone}?`).waitFor();
+    await b.good('access-revoke');
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+    await counted('1 token');
+    // The session of the browser itself.
+    await bob.goto(`${agent.url}/#/access/tokens`);
+    await bob.getByText('1 token', { exact: true }).waitFor();
+    await bob.getByRole('button', { name: /^Revoke token/ }).click();
+    await bob.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+    await bob.getByText('The session has ended: log in again.').waitFor();
+  } finally {
+    await bob.context().close();
+  }
+  assert.deepEqual(b.complaints(), []);
+});

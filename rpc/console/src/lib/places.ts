@@ -14,6 +14,7 @@ export const places = [
   { path: 'sites', name: text.nav.sites, key: 's' },
   { path: 'definitions', name: text.nav.definitions, key: 'd' },
   { path: 'mesh', name: text.nav.mesh, key: 'm' },
+  { path: 'access', name: text.nav.access, key: 'a' },
   { path: 'audit', name: text.nav.audit, key: 'l' },
   { path: 'events', name: text.nav.events, key: 'e' },
 ] as const;
@@ -44,6 +45,8 @@ const pages: Partial<Record<Type, (f: Found) => string>> = {
   profile: (f) => link('runs', 'profiles', f.name),
   schedule: (f) => link('runs', 'schedules', f.name),
   site: (f) => link('site', f.name),
+  user: (f) => searched(link('access', 'users'), `name=${f.name}`),
+  token: (f) => `${searched(link('access'), `id=${f.id}`)}&whose=all`,
   agent: (f) => searched(link('mesh'), `name=${f.name}`),
 };
 
