@@ -1,4 +1,5 @@
 // The keys that work on every page.
+import { flushSync } from 'svelte';
 import { places } from './places';
 import { go } from './route.svelte';
 
@@ -14,6 +15,17 @@ export function setLetters(on: boolean) {
   else localStorage.setItem(store, 'off');
 }
 
+/** show opens a dialog, also while one that has been closed just now is still to be taken away. */
+export function show(which: 'palette' | 'help') {
+  flushSync(() => (keys.open = ''));
+  keys.open = which;
+}
+
+/** closed is for the end of a dialog. Of one that has been taken away, the end comes late and means nothing. */
+export function closed(e: globalThis.Event) {
+  if ((e.currentTarget as Element).isConnected) keys.open = '';
+}
+
 let begun: number | undefined; // when g was pressed
 
 /** pressed carries out what a key is for. Whoever types, or answers a question, presses keys for that. */
@@ -22,17 +34,18 @@ export function pressed(e: KeyboardEvent) {
   const asked = document.querySelector('dialog[open]') !== null;
   if ((e.ctrlKey || e.metaKey) && !e.shiftKey && e.key.toLowerCase() === 'k') {
     e.preventDefault();
-    if (!asked) keys.open = 'palette';
+    if (!asked) show('palette');
     return;
   }
   if (['Shift', 'Control', 'Meta'].includes(e.key)) return;
   const first = begun !== undefined && e.timeStamp - begun < together;
   begun = undefined;
-  if (!keys.letters || asked || e.ctrlKey || e.metaKey || (e.target as Element).closest?.('input, textarea, select')) return;
+  const field = (e.target as Element).closest?.('input, textarea, select');
+  if (!keys.letters || asked || e.ctrlKey || e.metaKey || field) return;
   const place = first && places.find((p) => p.key === e.key);
   if (place) go(...(place.path ? [place.path] : []));
   else if (e.key === 'g') begun = e.timeStamp;
-  else if (e.key === '?') keys.open = 'help';
+  else if (e.key === '?') show('help');
   else if (e.key === '/') {
     const field = document.querySelector<HTMLElement>('main input[type="search"]');
     if (!field) return;
