@@ -38,6 +38,9 @@ test('without nodes, the page says what to do', async () => {
 test('nodes of all clusters are shown, with how they do', async () => {
   const provider = await agent.api('GET', '/v1/providers/local');
   await agent.api('PUT', '/v1/providers/local', { ...provider, provisioner: { ...provider.provisioner, zones: 'a, b', hosts: 'rack7, rack8' } });
+  // The page is seen to show health, which is checked every 30 s otherwise.
+  const store = await agent.api('GET', '/v1/services/shop-store');
+  await agent.api('PUT', '/v1/services/shop-store', { ...store, 'health-check': { interval: '1s' } });
   for (const [name, nodes] of [['first', '6'], ['second', '5']])
     await agent.coopr('cluster', 'create', name, '--template', 'shop', '--nodes', nodes);
   await page.getByText('11 nodes', { exact: true }).waitFor(); // without a reload

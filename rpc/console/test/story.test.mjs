@@ -456,6 +456,9 @@ test('events are shown as they come, in the chosen colours, and a log is followe
   await eventually('the log is there to its end', async () => (await log.innerText().catch(() => '')).includes('<b>line</b> 6000'));
   assert.equal(await log.locator('b').count(), 0);
   await page.getByText(/^The first .* lines are left out here/).waitFor();
+  await page.keyboard.press('/');
+  await page.keyboard.type('LINE</b> 599');
+  await page.getByText('10 of 5,000 lines', { exact: true }).waitFor(); // 599 is left out
   await b.good('log');
   // The file has all lines, also those that the page leaves out.
   const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download' }).click()]);

@@ -127,7 +127,7 @@ export function followList(topic: () => Topic, asked: () => string, load: () => 
 }
 
 /** reloadOn loads a page again when its question is another one. It is called while the page is made. */
-export function reloadOn(asked: () => string, load: () => Promise<number>, failed: (e: unknown) => void) {
+export function reloadOn(asked: () => string, load: () => Promise<unknown>, failed: (e: unknown) => void) {
   let before = untrack(asked);
   $effect(() => {
     const now = asked();
