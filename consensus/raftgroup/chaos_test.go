@@ -26,7 +26,15 @@ import (
 //
 // COOPR_CHAOS_SEEDS sets how many lives are lived, COOPR_CHAOS_SEED one of them.
 func TestChaos(t *testing.T) {
-	eachSeed(t, 6, 2, chaos)
+	lives, unknown := 0, 0
+	eachSeed(t, 6, 2, func(t *testing.T, seed uint64) {
+		lives++
+		unknown += chaos(t, seed)
+	})
+	// One life in a hundred has no write of unknown outcome.
+	if lives >= 6 && unknown == 0 {
+		t.Errorf("in %d lives no write had an unknown outcome: they were too quiet", lives)
+	}
 }
 
 // eachSeed runs a life for each seed, each as a subtest in simulated time: as many seeds as COOPR_CHAOS_SEEDS says, or
@@ -62,7 +70,8 @@ func (l *ledger) count() int {
 	return len(l.answered)
 }
 
-func chaos(t *testing.T, seed uint64) {
+// chaos is one life of a group. It returns how many writes had an unknown outcome.
+func chaos(t *testing.T, seed uint64) (unknown int) {
 	timing := raftgroup.Timing{SnapshotThreshold: 50, SnapshotInterval: 200 * time.Millisecond, TrailingLogs: 20}
 	c := grouptest.Start(t, 5, grouptest.Options{Timing: timing})
 	defer c.Stop()
@@ -112,9 +121,10 @@ func chaos(t *testing.T, seed uint64) {
 		}
 		last[who] = at
 	}
-	if len(book.answered) < 200 || book.unknown == 0 {
-		t.Errorf("only %d answered, %d of unknown outcome: this life was too quiet", len(book.answered), book.unknown)
+	if len(book.answered) < 200 {
+		t.Errorf("only %d writes were answered: this life was too quiet", len(book.answered))
 	}
+	return book.unknown
 }
 
 func allUp(c *grouptest.Cluster) bool {
