@@ -12,12 +12,12 @@ import (
 
 // TestChaosOfDisks has a leader whose disk takes 5 s for each write, and two voters whose disks are full at once. What
 // was acknowledged is there afterwards, no agent ends, and no log is flooded. While a majority of the voters has good
-// disks, clients go on. With -short, each fault has one store.
+// disks, clients go on.
 func TestChaosOfDisks(t *testing.T) {
 	demanded(t, false)
 	l := lab.New(t)
 	bin := programs.Build(t)
-	for i, c := range []struct {
+	for _, c := range []struct {
 		agents int
 		faults string
 		goOn   bool // clients write while the fault lasts
@@ -27,10 +27,7 @@ func TestChaosOfDisks(t *testing.T) {
 		{5, "two-full@leader/15s", true},
 	} {
 		kind, _, _ := strings.Cut(c.faults, "@")
-		for k, store := range []string{"boltdb", "wal"} {
-			if testing.Short() && k != i%2 {
-				continue
-			}
+		for _, store := range []string{"boltdb", "wal"} {
 			t.Run(fmt.Sprintf("%s/%d/%s", kind, c.agents, store), func(t *testing.T) {
 				s, err := parseSchedule(c.faults, c.agents)
 				if err != nil {

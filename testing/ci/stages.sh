@@ -40,6 +40,8 @@ stage() {
 # Only the stage chaos applies faults, so the others do not get the variable.
 chaos_time=${CHAOS_TIME:-5m}
 unset CHAOS_TIME
+disks=TestChaosOfDisks # each fault of disks with one store, and with both in make chaos
+chaos="TestChaos$|$disks/slowest/3/wal|$disks/two-full/3/boltdb|$disks/two-full/5/wal"
 
 shown=race # its output is printed as it comes
 
@@ -57,7 +59,7 @@ computing() {
 # Programs and machines, which mostly wait for each other.
 machines() {
   stage plain make plain &&
-    stage chaos env CHAOS_TIME="$chaos_time" go test -short -count=1 -v -failfast -timeout 1h -run TestChaos ./testing/chaos &&
+    stage chaos env CHAOS_TIME="$chaos_time" go test -count=1 -v -failfast -timeout 1h -run "$chaos" ./testing/chaos &&
     left
 }
 
