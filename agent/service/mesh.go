@@ -221,24 +221,26 @@ func (m *Mesh) Leave(ctx context.Context, who model.Caller, b rest.Bearer, what 
 			return out, err
 		}
 	}
-	err := m.erase(ctx, r, who, id, agent)
-	if !what.Compromised {
-		return out, err
+	err := m.detach(ctx, r, id, agent)
+	if what.Compromised {
+		// It begins even if the agent's session goes on. The record is removed after it, as it has the name by which the command is repeated.
+		// Little comes after it, as the rotation of the CA closes connections, such as those that wait for the answer.
+		if err := replaceKeys(ctx, r, who, id); err != nil {
+			return out, err
+		}
+		out.Exposed = exposed(r.Machine.View())
 	}
-	if problem.CodeOf(err) == problem.NotFound { // the answer to an earlier request may be lost
+	if err == nil {
+		err = m.erase(ctx, r, who, id)
+	}
+	if what.Compromised && problem.CodeOf(err) == problem.NotFound { // the answer to an earlier request may be lost
 		err = nil
 	}
-	// The rotation of the CA comes last, as it closes connections, such as those that wait for the answer. It begins even if the agent's
-	// session goes on.
-	if err := replaceKeys(ctx, r, who, id); err != nil {
-		return out, err
-	}
-	out.Exposed = exposed(r.Machine.View())
 	return out, err
 }
 
-// erase removes an agent from the Raft group, where it must not vote, from the record and from gossip, once its session has ended.
-func (m *Mesh) erase(ctx context.Context, r *member.Member, who model.Caller, id, name string) error {
+// detach removes an agent from the Raft group, where it must not vote, and waits until its session has ended.
+func (m *Mesh) detach(ctx context.Context, r *member.Member, id, name string) error {
 	for _, s := range r.Group.Servers() {
 		// Only a member without a vote is removed here. The leader removes a voter once
 		// another agent has its vote. The removal precedes the deletion of the record, so
@@ -249,9 +251,11 @@ func (m *Mesh) erase(ctx context.Context, r *member.Member, who model.Caller, id
 			}
 		}
 	}
-	if err := awaitSessionEnd(ctx, r.Machine, id, name); err != nil {
-		return err
-	}
+	return awaitSessionEnd(ctx, r.Machine, id, name)
+}
+
+// erase removes an agent from the record and from gossip.
+func (m *Mesh) erase(ctx context.Context, r *member.Member, who model.Caller, id string) error {
 	answers, err := r.Propose(ctx, &pb.Command{
 		Actor:  who.Actor,
 		Source: who.From,

@@ -58,7 +58,9 @@ func (o *Operations) BeginPlan(ctx context.Context, who model.Caller, cluster, p
 
 // OrderPlan carries out an order about an operation's plan.
 func (o *Operations) OrderPlan(ctx context.Context, who model.Caller, operation string, order tree.Order) (api.Written, error) {
-	if holds := order.Command == "interrupt" || order.Command == "stop" || order.Command == "forceComplete"; !holds {
+	// To complete a part of a plan lets the parts after it begin. To complete the whole plan ends it.
+	ends := order.Command == "forceComplete" && order.Phase == ""
+	if holds := order.Command == "interrupt" || order.Command == "stop" || ends; !holds {
 		if err := o.permitAgentTasks(who, operation); err != nil {
 			return api.Written{}, err
 		}

@@ -18,11 +18,9 @@ import (
 // one of its steps is at work may not.
 func (a operations) mayRecreate(other *model.Operation, s *plan.State, g *plan.Graph) error {
 	for _, id := range g.Nodes {
-		on := s.Graph.On(id)
-		n := table.Get[model.Node](a.txn, table.Nodes, "id", other.Tenant, id)
 		switch {
-		case len(on) == 0:
-		case other.Type == model.OpRecreateNode, n != nil && len(n.Leaving) > 0:
+		case len(s.Graph.On(id)) == 0:
+		case other.Type == model.OpRecreateNode:
 			return a.clash(other, id, plan.NoStep)
 		case other.Type.Concurrent(): // it is superseded, or waits for its nodes
 		default:

@@ -49,13 +49,19 @@ func (c *clinic) recreates(id string) *pb.Command {
 // stops starts a main operation that stops both services. Of its two tasks, those on the nodes of done are carried out.
 func (c *clinic) stops(done ...string) {
 	c.t.Helper()
+	c.stopsOn(nil, done...)
+}
+
+// stopsOn is stops with changed nodes.
+func (c *clinic) stopsOn(nodes []model.Node, done ...string) {
+	c.t.Helper()
 	cl, _ := c.m.View().Cluster("t", "00000001")
 	next := *cl
 	next.Operations++
 	cmd := c.concurrent(deploys, model.OpPauseNode, "ann", map[string]string{app: "app", db: "db"})
 	op := model.Operation{ID: deploys, Tenant: "t", Cluster: "00000001", Type: model.OpStop, OnFailure: "leave", Services: []string{"app", "db"}}
 	s := cmd.GetStartOperation()
-	s.Operation, s.Cluster, s.ClusterVersion = logtest.Operation(op), logtest.Cluster(next), cl.Version
+	s.Operation, s.Cluster, s.ClusterVersion, s.Nodes = logtest.Operation(op), logtest.Cluster(next), cl.Version, logtest.Nodes(nodes...)
 	if a := c.do(cmd); a.Err != nil {
 		c.t.Fatal(a.Err)
 	}
@@ -192,6 +198,21 @@ func TestRecreateRefused(t *testing.T) {
 	c.do(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{
 		Operation: deploys, Order: pb.OperationOrder_OPERATION_ORDER_ABORT}}})
 	refused("the operation is being aborted", c, problem.Conflict, "is aborting")
+
+	c = newClinic(t)
+	leaving := *c.node(app)
+	leaving.Leaving = []string{"app"}
+	c.stopsOn([]model.Node{leaving})
+	refused("services leave the node", c, problem.Conflict, deploys)
+	v := c.m.View()
+	main, _ := v.Operation("t", deploys)
+	s, _ = v.Plan(deploys)
+	if _, occupied := v.Occupies(main, s, app); !occupied { // recovery waits for the operation, and does not order it in vain
+		t.Error("a node that services leave may be replaced")
+	}
+	if _, occupied := v.Occupies(main, s, db); occupied {
+		t.Error("another node may not be replaced")
+	}
 
 	c = newClinic(t)
 	c.stops()

@@ -179,7 +179,8 @@ func (d *decider) mayNot(n *model.Node, h *model.NodeHealth, replace bool) (why 
 		return "recovery was paused by " + p.By, 0
 	case h.GaveUp:
 		return fmt.Sprintf("recovery gave up after %d attempts: restart or replace the node", h.Attempts), 0
-	case d.Busy[n.ID] != "" && !(replace && d.Busy[n.ID] == d.Main): // mayNotReplace decides about the open operation
+	// mayNotReplace decides about the open operation if the machine is gone. A machine that is there may fail because of it.
+	case d.Busy[n.ID] != "" && !(replace && h.Machine == model.MachineGone && d.Busy[n.ID] == d.Main):
 		return "operation " + d.Busy[n.ID] + " is at work on it", 0
 	case h.Next > d.Now:
 		return fmt.Sprintf("attempt %d failed: the next is not due yet", h.Attempts), h.Next

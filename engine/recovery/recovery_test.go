@@ -146,6 +146,12 @@ func TestDecide(t *testing.T) {
 			"recreate n1\n"},
 		"gone while others need its address": {cluster(4).gone("n1").with(func(s *Input) { s.Main, s.Held = "op", map[string]string{"n1": "because"} }),
 			"n1 waits: because\n"},
+		"gone after an operation has begun there": {cluster(4).gone("n1").with(func(s *Input) { s.Main, s.Busy["n1"] = "op", "op" }),
+			"recreate n1\n"},
+		"failing for long while an operation has begun there": {cluster(4).fails("n1", "web", now-20*60_000).with(func(s *Input) {
+			s.Cluster.Template.Recovery, s.Health["n1"].Attempts = &model.RecoveryPolicy{Replace: "failing"}, 3
+			s.Main, s.Busy["n1"] = "op", "op"
+		}), "n1 waits: operation op is at work on it\n"},
 		"gone, but never replaced": {cluster(4).gone("n1").with(
 			func(s *Input) { s.Cluster.Template.Recovery = &model.RecoveryPolicy{Replace: "never"} }),
 			"n1 waits: its machine is gone, and the template's recovery replaces none\n"},
@@ -219,7 +225,7 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 		}
 		for _, id := range done {
 			h := s.Health[id]
-			busy := s.Busy[id] != "" && !(slices.Contains(d.Recreate, id) && s.Busy[id] == s.Main)
+			busy := s.Busy[id] != "" && !(slices.Contains(d.Recreate, id) && s.Busy[id] == s.Main && h.Machine != "")
 			if p.Off || h.GaveUp || h.Next > now || busy || h.Machine == "" && len(h.Failing()) == 0 {
 				t.Fatalf("%s is recovered:\n%s", id, d)
 			}

@@ -53,11 +53,13 @@ func TestAgentStepsNeedTheRight(t *testing.T) {
 	run := v.ActiveOperations()[0].ID
 	// Whoever may operate the cluster may hold it, but not let it go on.
 	w.must(200, apitest.User, "POST", plan+"interrupt", ``)
-	for _, order := range []string{"continue", "restart", "start", "restart?phase=look", "continue?phase=look"} {
+	for _, order := range []string{"continue", "restart", "start", "restart?phase=look", "continue?phase=look",
+		"forceComplete?phase=look", "forceComplete?phase=look&step=agent:[probe]"} {
 		w.forbidden(apitest.User, "POST", plan+order, `{}`)
 	}
 	w.forbidden(apitest.User, "POST", "/v1/operations/"+run+"/resume", `{}`)
 	w.must(200, apitest.Super, "POST", plan+"continue"+asSuper, ``)
+	w.must(200, apitest.User, "POST", plan+"forceComplete", ``) // nothing begins
 	w.Finish(run)
 	w.forbidden(apitest.User, "POST", plan+"restart", ``)
 	w.forbidden(apitest.User, "POST", plan+"start", `{}`)

@@ -147,13 +147,13 @@ func TestCompromisedIsRefused(t *testing.T) {
 		}
 		lost := m.Voters()[slices.IndexFunc(m.Voters(), func(a *mesh.Agent) bool { return a != leader })]
 		m.Must("POST", "/v1/operator/rotations", api.NewRotation{Kind: roster.KindCA}, nil)
-		if code, body := leave(lost.ID); code != http.StatusConflict || !strings.Contains(body, "repeat the command") {
+		if code, body := leave(lost.Name); code != http.StatusConflict || !strings.Contains(body, "repeat the command") {
 			t.Errorf("%d %s", code, body)
 		}
 		if i, ok := leader.View().Identity(lost.ID); !ok || i.Removed == 0 {
 			t.Error("the voter is not removed")
 		}
-		m.Until("the removal", func() bool { code, _ := leave(lost.ID); return code < http.StatusMultipleChoices })
+		m.Until("the removal", func() bool { code, _ := leave(lost.Name); return code < http.StatusMultipleChoices })
 		m.Until("another rotation of the CA", func() bool {
 			r, _ := m.AwaitLeader().View().Rotation(roster.KindCA)
 			return r.Number == 2 && r.NoBridge && r.Phase == roster.RotationDone

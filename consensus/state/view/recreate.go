@@ -26,8 +26,13 @@ func (v OperationView) MayRecreate(cl *model.Cluster) error {
 }
 
 // Occupies returns the step of a main operation, whose plan is s, because of which the machine of a node may not be replaced, and reports
-// whether there is one: a step that is at work there, or has yet to make the machine.
+// whether there is one: a step that is at work there, or has yet to make the machine. A node from which the operation removes services
+// may not be replaced at all.
 func (v OperationView) Occupies(main *model.Operation, s *plan.State, id string) (step uint32, occupied bool) {
+	n := table.Get[model.Node](v.txn, table.Nodes, "id", main.Tenant, id)
+	if n != nil && len(n.Leaving) > 0 && len(s.Graph.On(id)) > 0 {
+		return plan.NoStep, true
+	}
 	for _, w := range v.AtWork(main, s) {
 		if s.Graph.Nodes[w.Node] == id {
 			return w.Step, true
