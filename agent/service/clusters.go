@@ -108,7 +108,7 @@ func (c *Clusters) Operate(ctx context.Context, who model.Caller, cluster string
 		Nodes: int(req.Change.Nodes), Victims: req.Change.NodeNames, Comparator: req.Change.Comparator,
 		HardwareType: req.Change.HardwareType, ImageType: req.Change.ImageType, To: int(req.Change.To),
 		OnFailure: req.Change.OnFailure, Retries: int(req.Change.ResolveOnFailure), Forced: req.Change.Forced,
-		ProviderFields: req.ProviderFields, Rollout: req.Rollout,
+		ProviderFields: req.ProviderFields, Rollout: req.Rollout, NodeChoice: req.NodeChoice,
 	}
 	var p *operation.Prepared
 	var ans state.Answer

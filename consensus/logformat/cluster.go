@@ -188,6 +188,9 @@ func (e *encoder) operationRequest(x operation.Request) *record.OperationRequest
 		Staged:         x.Staged,
 		Queue:          x.Queue,
 		Supersede:      x.Supersede,
+
+		NodeNames:         x.NodeNames,
+		ExcludedNodeNames: x.ExcludedNodeNames,
 	}
 }
 
@@ -223,6 +226,7 @@ func (d *decoder) operationRequest(m *record.OperationRequest) operation.Request
 			Queue:       m.Queue,
 			Supersede:   m.Supersede,
 		},
+		NodeChoice: model.NodeChoice{NodeNames: m.NodeNames, ExcludedNodeNames: m.ExcludedNodeNames},
 	}
 }
 

@@ -37,4 +37,6 @@ const (
 	ProgramLimitLevel = 3
 	// RangeLevel is the level from which on properties of profiles have ranges.
 	RangeLevel = 3
+	// NodeChoiceLevel is the level from which on a queued operation is limited to some nodes.
+	NodeChoiceLevel = 3
 )

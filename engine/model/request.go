@@ -56,6 +56,32 @@ type Rollout struct {
 	Supersede bool `json:"supersede,omitempty"`
 }
 
+// NodeChoice limits an operation to some nodes of its cluster, which it names by their ids, numbers or host names. Without names
+// the operation is about all nodes.
+type NodeChoice struct {
+	// NodeNames are the only nodes that the operation touches.
+	NodeNames []string `json:"nodeNames,omitempty"`
+	// ExcludedNodeNames are the nodes that it does not touch, if it touches all others.
+	ExcludedNodeNames []string `json:"excludedNodeNames,omitempty"`
+}
+
+// Chosen reports whether the operation is limited to some nodes.
+func (c NodeChoice) Chosen() bool { return c.NodeNames != nil || c.ExcludedNodeNames != nil }
+
+// Check adds the faults of a choice by itself. An empty list is one of them, because whoever computed it did not mean all nodes.
+func (c NodeChoice) Check(fs *Faults) {
+	if c.NodeNames != nil && c.ExcludedNodeNames != nil {
+		fs.Add("excludedNodeNames", "excludes nodeNames: name either the nodes to touch, or those to leave alone")
+		return
+	}
+	if c.NodeNames != nil && len(c.NodeNames) == 0 {
+		fs.Add("nodeNames", "names no node: name the nodes to touch, or leave the field out to mean all nodes")
+	}
+	if c.ExcludedNodeNames != nil && len(c.ExcludedNodeNames) == 0 {
+		fs.Add("excludedNodeNames", "names no node: name the nodes to leave alone, or leave the field out to mean all nodes")
+	}
+}
+
 // ConfigureCluster is a request for another configuration.
 type ConfigureCluster struct {
 	Rollout
@@ -70,6 +96,7 @@ type ConfigureCluster struct {
 // none is named), or to add or remove the named ones.
 type ServiceRequest struct {
 	Rollout
+	NodeChoice
 	Services       []string       `json:"services,omitempty"`
 	ProviderFields map[string]any `json:"providerFields,omitempty"`
 }

@@ -31,7 +31,7 @@ type change struct {
 
 // relayout prepares an operation that changes the set of nodes or the services on them.
 func (p *Prepared) relayout(ctx context.Context, req Request, at Input, known model.Lookup) (*Prepared, error) {
-	victims, err := victims(req.Victims, at)
+	victims, err := named("nodeNames", req.Victims, at)
 	if err != nil {
 		return nil, err
 	}
@@ -192,34 +192,6 @@ func union(a, b []string) []string {
 	out := slices.Concat(a, b)
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// victims returns the ids of the nodes that a request names by id, number, host name or the
-// host name's first part.
-func victims(names []string, at Input) ([]string, error) {
-	var fs model.Faults
-	var out []string
-	for i, name := range names {
-		id := ""
-		for _, n := range at.Nodes {
-			short, _, _ := strings.Cut(n.Hostname, ".")
-			if name == n.ID || name == n.Hostname || name == short || name == strconv.Itoa(n.Number) {
-				id = n.ID
-			}
-		}
-		if id == "" {
-			fs.Add(
-				fmt.Sprintf("nodeNames[%d]", i),
-				fmt.Sprintf("cluster %s has no node %q: `coopr node list --cluster %s` shows them", at.Cluster.Name, name, at.Cluster.Name),
-			)
-			continue
-		}
-		if slices.Contains(out, id) {
-			fs.Add(fmt.Sprintf("nodeNames[%d]", i), fmt.Sprintf("node %s is named twice", name))
-		}
-		out = append(out, id)
-	}
-	return out, fs.Err()
 }
 
 // upgrade moves services to their newest definitions, where these differ from the definitions

@@ -142,13 +142,13 @@ func (p *Prepared) unitName(id string) string {
 
 // Named returns the nodes that an order names, without those that it names wrongly.
 func Named(names []string, at Input) []*model.Node {
-	ids, _ := victims(names, at)
+	ids, _ := named("nodeNames", names, at)
 	return slices.DeleteFunc(slices.Clone(at.Nodes), func(n *model.Node) bool { return !slices.Contains(ids, n.ID) })
 }
 
 // Whole returns the units of an order to replace the machines of nodes.
 func Whole(at Input, nodes []string) ([]Unit, error) {
-	ids, err := victims(nodes, at)
+	ids, err := named("nodeNames", nodes, at)
 	var out []Unit
 	for _, id := range ids {
 		n := at.Nodes[slices.IndexFunc(at.Nodes, func(n *model.Node) bool { return n.ID == id })]
@@ -161,7 +161,7 @@ func Whole(at Input, nodes []string) ([]Unit, error) {
 // services, or all services on these nodes that the order applies to. The parameter health is
 // by node id.
 func Units(op model.OperationType, at Input, health map[string]*model.NodeHealth, nodes, services []string) ([]Unit, error) {
-	ids, err := victims(nodes, at)
+	ids, err := named("nodeNames", nodes, at)
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,8 @@ type Prepared struct {
 	own []tree.OutlinePhase
 	// gone are the nodes whose machines no longer exist.
 	gone map[string]bool
+	// spared are the nodes that the request leaves alone.
+	spared map[string]bool
 	// Answer is the solver's answer, for operations that change the layout.
 	Answer *solver.Answer
 }
@@ -166,6 +168,8 @@ type Request struct {
 	Forced bool
 	// Rollout is how nodes take turns.
 	model.Rollout
+	// NodeChoice limits a start, stop or restart to some nodes.
+	model.NodeChoice
 }
 
 // Input is the state of a cluster when an operation is requested. The functions of this
@@ -245,6 +249,9 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Input, known
 			return p.converge(at, change{quiet: !req.Restart, local: finishes})
 		}
 	}
+	if p.spared, err = spared(req, at); err != nil {
+		return nil, err
+	}
 	// With a strategy, nodes take turns as far as possible, so the order between services
 	// applies within each node only.
 	in := planner.Input{Restart: req.Restart, Graceful: req.Graceful, NodeLocal: req.Strategy != ""}
@@ -277,6 +284,10 @@ func (r *Request) check(cl *model.Cluster) error {
 		fs.Add("supersede", fmt.Sprintf("a %s takes no other operation's place: only configure, upgrade and sync-template do", r.Type))
 	case r.Supersede && r.Queue:
 		fs.Add("supersede", "excludes queue: wait for the operation that is under way, or take its place")
+	}
+	r.NodeChoice.Check(&fs)
+	if r.Chosen() && r.Type != model.OpStart && r.Type != model.OpStop && r.Type != model.OpRestart {
+		fs.Add("nodeNames", fmt.Sprintf("a %s is about the whole cluster: only start, stop and restart can be limited to some nodes", r.Type))
 	}
 	if r.Retries != 0 {
 		switch r.Type {
@@ -350,6 +361,8 @@ func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error)
 			if in.Nodes[i].Created = true; gone {
 				in.Nodes[i].States = removed(n)
 			}
+		case p.spared[n.ID]:
+			in.Nodes[i].Created = false // nothing is done on it, not even for services that need it
 		case gone:
 			in.Nodes[i].Created = false // nothing can be done on it
 			p.Operation.Skipped = append(p.Operation.Skipped, n.ID)

@@ -47,6 +47,8 @@ type Operate struct {
 	DryRun bool                `json:"dryRun,omitempty"`
 	// Rollout limits how many nodes change at a time.
 	model.Rollout
+	// NodeChoice limits a start, stop or restart to some nodes.
+	model.NodeChoice
 }
 
 // Started is a new operation, or the preview of one.

@@ -68,7 +68,7 @@ func (c *Client) Operate(ctx context.Context, cluster string, op api.Operate) (a
 		}
 	case model.OpStart, model.OpStop, model.OpRestart:
 		path += "/" + seg(string(op.Type))
-		body = model.ServiceRequest{Rollout: op.Rollout, Services: op.Services, ProviderFields: op.ProviderFields}
+		body = model.ServiceRequest{Rollout: op.Rollout, NodeChoice: op.NodeChoice, Services: op.Services, ProviderFields: op.ProviderFields}
 	default:
 		path += "/" + seg(string(op.Type))
 		change := op.Change

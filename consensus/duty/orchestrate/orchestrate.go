@@ -374,7 +374,7 @@ func (o *Orchestrator) Preview(ctx context.Context, who model.Caller, cluster st
 			}
 		}
 		if cl, ok := v.Cluster(who.Tenant, cluster); ok && req.Queue && mustWait(v, cl) {
-			p, c, err := queued(who, cl, req, "")
+			p, c, err := queued(v, who, cl, req, "")
 			if err == nil {
 				err = o.tryCommand(c)
 			}

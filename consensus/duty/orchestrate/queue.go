@@ -35,7 +35,7 @@ func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.
 		}
 		req.ProviderFields = fields.Provisioner
 	}
-	p, c, err := queued(who, cl, req, supersedes)
+	p, c, err := queued(o.cfg.Machine.View(), who, cl, req, supersedes)
 	if err != nil {
 		return nil, state.Answer{}, err
 	}
@@ -50,7 +50,12 @@ func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.
 }
 
 // queued returns the operation of a request that has to wait, and the command that queues it.
-func queued(who model.Caller, cl *model.Cluster, req operation.Request, supersedes string) (*operation.Prepared, *pb.Command, error) {
+func queued(v *state.View, who model.Caller, cl *model.Cluster, req operation.Request, supersedes string) (*operation.Prepared,
+	*pb.Command, error) {
+	if req.Chosen() && !v.Understands(logformat.NodeChoiceLevel) {
+		return nil, nil, problem.New(problem.Conflict, "some agents of the mesh are too old to keep a queued operation to some nodes: upgrade "+
+			"these agents (`coopr members -o wide` shows their versions), or repeat the request when the operation that is under way has ended")
+	}
 	if who.Maker != nil {
 		return nil, nil, problem.New(problem.Forbidden, "this token may do less than %s, and a queued operation begins in the name of "+
 			"%[1]s: use a session, or a token without a role of its own", who.Actor)

@@ -92,7 +92,7 @@ func (o *Orchestrator) superseding(ctx context.Context, who model.Caller, v *sta
 		return nil, nil, err
 	}
 	p.Operation.Status = model.OpAccepted
-	_, c, err := queued(who, cl, req, open.ID)
+	_, c, err := queued(v, who, cl, req, open.ID)
 	return p, c, err
 }
 

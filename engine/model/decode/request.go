@@ -50,6 +50,7 @@ func ServiceRequest(data []byte) (model.ServiceRequest, error) {
 	var r model.ServiceRequest
 	faults, _ := decodeRequest(data, &r, nil)
 	model.CheckNames(&faults, "services", r.Services)
+	r.NodeChoice.Check(&faults)
 	return r, faults.Limited().Err()
 }
 

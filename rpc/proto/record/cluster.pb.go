@@ -518,34 +518,36 @@ func (x *NodeGroup) GetServices() *Names {
 
 // OperationRequest is what the caller of a queued operation asked for.
 type OperationRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Type           string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	Services       []string               `protobuf:"bytes,2,rep,name=services,proto3" json:"services,omitempty"`
-	Nodes          int64                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	Victims        []string               `protobuf:"bytes,4,rep,name=victims,proto3" json:"victims,omitempty"`
-	Config         []byte                 `protobuf:"bytes,5,opt,name=config,proto3" json:"config,omitempty"` // JSON object of the user's or a plugin's
-	ConfigMode     string                 `protobuf:"bytes,6,opt,name=config_mode,json=configMode,proto3" json:"config_mode,omitempty"`
-	Restart        bool                   `protobuf:"varint,7,opt,name=restart,proto3" json:"restart,omitempty"`
-	Graceful       bool                   `protobuf:"varint,8,opt,name=graceful,proto3" json:"graceful,omitempty"`
-	Comparator     string                 `protobuf:"bytes,9,opt,name=comparator,proto3" json:"comparator,omitempty"`
-	HardwareType   string                 `protobuf:"bytes,10,opt,name=hardware_type,json=hardwareType,proto3" json:"hardware_type,omitempty"`
-	ImageType      string                 `protobuf:"bytes,11,opt,name=image_type,json=imageType,proto3" json:"image_type,omitempty"`
-	ProviderFields []byte                 `protobuf:"bytes,12,opt,name=provider_fields,json=providerFields,proto3" json:"provider_fields,omitempty"` // JSON object of the user's or a plugin's
-	To             int64                  `protobuf:"varint,13,opt,name=to,proto3" json:"to,omitempty"`
-	OnFailure      string                 `protobuf:"bytes,14,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`
-	Follows        string                 `protobuf:"bytes,15,opt,name=follows,proto3" json:"follows,omitempty"`
-	Retries        int64                  `protobuf:"varint,16,opt,name=retries,proto3" json:"retries,omitempty"`
-	Tried          []*Layout              `protobuf:"bytes,17,rep,name=tried,proto3" json:"tried,omitempty"`
-	Priority       int64                  `protobuf:"varint,18,opt,name=priority,proto3" json:"priority,omitempty"`
-	Provider       []byte                 `protobuf:"bytes,19,opt,name=provider,proto3" json:"provider,omitempty"` // JSON, a definition; empty: none
-	Forced         bool                   `protobuf:"varint,20,opt,name=forced,proto3" json:"forced,omitempty"`
-	Strategy       string                 `protobuf:"bytes,21,opt,name=strategy,proto3" json:"strategy,omitempty"`
-	MaxFailures    int64                  `protobuf:"varint,22,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"`
-	Staged         bool                   `protobuf:"varint,23,opt,name=staged,proto3" json:"staged,omitempty"`
-	Queue          bool                   `protobuf:"varint,24,opt,name=queue,proto3" json:"queue,omitempty"`
-	Supersede      bool                   `protobuf:"varint,25,opt,name=supersede,proto3" json:"supersede,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Type              string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Services          []string               `protobuf:"bytes,2,rep,name=services,proto3" json:"services,omitempty"`
+	Nodes             int64                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Victims           []string               `protobuf:"bytes,4,rep,name=victims,proto3" json:"victims,omitempty"`
+	Config            []byte                 `protobuf:"bytes,5,opt,name=config,proto3" json:"config,omitempty"` // JSON object of the user's or a plugin's
+	ConfigMode        string                 `protobuf:"bytes,6,opt,name=config_mode,json=configMode,proto3" json:"config_mode,omitempty"`
+	Restart           bool                   `protobuf:"varint,7,opt,name=restart,proto3" json:"restart,omitempty"`
+	Graceful          bool                   `protobuf:"varint,8,opt,name=graceful,proto3" json:"graceful,omitempty"`
+	Comparator        string                 `protobuf:"bytes,9,opt,name=comparator,proto3" json:"comparator,omitempty"`
+	HardwareType      string                 `protobuf:"bytes,10,opt,name=hardware_type,json=hardwareType,proto3" json:"hardware_type,omitempty"`
+	ImageType         string                 `protobuf:"bytes,11,opt,name=image_type,json=imageType,proto3" json:"image_type,omitempty"`
+	ProviderFields    []byte                 `protobuf:"bytes,12,opt,name=provider_fields,json=providerFields,proto3" json:"provider_fields,omitempty"` // JSON object of the user's or a plugin's
+	To                int64                  `protobuf:"varint,13,opt,name=to,proto3" json:"to,omitempty"`
+	OnFailure         string                 `protobuf:"bytes,14,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`
+	Follows           string                 `protobuf:"bytes,15,opt,name=follows,proto3" json:"follows,omitempty"`
+	Retries           int64                  `protobuf:"varint,16,opt,name=retries,proto3" json:"retries,omitempty"`
+	Tried             []*Layout              `protobuf:"bytes,17,rep,name=tried,proto3" json:"tried,omitempty"`
+	Priority          int64                  `protobuf:"varint,18,opt,name=priority,proto3" json:"priority,omitempty"`
+	Provider          []byte                 `protobuf:"bytes,19,opt,name=provider,proto3" json:"provider,omitempty"` // JSON, a definition; empty: none
+	Forced            bool                   `protobuf:"varint,20,opt,name=forced,proto3" json:"forced,omitempty"`
+	Strategy          string                 `protobuf:"bytes,21,opt,name=strategy,proto3" json:"strategy,omitempty"`
+	MaxFailures       int64                  `protobuf:"varint,22,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"`
+	Staged            bool                   `protobuf:"varint,23,opt,name=staged,proto3" json:"staged,omitempty"`
+	Queue             bool                   `protobuf:"varint,24,opt,name=queue,proto3" json:"queue,omitempty"`
+	Supersede         bool                   `protobuf:"varint,25,opt,name=supersede,proto3" json:"supersede,omitempty"`
+	NodeNames         []string               `protobuf:"bytes,26,rep,name=node_names,json=nodeNames,proto3" json:"node_names,omitempty"`
+	ExcludedNodeNames []string               `protobuf:"bytes,27,rep,name=excluded_node_names,json=excludedNodeNames,proto3" json:"excluded_node_names,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *OperationRequest) Reset() {
@@ -751,6 +753,20 @@ func (x *OperationRequest) GetSupersede() bool {
 		return x.Supersede
 	}
 	return false
+}
+
+func (x *OperationRequest) GetNodeNames() []string {
+	if x != nil {
+		return x.NodeNames
+	}
+	return nil
+}
+
+func (x *OperationRequest) GetExcludedNodeNames() []string {
+	if x != nil {
+		return x.ExcludedNodeNames
+	}
+	return nil
 }
 
 // Cluster is a cluster with the definitions that it was made from.
@@ -1756,7 +1772,7 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\rhardware_type\x18\x02 \x01(\tR\fhardwareType\x12\x1d\n" +
 	"\n" +
 	"image_type\x18\x03 \x01(\tR\timageType\x122\n" +
-	"\bservices\x18\x04 \x01(\v2\x16.coopr.record.v1.NamesR\bservices\"\xdb\x05\n" +
+	"\bservices\x18\x04 \x01(\v2\x16.coopr.record.v1.NamesR\bservices\"\xaa\x06\n" +
 	"\x10OperationRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1a\n" +
 	"\bservices\x18\x02 \x03(\tR\bservices\x12\x14\n" +
@@ -1788,7 +1804,10 @@ const file_record_cluster_proto_rawDesc = "" +
 	"\fmax_failures\x18\x16 \x01(\x03R\vmaxFailures\x12\x16\n" +
 	"\x06staged\x18\x17 \x01(\bR\x06staged\x12\x14\n" +
 	"\x05queue\x18\x18 \x01(\bR\x05queue\x12\x1c\n" +
-	"\tsupersede\x18\x19 \x01(\bR\tsupersede\"\x85\b\n" +
+	"\tsupersede\x18\x19 \x01(\bR\tsupersede\x12\x1d\n" +
+	"\n" +
+	"node_names\x18\x1a \x03(\tR\tnodeNames\x12.\n" +
+	"\x13excluded_node_names\x18\x1b \x03(\tR\x11excludedNodeNames\"\x85\b\n" +
 	"\aCluster\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +

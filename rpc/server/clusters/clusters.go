@@ -169,7 +169,10 @@ func clusterRoutes(s *rest.Server) {
 					s,
 					c,
 					in.ID,
-					api.Operate{Type: op.typ, Services: body.Services, ProviderFields: body.ProviderFields, Rollout: body.Rollout, DryRun: in.DryRun},
+					api.Operate{
+						Type: op.typ, Services: body.Services, ProviderFields: body.ProviderFields, Rollout: body.Rollout,
+						NodeChoice: body.NodeChoice, DryRun: in.DryRun,
+					},
 				)
 			},
 		)

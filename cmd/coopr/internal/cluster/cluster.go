@@ -136,9 +136,18 @@ func servicesCmd(app cli.App, op model.OperationType) *cobra.Command {
 		Args:    cli.Args("NAME", "[SERVICE…"),
 		Example: fmt.Sprintf("  coopr cluster %s shop\n  coopr cluster %s shop nginx", word, word), ValidArgsFunction: cli.CompleteClusters(app),
 	}
+	cmd.Example += fmt.Sprintf("\n  coopr cluster %s shop --only 1003,1004 --dry-run\n  coopr cluster %s shop nginx --exclude shop1-1003", word, word)
+	cmd.Long = cmd.Short + ".\n\nOther services are included as dependencies ask for: those that a started service needs, and those that need a " +
+		"stopped or restarted\none. With --only or --exclude, this holds on the chosen nodes alone, and nothing is done on any other node."
 	r.AddFlags(cmd)
+	choice := chooseNodes(app, cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return operate(app, cmd, args[0], api.Operate{Type: op, Services: args[1:]}, &r)
+		req := api.Operate{Type: op, Services: args[1:]}
+		var err error
+		if req.NodeChoice, err = choice(args[0]); err != nil {
+			return err
+		}
+		return operate(app, cmd, args[0], req, &r)
 	}
 	return cmd
 }

@@ -135,7 +135,7 @@ func operate(app cli.App, cmd *cobra.Command, cluster string, op api.Operate, r 
 		return err
 	}
 	return r.Run(app, cmd, progress.Request{
-		Title: operateTitle(op.Type, cluster),
+		Title: operateTitle(op.Type, cluster) + onNodes(op.NodeChoice),
 		Send: func(ctx context.Context, c *client.Client, dry bool) (api.StartedBody, error) {
 			op.DryRun = dry
 			st, _, err := c.Operate(ctx, cluster, op)

@@ -62,6 +62,64 @@ func takeParts(cmd *cobra.Command, first int) {
 	}
 }
 
+// chooseNodes adds the flags that limit an operation to some nodes of its cluster. The function that it returns reads them, when the
+// name of the cluster is known.
+func chooseNodes(app cli.App, cmd *cobra.Command) func(cluster string) (model.NodeChoice, error) {
+	var only, exclude []string
+	cmd.Flags().StringSliceVar(&only, "only", nil, "touch these nodes alone: numbers, host names or ids, with commas or repeated")
+	cmd.Flags().StringSliceVar(&exclude, "exclude", nil, "touch all nodes but these")
+	cmd.MarkFlagsMutuallyExclusive("only", "exclude")
+	for _, flag := range []string{"only", "exclude"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, completeChosen(app))
+	}
+	read := func(flag string, given []string, cluster string) ([]string, error) {
+		switch {
+		case !cmd.Flags().Changed(flag):
+			return nil, nil
+		case len(given) == 0 || slices.Contains(given, ""): // as with a variable that is empty: that does not mean all nodes
+			return nil, cli.Usage(cmd, "--%s: the name of a node is missing", flag)
+		}
+		parts, err := nodeParts(cmd, append([]string{cluster}, given...))
+		if err != nil {
+			return nil, err
+		}
+		return parts[1:], nil
+	}
+	return func(cluster string) (c model.NodeChoice, err error) {
+		if c.NodeNames, err = read("only", only, cluster); err == nil {
+			c.ExcludedNodeNames, err = read("exclude", exclude, cluster)
+		}
+		return c, err
+	}
+}
+
+// onNodes returns the end of an operation's title that names the chosen nodes, or "".
+func onNodes(c model.NodeChoice) string {
+	switch {
+	case len(c.NodeNames) > 0:
+		return ", only on " + words.And(c.NodeNames)
+	case len(c.ExcludedNodeNames) > 0:
+		return ", but not on " + words.And(c.ExcludedNodeNames)
+	}
+	return ""
+}
+
+// completeChosen completes the last of some nodes with commas between, once the cluster is given.
+func completeChosen(app cli.App) cli.Completion {
+	nodes := completeNode(app, nil)
+	return func(cmd *cobra.Command, given []string, start string) ([]string, cobra.ShellCompDirective) {
+		if len(given) == 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		before := start[:strings.LastIndex(start, ",")+1]
+		names, how := nodes(cmd, given[:1], start[len(before):])
+		for i := range names {
+			names[i] = before + names[i]
+		}
+		return names, how
+	}
+}
+
 // nodeParts returns a cluster and names of its nodes, which arguments give as CLUSTER NODE… or as CLUSTER/NODE…. It refuses a node of
 // another cluster, because a command changes one cluster.
 func nodeParts(cmd *cobra.Command, given []string) ([]string, error) {
