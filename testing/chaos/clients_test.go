@@ -14,6 +14,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 )
@@ -235,7 +236,8 @@ func deleteSecret(ctx context.Context, c *client.Client, name string) error {
 	return c.DeleteSecret(ctx, name)
 }
 
-const property = "user.chaos"
+// property is a key of preferences that may have any value.
+const property = profile.PropertyPrefix + profile.PropField + "chaos"
 
 func putPreferences(ctx context.Context, c *client.Client, _, value string) (int, error) {
 	return 0, c.PutPreferences(ctx, "", map[string]string{property: value})
