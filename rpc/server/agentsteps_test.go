@@ -51,7 +51,7 @@ func TestAgentStepsNeedTheRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := v.ActiveOperations()[0].ID
-	// Whoever may operate the cluster may hold it, but not let it go on.
+	// The right to operate the cluster is enough to hold the plan, but not to let it go on.
 	w.must(200, apitest.User, "POST", plan+"interrupt", ``)
 	for _, order := range []string{"continue", "restart", "start", "restart?phase=look", "continue?phase=look",
 		"forceComplete?phase=look", "forceComplete?phase=look&step=agent:[probe]"} {

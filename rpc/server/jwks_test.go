@@ -19,8 +19,8 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Whoever verifies a token of a task gets the keys from any agent, without a token of the mesh: those that may have signed a valid token,
-// and the next one.
+// TestJWKS checks that any agent returns, without a token of the mesh, the keys that may have signed a valid token of a task, and the next
+// one.
 func TestJWKS(t *testing.T) {
 	leader, voter := pair(t)
 	agents := map[string]*world{"leader": leader, "voter": voter, "worker": stateless(t, leader)}

@@ -51,7 +51,7 @@ func TestTaskKeys(t *testing.T) {
 		g.opensTaskKey("a", second)
 		round(2)
 
-		// Whoever had the keyring before a full rotation can sign with the keys of then.
+		// A full rotation replaces all keys, as a thief of the former keyring could sign with them.
 		if err := g.c.commit(t.Context(), &pb.Command{Actor: "ann", Change: &pb.Command_Rotate{Rotate: &pb.Rotate{
 			Kind: record.RotationKind_ROTATION_KIND_KEYRING, Number: 1, Full: true, Next: record.RotationPhase_ROTATION_PHASE_BEGUN,
 		}}}); err != nil {
