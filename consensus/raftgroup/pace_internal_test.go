@@ -30,7 +30,7 @@ func TestNoNewsIsNotSent(t *testing.T) {
 
 func noNews(t *testing.T) {
 	inner := &openPipeline{fullPipeline: fullPipeline{answers: make(chan raft.AppendFuture), closed: make(chan struct{})}}
-	p := newPipeline(inner)
+	p := newPipeline(inner, func(raft.AppendFuture) {})
 	defer func() { _ = p.Close() }()
 	entry := &raft.Log{Index: 8}
 	for i, step := range []struct {

@@ -17,13 +17,18 @@ func (w *watchedTransport) AppendEntriesPipeline(id raft.ServerID, target raft.S
 	if err != nil {
 		return nil, err
 	}
-	p := newPipeline(inner)
+	p := newPipeline(inner, func(f raft.AppendFuture) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.confirms(id, f.Request(), f.Response())
+	})
 	p.damaged = w.damaged
 	return p, nil
 }
 
-func newPipeline(inner raft.AppendPipeline) *pipeline {
-	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture), ended: make(chan struct{}),
+// newPipeline wraps inner. Each answer is noted when the library has it.
+func newPipeline(inner raft.AppendPipeline, note func(raft.AppendFuture)) *pipeline {
+	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture), ended: make(chan struct{}), note: note,
 		damaged: func() error { return nil }}
 	go p.pass()
 	return p
@@ -35,6 +40,7 @@ type pipeline struct {
 	answers chan raft.AppendFuture
 	ended   chan struct{}
 	once    sync.Once
+	note    func(raft.AppendFuture)
 	damaged func() error // as watchedTransport.damaged
 
 	// Owned by the sender:
@@ -52,6 +58,7 @@ func (p *pipeline) pass() {
 			select {
 			case p.answers <- f:
 				p.answered.Add(1)
+				p.note(f)
 			case <-p.ended:
 				return
 			}

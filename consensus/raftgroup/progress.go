@@ -56,6 +56,14 @@ type asking struct {
 type heard struct {
 	Progress
 	round uint64 // the last round that was open when the message was sent
+	// sent is the newest entry that the member confirmed when entries were sent to it in sentIn, a term. The library's next entry for the
+	// member is the one after it.
+	sent, sentIn uint64
+}
+
+// sends reports whether a request is one of those that send entries, also none at times, and no heartbeat.
+func sends(r *raft.AppendEntriesRequest) bool {
+	return len(r.Entries) > 0 || r.PrevLogEntry > 0 || r.LeaderCommitIndex > 0
 }
 
 // preVoting keeps the transport's pre-vote, which the library detects by type.
@@ -84,7 +92,7 @@ func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAdd
 	if err := w.damaged(); err != nil {
 		return err
 	}
-	if len(args.Entries) > 0 || args.PrevLogEntry > 0 || args.LeaderCommitIndex > 0 {
+	if sends(args) {
 		return w.noted(id, target, args, resp)
 	}
 	w.pace(id)
@@ -148,14 +156,28 @@ func (w *watchedTransport) noted(id raft.ServerID, target raft.ServerAddress, ar
 	} else {
 		w.heard[id] = heard{
 			Progress: Progress{Contact: now, Asked: later(last.Asked, asked), LastIndex: resp.LastLog, Term: resp.Term},
-			round:    max(last.round, round),
+			round:    max(last.round, round), sent: last.sent, sentIn: last.sentIn,
 		}
 	}
+	w.confirms(id, args, resp)
 	if w.news != nil {
 		close(w.news)
 		w.news = nil
 	}
 	return nil
+}
+
+// confirms records what a member has confirmed of the entries that were sent to it. The mutex is held.
+func (w *watchedTransport) confirms(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
+	if !sends(args) || !resp.Success || resp.Term != args.Term {
+		return
+	}
+	h, newest := w.heard[id], args.PrevLogEntry
+	if n := len(args.Entries); n > 0 {
+		newest = args.Entries[n-1].Index
+	}
+	h.sent, h.sentIn = newest, args.Term
+	w.heard[id] = h
 }
 
 func later(a, b time.Time) time.Time {
@@ -267,6 +289,24 @@ func (w *watchedTransport) holder(index, term uint64, servers []Server) (s *Serv
 		}
 	}
 	return nil, w.awaited()
+}
+
+// upToDate returns the first of servers that was sent every entry up to index in term, confirmed that, and has answered in term since the
+// round was opened. If there is none, news is closed at the next answer of any member, and is nil if none of the servers was sent them.
+func (w *watchedTransport) upToDate(index, term, round uint64, servers []Server) (s *Server, news <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, s := range servers {
+		h := w.heard[raft.ServerID(s.ID)]
+		if h.sentIn != term || h.sent < index {
+			continue
+		}
+		if h.Term == term && h.round >= round {
+			return &servers[i], nil
+		}
+		news = w.awaited()
+	}
+	return nil, news
 }
 
 // awaited returns a channel that is closed at the next answer of any member. The mutex is held.

@@ -38,9 +38,9 @@ func (g *Group) Transfer(ctx context.Context, id string) error {
 		g.mu.Unlock()
 	}()
 	for try := 1; ; try++ {
-		err := t.attempt(ctx)
+		asked, err := t.attempt(ctx)
 		switch {
-		case err == nil:
+		case err == nil, asked && !t.leads():
 			return nil
 		case try < transferTries && t.leads() && pause(ctx, g.done, g.timing.ElectionTimeout/4):
 			continue
@@ -73,52 +73,77 @@ func (t transfer) heirs() []Server {
 	return heirs
 }
 
-// attempt tries the transfer once.
-func (t transfer) attempt(ctx context.Context) error {
+// attempt tries the transfer once. It reports whether a voter was asked to take the leadership.
+func (t transfer) attempt(ctx context.Context) (asked bool, err error) {
 	soon, cancel := context.WithTimeout(ctx, t.g.timing.ElectionTimeout)
 	defer cancel()
 	to, err := t.caughtUp(soon)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return t.g.ask(ctx, func() raft.Future {
+	return true, t.g.ask(ctx, func() raft.Future {
 		return t.g.raft.LeadershipTransferToServer(raft.ServerID(to.ID), raft.ServerAddress(to.Addr))
 	})
 }
 
-// caughtUp adds an entry to the log and returns the first of the heirs that holds it. So the library is asked only for a voter that
-// receives entries now. Otherwise the library's transfer could end while its request still waits for the goroutine that sends entries
-// to the voter, which rests for up to ten seconds after errors, and there is room for one such request: the next transfer to that
-// voter would wait without an end, and this member would take no entries for the rest of its term.
+// caughtUp returns one of the heirs that receives entries now and holds the whole log. The library is asked only for such a voter. Otherwise
+// its transfer could end while its request still waits for the goroutine that sends entries to the voter, which rests for up to ten seconds
+// after errors, and there is room for one such request: the next transfer to that voter would wait without an end, and this member would
+// take no entries for the rest of its term.
 func (t transfer) caughtUp(ctx context.Context) (Server, error) {
 	g := t.g
+	newest := g.raft.LastIndex()
+	round := g.trans.openRound()
+	g.trans.ask(g.cfg.ID, t.term, t.heirs())
+	first, cancel := context.WithTimeout(ctx, g.timing.HeartbeatTimeout)
+	defer cancel()
+	// While nothing is written, which a leader with a bad disk cannot do, the request does not wait for that goroutine.
+	to, err := t.await(first, func(heirs []Server) (*Server, <-chan struct{}) { return g.trans.upToDate(newest, t.term, round, heirs) })
+	if err == nil {
+		return to, nil
+	}
+	// A voter that holds an entry which is added now receives entries.
 	if err := g.Barrier(ctx); err != nil {
 		return Server{}, err
 	}
-	newest := g.raft.LastIndex()
+	newest = g.raft.LastIndex()
 	g.trans.ask(g.cfg.ID, t.term, t.heirs())
+	return t.await(ctx, func(heirs []Server) (*Server, <-chan struct{}) { return g.trans.holder(newest, t.term, heirs) })
+}
+
+// await waits until find returns one of the heirs. find returns a channel that is closed when it is to be called again, or nil if that is
+// of no use.
+func (t transfer) await(ctx context.Context, find func([]Server) (*Server, <-chan struct{})) (Server, error) {
 	for {
-		moved := g.LeaderChanged()
+		moved := t.g.LeaderChanged()
 		if !t.leads() {
-			return Server{}, g.notLeader()
+			return Server{}, t.g.notLeader()
 		}
 		heirs := t.heirs()
-		to, news := g.trans.holder(newest, t.term, heirs)
+		to, news := find(heirs)
 		if to != nil {
 			return *to, nil
+		}
+		if news == nil {
+			return Server{}, behind(heirs)
 		}
 		select {
 		case <-news:
 		case <-moved:
 		case <-ctx.Done():
-			if len(heirs) == 1 {
-				return Server{}, fmt.Errorf("%s %w", heirs[0].ID, errBehind)
-			}
-			return Server{}, fmt.Errorf("each of the %d other voters %w", len(heirs), errBehind)
-		case <-g.done:
+			return Server{}, behind(heirs)
+		case <-t.g.done:
 			return Server{}, ErrShutdown
 		}
 	}
+}
+
+// behind returns the error that none of the heirs can take the leadership.
+func behind(heirs []Server) error {
+	if len(heirs) == 1 {
+		return fmt.Errorf("%s %w", heirs[0].ID, errBehind)
+	}
+	return fmt.Errorf("each of the %d other voters %w", len(heirs), errBehind)
 }
 
 // pause waits for d and reports whether it did so in full: it returns false when ctx or done ends it.

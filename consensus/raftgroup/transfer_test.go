@@ -3,6 +3,7 @@ package raftgroup_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,6 +108,27 @@ func TestTransferToUnreachableVoter(t *testing.T) {
 		}
 		c.Until("the voter within reach to lead", func() bool { return c.Member(rest[1]).Group().IsLeader() })
 		c.Heal()
+		c.Apply("after")
+		c.Agree()
+	})
+}
+
+// TestTransferFromSlowDisk: a leader whose disk is slow hands over without a write.
+func TestTransferFromSlowDisk(t *testing.T) {
+	box(t, 3, grouptest.Options{}, func(t *testing.T, c *grouptest.Cluster) {
+		m := c.Leader()
+		to := others(c, m.ID)[0]
+		c.Apply("entry")
+		c.Agree()
+		m.Disk.Delay(5 * time.Second)
+		if err := m.Group().Transfer(bg, to); err != nil {
+			t.Error(err)
+		}
+		// The other one may be elected before it.
+		c.Until("another voter to lead", func() bool {
+			return slices.ContainsFunc(others(c, m.ID), func(id string) bool { return c.Member(id).Group().IsLeader() })
+		})
+		m.Disk.Heal()
 		c.Apply("after")
 		c.Agree()
 	})
