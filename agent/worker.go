@@ -2,6 +2,7 @@ package agent
 
 import (
 	"path/filepath"
+	"time"
 
 	"github.com/coopr/coopr/agent/executor"
 	"github.com/coopr/coopr/agent/objects"
@@ -22,7 +23,7 @@ func (a *Agent) openWorker() (err error) {
 		a.journal = worker.OpenFile(filepath.Join(a.cfg.DataDir, "journal"), a.log)
 	}
 	tasks := executor.New(executor.Config{Plugins: a.plugins, Resources: a.blobs, Machine: a.cfg.Machine,
-		Own: executor.OwnHost(a.cfg.Work()), LeaseHolds: func() bool { return a.worker.InTouch() }})
+		Own: executor.OwnHost(a.cfg.Work()), LeaseEnds: func() time.Time { return a.worker.Until() }})
 	connector := session.Connector{ID: a.id, Locator: a.locator, Peers: a.net.peers, Own: a.sessions()}
 	a.worker, err = worker.New(worker.Config{
 		Hello: a.hello, Connect: connector.Connect, Executor: tasks, Journal: a.journal, Logs: a.logs, Logger: a.log, Registry: a.agents.Receive,

@@ -37,9 +37,9 @@ type Config struct {
 	Machine string
 	// Own is the folder in which tasks without a node are done, that of this machine as the host of change objects.
 	Own string
-	// LeaseHolds reports whether this agent's leases still hold. It is called at the
+	// LeaseEnds returns until when this agent's leases certainly hold. It is called at the
 	// last moment before a plugin starts.
-	LeaseHolds func() bool
+	LeaseEnds func() time.Time
 }
 
 // Executor carries out tasks. It implements host.Executor.
@@ -63,7 +63,7 @@ func (e *Executor) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.
 	if err != nil {
 		return &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: err.Error()}
 	}
-	res := e.perAutomator(host.WithLease(ctx, e.cfg.LeaseHolds), t, sink)
+	res := e.perAutomator(host.WithLease(ctx, e.cfg.LeaseEnds), t, sink)
 	if t.Action == model.Create.String() {
 		e.addMachine(res)
 	}
@@ -74,7 +74,7 @@ func (e *Executor) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.
 // resources that are in force now. Change objects use it. The leader names only those secrets of such a task that the object's content
 // has encrypted: others in its input are found here, and all are hidden in what it says.
 func (e *Executor) ExecuteUnplanned(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result {
-	ctx = host.WithLease(ctx, e.cfg.LeaseHolds)
+	ctx = host.WithLease(ctx, e.cfg.LeaseEnds)
 	dir, release, err := e.cfg.Resources.Current(ctx, t.Tenant, kindOf(t), t.Plugin)
 	if err != nil {
 		return withoutResources(ctx, t, err)

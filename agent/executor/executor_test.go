@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
@@ -204,7 +205,7 @@ func TestSecretsOfUnplannedTasks(t *testing.T) {
 	}
 	var log heard
 	p := &talking{}
-	x := New(Config{Plugins: p, Resources: nothing{}, LeaseHolds: func() bool { return true }})
+	x := New(Config{Plugins: p, Resources: nothing{}, LeaseEnds: func() time.Time { return time.Now().Add(time.Hour) }})
 	res := x.ExecuteUnplanned(t.Context(), &pb.Task{Id: "change/x", Fence: 7, Action: "START", Plugin: "safe", Automator: true, Input: in}, &log)
 	for _, said := range []string{log.text, res.Message} {
 		if strings.Contains(said, "canary") || !strings.Contains(said, "see the moon") || !strings.Contains(said, "machine-17") {

@@ -10,10 +10,14 @@ import (
 // InTouch reports whether the leases of this worker are certainly still its own. Unlike the
 // fence, which cancels tasks, it is right immediately after the process was suspended for a
 // while.
-func (w *Worker) InTouch() bool {
+func (w *Worker) InTouch() bool { return lease.InTouch(time.Now(), w.Until()) }
+
+// Until returns the end of the time in which the leases of this worker are certainly its own; zero
+// stands for a worker without leases.
+func (w *Worker) Until() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return lease.InTouch(time.Now(), w.until)
+	return w.until
 }
 
 // ReportObjects sends the leader a report of change objects, if the session still lasts.

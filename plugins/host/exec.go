@@ -359,7 +359,7 @@ func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink S
 		ctx, cancel = context.WithTimeoutCause(ctx, d, errTimeout{d})
 		defer cancel()
 	}
-	if holds := leaseOf(ctx); holds != nil && !holds() {
+	if leaseOf(ctx).over() {
 		return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, leaseOver)
 	}
 	log := tasklog.New(func(text string, stderr bool) {

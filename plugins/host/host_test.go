@@ -145,11 +145,11 @@ func TestUsefulCrasher(t *testing.T) {
 func TestLeaseIsOver(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, func(c *Config) { chaosIn(c, dir) })
-	held := WithLease(t.Context(), func() bool { return true })
+	held := WithLease(t.Context(), func() time.Time { return time.Now().Add(time.Minute) })
 	if r := h.Execute(held, task("held", nil), nil); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
 		t.Errorf("a lease that holds: %v", r)
 	}
-	over := WithLease(t.Context(), func() bool { return false })
+	over := WithLease(t.Context(), time.Now)
 	if r := h.Execute(over, task("over", nil), nil); r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE ||
 		!strings.Contains(r.Message, "not begun") {
 		t.Errorf("a lease that is over: %v", r)

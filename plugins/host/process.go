@@ -311,7 +311,7 @@ func (p *process) execute(ctx context.Context, t *proto.Task, sink Sink) *proto.
 	if err != nil {
 		return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, err.Error())
 	}
-	c := &call{task: t, sink: sink, holds: leaseOf(ctx), done: make(chan *proto.Result, 1)}
+	c := &call{task: t, sink: sink, lease: leaseOf(ctx), done: make(chan *proto.Result, 1)}
 	if err := s.send(c); err != nil {
 		return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, err.Error())
 	}

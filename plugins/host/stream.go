@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/coopr/coopr/internal/uptime"
 	"github.com/coopr/coopr/plugins/sdk/wire"
 	"github.com/coopr/coopr/rpc/proto"
 )
@@ -20,7 +21,7 @@ type attempt struct {
 type call struct {
 	task  *proto.Task
 	sink  Sink
-	holds func() bool        // set by WithLease; may be nil
+	lease lease              // set by WithLease; may be nil
 	done  chan *proto.Result // receives exactly one result
 	sent  bool               // guarded by stream.mu
 }
@@ -95,10 +96,14 @@ func (s *stream) write(to grpc.BidiStreamingClient[proto.ExecuteRequest, proto.E
 			if s.calls[attempt{c.task.Id, c.task.Fence}] != c {
 				continue // cancelled while it was queued
 			}
-			if c.holds != nil && !c.holds() {
+			left, limited := c.lease.left()
+			if limited && left <= 0 {
 				delete(s.calls, attempt{c.task.Id, c.task.Fence})
 				c.done <- result(c.task, proto.Outcome_OUTCOME_NOTHING_DONE, leaseOver)
 				continue
+			}
+			if now := uptime.Now(); limited && now > 0 && (msg.BeginBefore == 0 || int64(now+left) < msg.BeginBefore) {
+				msg.BeginBefore = int64(now + left)
 			}
 			c.sent = true
 			bytes += len(c.task.Input) + 128
@@ -116,7 +121,7 @@ func (s *stream) write(to grpc.BidiStreamingClient[proto.ExecuteRequest, proto.E
 				return
 			}
 			clear(msg.Tasks)
-			msg.Tasks, msg.Cancels = msg.Tasks[:0], msg.Cancels[:0]
+			msg.Tasks, msg.Cancels, msg.BeginBefore = msg.Tasks[:0], msg.Cancels[:0], 0
 			if left > 0 {
 				continue
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/uptime"
 	"github.com/coopr/coopr/plugins/sdk/wire"
 	"github.com/coopr/coopr/rpc/proto"
 )
@@ -158,6 +160,32 @@ func TestErrorsBecomeOutcomes(t *testing.T) {
 }
 
 // TestCancel checks that a cancelled task ends alone, and that the same attempt is not run twice.
+// TestTooLate sends tasks with the time before which they are to begin, as an agent does that may be suspended before the plugin has them.
+func TestTooLate(t *testing.T) {
+	begun := make(chan string, 2)
+	stream := serve(t, &lifetime{Context: t.Context()}, fake{run: func(_ context.Context, x *Task) (*Output, error) {
+		begun <- x.ID
+		return nil, nil
+	}})
+	now := uptime.Now()
+	for id, end := range map[string]time.Duration{"in time": now + time.Hour, "late": now} {
+		x := &proto.Task{Id: id, Fence: 3, Action: "START"}
+		if err := stream.Send(&proto.ExecuteRequest{Tasks: []*proto.Task{x}, BeginBefore: int64(end)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results, _ := collect(t, stream, 2)
+	if r := results["in time"]; r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
+		t.Error(r)
+	}
+	if r := results["late"]; r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE || !strings.Contains(r.Message, "suspended") {
+		t.Error(r)
+	}
+	if id := <-begun; id != "in time" || len(begun) > 0 {
+		t.Errorf("%s has begun, and %d more", id, len(begun))
+	}
+}
+
 func TestCancel(t *testing.T) {
 	var mu sync.Mutex
 	runs := map[string]int{}

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/coopr/coopr/internal/uptime"
 	"github.com/coopr/coopr/plugins/sdk/tasklog"
 	"github.com/coopr/coopr/rpc/proto"
 )
@@ -70,7 +71,7 @@ func serveExecute(stream grpc.BidiStreamingServer[proto.ExecuteRequest, proto.Ex
 			break
 		}
 		for _, t := range req.Tasks {
-			s.start(ctx, t)
+			s.start(ctx, t, time.Duration(req.BeginBefore))
 		}
 		for _, c := range req.Cancels {
 			s.cancel(attempt{c.Task, c.Fence}, c.Reason)
@@ -81,8 +82,9 @@ func serveExecute(stream grpc.BidiStreamingServer[proto.ExecuteRequest, proto.Ex
 	return errors.Join(failed, <-sent)
 }
 
-// start runs a task in a goroutine. An attempt that is running already is not started again.
-func (s *session) start(ctx context.Context, t *proto.Task) {
+// start runs a task in a goroutine, unless the machine's uptime has reached end, if that is not 0: the task may belong to another agent by
+// then, whose work must not be undone. An attempt that is running already is not started again.
+func (s *session) start(ctx context.Context, t *proto.Task, end time.Duration) {
 	key := attempt{t.Id, t.Fence}
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -95,13 +97,19 @@ func (s *session) start(ctx context.Context, t *proto.Task) {
 	s.mu.Unlock()
 	s.tasks.Go(func() {
 		defer cancel(nil)
-		r := s.run(ctx, t)
+		r := &proto.Result{Task: t.Id, Fence: t.Fence, Outcome: proto.Outcome_OUTCOME_NOTHING_DONE, Message: tooLate}
+		if end == 0 || uptime.Now() < end {
+			r = s.run(ctx, t)
+		}
 		s.mu.Lock()
 		delete(s.running, key)
 		s.mu.Unlock()
 		s.out.result(r)
 	})
 }
+
+// tooLate is the message of a task that was not begun because its lease has ended on the way.
+const tooLate = "not begun: the agent was suspended for so long that the task may belong to another agent by now"
 
 func (s *session) cancel(key attempt, reason string) {
 	s.mu.Lock()

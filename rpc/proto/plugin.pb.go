@@ -647,6 +647,7 @@ type ExecuteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	Cancels       []*Cancel              `protobuf:"bytes,2,rep,name=cancels,proto3" json:"cancels,omitempty"`
+	BeginBefore   int64                  `protobuf:"varint,3,opt,name=begin_before,json=beginBefore,proto3" json:"begin_before,omitempty"` // in nanoseconds of the machine's uptime (CLOCK_MONOTONIC): the tasks are not begun later; 0: no limit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -693,6 +694,13 @@ func (x *ExecuteRequest) GetCancels() []*Cancel {
 		return x.Cancels
 	}
 	return nil
+}
+
+func (x *ExecuteRequest) GetBeginBefore() int64 {
+	if x != nil {
+		return x.BeginBefore
+	}
+	return 0
 }
 
 type ExecuteResponse struct {
@@ -1439,10 +1447,11 @@ const file_plugin_proto_rawDesc = "" +
 	"\x06Cancel\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"p\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x93\x01\n" +
 	"\x0eExecuteRequest\x12+\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x15.coopr.plugin.v1.TaskR\x05tasks\x121\n" +
-	"\acancels\x18\x02 \x03(\v2\x17.coopr.plugin.v1.CancelR\acancels\"\xa4\x01\n" +
+	"\acancels\x18\x02 \x03(\v2\x17.coopr.plugin.v1.CancelR\acancels\x12!\n" +
+	"\fbegin_before\x18\x03 \x01(\x03R\vbeginBefore\"\xa4\x01\n" +
 	"\x0fExecuteResponse\x121\n" +
 	"\aresults\x18\x01 \x03(\v2\x17.coopr.plugin.v1.ResultR\aresults\x12,\n" +
 	"\x04logs\x18\x02 \x03(\v2\x18.coopr.plugin.v1.LogLineR\x04logs\x120\n" +
