@@ -130,7 +130,7 @@ func (a operations) place(tenant string, op *model.Operation, g *plan.Graph) (*m
 			return nil, problem.New(problem.Conflict, "operation %s deletes cluster %s", other.ID, cl.Name)
 		case op.Type == model.OpPlan || op.Type == model.OpRun: // it waits for its nodes
 		case op.Type == model.OpRecreateNode:
-			if err := a.mayRecreate(other, s, g); err != nil {
+			if err := a.mayRecreate(op, other, s, g); err != nil {
 				return nil, err
 			}
 		case other.Type == model.OpRun:
@@ -242,11 +242,13 @@ func (a operations) startConcurrent(c *pb.Command, op *model.Operation, row *tab
 	a.put(table.Operations, op)
 	a.put(table.Plans, row)
 	a.operationEvent(op)
+	nodes := row.State.Graph.Nodes
 	if op.Type == model.OpRecreateNode {
-		a.supersede(op, row.State.Graph.Nodes)
+		nodes = deleted(row.State.Graph) // others are only configured
+		a.supersede(op, nodes)
 	}
 	if op.Type != model.OpPlan && op.Type != model.OpRun {
-		a.health().recovering(op, row.State.Graph, row.State.Graph.Nodes, c.Actor == model.Self)
+		a.health().recovering(op, row.State.Graph, nodes, c.Actor == model.Self)
 	}
 	e := a.edit(op.ID)
 	a.plans().arm(op, e)

@@ -130,6 +130,17 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 		cl = &model.Cluster{}
 	}
 	nodes := make([]*model.Node, len(g.Nodes))
+	var remade map[string]bool
+	if op.Type == model.OpRecreateNode {
+		remade = razed(s)
+	}
+	if len(remade) > 0 {
+		for i, id := range g.Nodes {
+			if nodes[i] = of(id); nodes[i] != nil {
+				a.fold(nodes[i], cl)
+			}
+		}
+	}
 	numbered := a.view().NumbersStarts()
 	for v := range g.Len() {
 		if g.Node[v] < 0 { // a barrier, or a task on an agent
@@ -144,9 +155,7 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 		}
 		i := g.Node[v]
 		if nodes[i] == nil {
-			if nodes[i] = of(g.NodeID(v)); nodes[i] != nil && op.Type == model.OpRecreateNode {
-				a.fold(nodes[i], cl)
-			}
+			nodes[i] = of(g.NodeID(v))
 		}
 		if nodes[i] != nil && !nodes[i].Shows(s.Fence(uint32(v)), s.Task(uint32(v)).EndedAt) {
 			did(nodes[i], cl, op, g.Action[v], g.ServiceName(v), done)
@@ -202,8 +211,11 @@ func (a endings) finishNodes(op *model.Operation, s *plan.State) {
 			}
 			n.Services = n.Staying()
 		}
-		if op.Type == model.OpRecreateNode {
-			a.shown(n, s)
+		if len(remade) > 0 {
+			n.Recreated, n.RecreatedAt = a.index, a.now
+			if !remade[id] {
+				unconfigured(n, s)
+			}
 		}
 		if n.Version = a.index; !concurrent {
 			if member && (good || op.Type != model.OpRollback) { // an order may restart a failed rollback

@@ -12,11 +12,17 @@ import (
 // An operation of the type recreate-node replaces machines while another operation of the cluster is open. The order between the two is
 // kept simple: it begins on no node on which a step of the other is at work, the other begins nothing on its nodes until it has ended,
 // and the other does not end before it. So each task of the other on such a node is either before all of its tasks or after them. A step
-// that has failed there, or waits for an operator, begins again afterwards.
+// that has failed on a replaced machine, or waits for an operator there, begins again afterwards. Among its nodes are those whose
+// configuration has the address of a machine that is replaced.
 
-// mayRecreate checks that the nodes of the graph g may be replaced while another operation, whose plan is s, is open: a node on which
-// one of its steps is at work may not.
-func (a operations) mayRecreate(other *model.Operation, s *plan.State, g *plan.Graph) error {
+// mayRecreate checks that an operation, whose graph is g, may replace nodes while another operation, whose plan is s, is open: a node on
+// which one of its steps is at work may not be replaced, nor may its address change while it is written to a configuration.
+func (a operations) mayRecreate(op, other *model.Operation, s *plan.State, g *plan.Graph) error {
+	for v, action := range s.Graph.Action {
+		if action == model.Configure && s.Status(uint32(v)).Held() && slices.Contains(op.Services, s.Graph.ServiceName(v)) {
+			return a.clash(other, s.Graph.NodeID(v), s.Graph.StepOf(uint32(v)))
+		}
+	}
 	for _, id := range g.Nodes {
 		switch {
 		case len(s.Graph.On(id)) == 0:
@@ -30,6 +36,24 @@ func (a operations) mayRecreate(other *model.Operation, s *plan.State, g *plan.G
 		}
 	}
 	return nil
+}
+
+// awaited returns the services of the cluster of an operation that it may not configure yet, because another one replaces machines whose
+// addresses are in their configuration, and the new addresses are not known.
+func (a operations) awaited(op *model.Operation) (services []string) {
+	for _, other := range a.others(op) {
+		s := a.plan(other.ID)
+		if other.Type != model.OpRecreateNode || s == nil {
+			continue
+		}
+		for v, action := range s.Graph.Action {
+			if (action == model.Create || action == model.Confirm) && s.Status(uint32(v)) != model.TaskSucceeded {
+				services = append(services, other.Services...)
+				break
+			}
+		}
+	}
+	return services
 }
 
 // halfDone returns the steps of a plan that have begun on a node and have not ended.
@@ -74,9 +98,9 @@ func (a endings) recreated(op *model.Operation, done *plan.State) {
 	if e == nil {
 		return
 	}
-	for _, id := range done.Graph.Nodes {
+	for _, id := range slices.Sorted(maps.Keys(razed(done))) {
 		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
-		if n == nil || n.RecreatedAt != a.now || main.Status == model.OpAborting {
+		if n == nil || main.Status == model.OpAborting {
 			continue
 		}
 		steps := halfDone(e.State(), id)
@@ -97,7 +121,31 @@ func (a endings) recreated(op *model.Operation, done *plan.State) {
 	a.finish(main, e)
 }
 
-// fold writes to a node whose machine was replaced what the main operation of its cluster had done there before.
+// razed returns the nodes whose machines a plan has begun to delete.
+func razed(s *plan.State) map[string]bool {
+	out := map[string]bool{}
+	for v, action := range s.Graph.Action {
+		if action == model.Delete && (s.Status(uint32(v)) == model.TaskSucceeded || s.Task(uint32(v)).Attempt > 0) {
+			out[s.Graph.NodeID(v)] = true
+		}
+	}
+	return out
+}
+
+// unconfigured records that a service has the address of a machine that is gone: a plan was to write the service's configuration with the
+// new address, and did not begin with that.
+func unconfigured(n *model.Node, s *plan.State) {
+	for _, v := range s.Graph.On(n.ID) {
+		if s.Graph.Action[v] == model.Configure && s.Status(v) != model.TaskSucceeded && s.Task(v).Attempt == 0 {
+			service := s.Graph.ServiceName(int(v))
+			m := n.Marks[service]
+			m.Config = model.HalfConfigured
+			n.Marks[service] = m
+		}
+	}
+}
+
+// fold writes to a node of an operation that has replaced machines what the main operation of its cluster had done there before.
 func (a endings) fold(n *model.Node, cl *model.Cluster) {
 	main := table.Get[model.Operation](a.txn, table.Operations, "id", cl.Operation)
 	if main == nil || main.Status.Ended() {
@@ -114,15 +162,6 @@ func (a endings) fold(n *model.Node, cl *model.Cluster) {
 			continue
 		}
 		did(n, cl, main, s.Graph.Action[v], s.Graph.ServiceName(int(v)), done)
-	}
-}
-
-// shown marks a node as one whose record shows the effects of all tasks so far, if the plan s, which replaces its machine, has begun that.
-func (a endings) shown(n *model.Node, s *plan.State) {
-	for _, v := range s.Graph.On(n.ID) {
-		if fence := s.Fence(v); fence > n.Recreated {
-			n.Recreated, n.RecreatedAt = fence, a.now
-		}
 	}
 }
 

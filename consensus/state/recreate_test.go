@@ -20,7 +20,13 @@ const deploys, recreates = "00000001-002", "00000001-003"
 // recreates returns the command that replaces the machine of node app while another operation of its cluster is open.
 func (c *clinic) recreates(id string) *pb.Command {
 	c.t.Helper()
-	b := plan.NewBuilder([]string{app}, []string{"app"})
+	return c.recreatesFor(id)
+}
+
+// recreatesFor is recreates, where others are services on node db that have the address of node app in their configuration.
+func (c *clinic) recreatesFor(id string, others ...string) *pb.Command {
+	c.t.Helper()
+	b := plan.NewBuilder([]string{app, db}[:1+min(len(others), 1)], append([]string{"app"}, others...))
 	last := b.Task(model.Delete, 0, plan.None)
 	for _, a := range []model.Action{model.Create, model.Confirm, model.Install, model.Start} {
 		service := 0
@@ -30,6 +36,11 @@ func (c *clinic) recreates(id string) *pb.Command {
 		next := b.Task(a, 0, service)
 		b.Edge(last, next)
 		last = next
+		for i := range others {
+			if a == model.Confirm {
+				b.Edge(next, b.Task(model.Configure, 1, 1+i))
+			}
+		}
 	}
 	g, err := b.Build()
 	if err != nil {
@@ -39,7 +50,8 @@ func (c *clinic) recreates(id string) *pb.Command {
 	if g, err = d.Compile(g); err != nil {
 		c.t.Fatal(err)
 	}
-	op := model.Operation{ID: id, Tenant: "t", Cluster: "00000001", Type: model.OpRecreateNode, OnFailure: "leave", Plan: model.RecoveryPlan}
+	op := model.Operation{ID: id, Tenant: "t", Cluster: "00000001", Type: model.OpRecreateNode, OnFailure: "leave", Plan: model.RecoveryPlan,
+		Services: others}
 	return &pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{
 		Operation: logtest.Operation(op), Cluster: logtest.Cluster(model.Cluster{ID: "00000001", Tenant: "t"}), Graph: g.Encode(),
 		Tree: logtest.Tree(&d.Tree),
@@ -153,6 +165,115 @@ func TestRecreateAborted(t *testing.T) {
 	n := c.node(app)
 	if n.States["app"] != before.States["app"] || n.Created != before.Created || n.Marks["app"] != before.Marks["app"] || n.Recreated != 0 {
 		t.Errorf("the node is %+v, and would be %+v", n, before)
+	}
+}
+
+// A service with the address of the machine that is replaced is configured when the new one is known, and not before.
+func TestRecreateConfigures(t *testing.T) {
+	c := newClinic(t)
+	c.stops(app)
+	if a := c.do(c.recreatesFor(recreates, "db")); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	if busy := c.m.View().Busy("t", "00000001"); busy[app] != recreates || busy[db] != recreates {
+		t.Errorf("the nodes are held by %v", busy)
+	}
+	if h := c.health(db); h.Operation != "" || h.Attempts > 0 {
+		t.Errorf("the node that is configured counts as recovered: %+v", h)
+	}
+	c.run(recreates, nil)
+	c.run(deploys, nil)
+	if op := c.operation(deploys); op.Status != model.OpSucceeded {
+		t.Fatalf("the main operation is %s: %s", op.Status, op.Message)
+	}
+	if n := c.node(db); n.States["db"] != "STOP" || n.Marks["db"].Configured != recreates || n.Marks["db"].Config == model.HalfConfigured {
+		t.Errorf("the other node is %+v", n)
+	}
+	if cl, _ := c.m.View().Cluster("t", "00000001"); cl.Status != model.ClusterActive {
+		t.Errorf("the cluster is %s: %s", cl.Status, cl.Message)
+	}
+}
+
+// A replacement that ends before it has configured other nodes says so.
+func TestRecreateLeavesConfiguration(t *testing.T) {
+	c := newClinic(t)
+	c.stops()
+	if a := c.do(c.recreatesFor(recreates, "db")); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	s, _ := c.m.View().Plan(recreates)
+	c.do(lease(recreates, "s", s.Leasable()[0])) // DELETE
+	s, _ = c.m.View().Plan(recreates)
+	c.do(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{
+		Operation: recreates, Order: pb.OperationOrder_OPERATION_ORDER_ABORT}}})
+	for v := range uint32(s.Graph.Len()) {
+		if s.Status(v).Held() {
+			c.do(report(recreates, v, s.Fence(v), pb.Outcome_OUTCOME_SUCCEEDED, ""))
+		}
+	}
+	if op := c.operation(recreates); op.Status != model.OpAborted {
+		t.Fatalf("the replacement is %s", op.Status)
+	}
+	if n := c.node(db); n.Marks["db"].Config != model.HalfConfigured {
+		t.Errorf("the other node is %+v", n)
+	}
+	c.run(deploys, nil)
+	cl, _ := c.m.View().Cluster("t", "00000001")
+	if cl.Status != model.ClusterInconsistent || !strings.Contains(cl.Message, "may have a former configuration: set the configuration of the cluster again") {
+		t.Errorf("the cluster is %s: %s", cl.Status, cl.Message)
+	}
+}
+
+// No other operation configures a service between the deletion of a machine and the time at which the address of the new one is known.
+// A replacement does not begin while one does.
+func TestRecreateAwaited(t *testing.T) {
+	configures := func(c *clinic, service, node string) {
+		t.Helper()
+		b := plan.NewBuilder([]string{node}, []string{service})
+		b.Task(model.Configure, 0, 0)
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cl, _ := c.m.View().Cluster("t", "00000001")
+		next := *cl
+		next.Operations++
+		if a := c.do(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{
+			Operation: logtest.Operation(model.Operation{ID: deploys, Tenant: "t", Cluster: "00000001", Type: model.OpConfigure, OnFailure: "leave"}),
+			Cluster:   logtest.Cluster(next), ClusterVersion: cl.Version, Graph: g.Encode(),
+		}}}); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	c := newClinic(t)
+	configures(c, "db", db)
+	r := c.recreates(recreates)
+	s := r.GetStartOperation() // it configures nothing: db was not installed when it was planned
+	s.Operation.Services = logtest.Operation(model.Operation{Services: []string{"db"}}).Services
+	if a := c.do(r); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	main, _ := c.m.View().Plan(deploys)
+	for _, action := range []model.Action{model.Delete, model.Create, model.Confirm} {
+		if a := c.do(lease(deploys, "s", main.Leasable()[0])); len(a.Refused) == 0 {
+			t.Fatalf("db is configured before %s", action)
+		}
+		s, _ := c.m.View().Plan(recreates)
+		v := s.Leasable()[0]
+		c.do(lease(recreates, "s", v))
+		s, _ = c.m.View().Plan(recreates)
+		c.do(report(recreates, v, s.Fence(v), pb.Outcome_OUTCOME_SUCCEEDED, ""))
+	}
+	if a := c.do(lease(deploys, "s", main.Leasable()[0])); len(a.Refused) > 0 {
+		t.Error("db is not configured after the new machine is confirmed")
+	}
+
+	c = newClinic(t)
+	configures(c, "db", db)
+	main, _ = c.m.View().Plan(deploys)
+	c.do(lease(deploys, "s", main.Leasable()[0]))
+	if a := c.do(r); !errors.Is(a.Err, problem.Conflict) || !strings.Contains(a.Err.Error(), "is at work on node "+db) {
+		t.Errorf("a replacement while db is configured: %v", a.Err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
@@ -99,7 +100,9 @@ func (a endings) reached(cl *model.Cluster, op *model.Operation) {
 		}
 		n := cloneNode(have)
 		for s, m := range n.Marks {
-			m.Definition, m.Config = cl.Target, cl.Target
+			if m.Definition = cl.Target; m.Config != model.HalfConfigured || !a.view().Understands(logformat.OrdersLevel) {
+				m.Config = cl.Target
+			}
 			n.Marks[s] = m
 		}
 		a.put(table.Nodes, n)
@@ -121,11 +124,17 @@ func (a endings) unfinished(op *model.Operation) map[string]bool {
 	return out
 }
 
+// outdated reports whether a service of a node may have a configuration other than the one of its target.
+func outdated(n *model.Node) bool {
+	return slices.ContainsFunc(n.Staying(), func(s string) bool { return n.Marks[s].Config == model.HalfConfigured })
+}
+
 // leftUndone names the nodes on which an operation that succeeded left something to do: those whose
-// machines are gone, and those on which it tolerated a failure. Their cluster is inconsistent.
+// machines are gone, those on which it tolerated a failure, and those that have a former configuration
+// because a replacement of machines did not come to its end. Their cluster is inconsistent.
 func (a endings) leftUndone(cl *model.Cluster, op *model.Operation) {
 	half := a.unfinished(op)
-	var gone, left, what []string
+	var gone, left, old, what []string
 	number := 0
 	for _, n := range table.List[model.Node](a.txn, table.Nodes, "cluster", cl.Tenant, cl.ID) {
 		h := table.Get[model.NodeHealth](a.txn, table.Health, "id", n.Tenant, n.ID)
@@ -135,6 +144,8 @@ func (a endings) leftUndone(cl *model.Cluster, op *model.Operation) {
 			number = n.Number
 		case half[n.ID]:
 			left = append(left, n.ShortName())
+		case outdated(n) && a.view().Understands(logformat.OrdersLevel):
+			old = append(old, n.ShortName())
 		}
 	}
 	if len(gone) > 0 {
@@ -148,12 +159,16 @@ func (a endings) leftUndone(cl *model.Cluster, op *model.Operation) {
 	if len(left) > 0 {
 		what = append(what, fmt.Sprintf("operation %s was not finished on %s: repeat it", op.ID, words.And(left)))
 	}
+	if len(old) > 0 {
+		what = append(what, fmt.Sprintf("services on %s may have a former configuration: set the configuration of the cluster again",
+			words.And(old)))
+	}
 	switch {
 	case len(what) == 0, cl.Status != model.ClusterActive && cl.Status != model.ClusterInconsistent:
 		return // what is left of a failed operation comes first
 	}
 	if cl.Status == model.ClusterActive {
-		cl.Status, cl.LacksMachines = model.ClusterInconsistent, len(left) == 0
+		cl.Status, cl.LacksMachines = model.ClusterInconsistent, len(left)+len(old) == 0
 	}
 	cl.Message = strings.Join(what, "; ")
 }

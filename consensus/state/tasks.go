@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -37,7 +38,7 @@ func (a tasks) lease(l *pb.Lease) Answer {
 			holders[i] = plan.Holder{Session: s.ID, Agent: s.Agent}
 		}
 	}
-	taken := a.operations().taken(op)
+	taken, awaited := a.operations().taken(op), a.operations().awaited(op)
 	granted := make([]uint32, 0, len(l.Tasks))
 	for i, v := range l.Tasks {
 		open := i < len(l.SessionOf) && int(l.SessionOf[i]) < len(holders) && holders[l.SessionOf[i]].Session != ""
@@ -51,6 +52,11 @@ func (a tasks) lease(l *pb.Lease) Answer {
 		}
 		if taken != nil && taken[e.State().Graph.NodeID(int(v))] {
 			ans.Refused = append(ans.Refused, v) // another operation has begun on the node
+			continue
+		}
+		if g := e.State().Graph; len(awaited) > 0 && int(v) < g.Len() && g.Action[v] == model.Configure &&
+			slices.Contains(awaited, g.ServiceName(int(v))) {
+			ans.Refused = append(ans.Refused, v) // until the new addresses are known
 			continue
 		}
 		if err := e.Lease(v, a.index, holders[l.SessionOf[i]], a.now); err != nil {

@@ -116,8 +116,8 @@ type Node struct {
 	// that the current operation restores, or leaves, as they were.
 	Marks map[string]Mark `json:"marks,omitempty"`
 	Back  map[string]Mark `json:"back,omitempty"`
-	// Recreated is the fence of the latest task by which an operation that ran concurrently with others replaced the machine, and
-	// RecreatedAt is when that operation ended (Unix milliseconds). See Shows.
+	// Recreated is the index of the entry in which an operation ended that replaced machines, this one or one whose address is in the
+	// configuration here, while another operation was open. RecreatedAt is when it ended (Unix milliseconds). See Shows.
 	Recreated   uint64 `json:"-"`
 	RecreatedAt int64  `json:"-"`
 	// Health is set for readers only. The state stores it apart from the node.
@@ -136,7 +136,7 @@ func (n *Node) ShortName() string {
 }
 
 // Shows reports whether the record shows the effect of a task already, whose latest lease has a fence, and which ended at a time (Unix
-// milliseconds; 0 if it has not): those before the machine was replaced by an operation that ran concurrently with others. A task that is
+// milliseconds; 0 if it has not): those before the end of an operation that replaced machines while another one was open. A task that is
 // completed by an order has no lease.
 func (n *Node) Shows(fence uint64, ended int64) bool {
 	return fence <= n.Recreated && ended <= n.RecreatedAt && n.Recreated > 0

@@ -79,15 +79,16 @@ func (s OperationStatus) Ended() bool {
 
 // Operation is one operation on a cluster, from request to end.
 type Operation struct {
-	ID       string          `json:"id"`
-	Tenant   string          `json:"tenant"`
-	Cluster  string          `json:"cluster"`
-	Type     OperationType   `json:"type"`
-	Status   OperationStatus `json:"status"`
-	Message  string          `json:"message,omitempty"`
-	Actor    string          `json:"actor"`
-	Request  string          `json:"request,omitempty"`
-	Services []string        `json:"services,omitempty"`
+	ID      string          `json:"id"`
+	Tenant  string          `json:"tenant"`
+	Cluster string          `json:"cluster"`
+	Type    OperationType   `json:"type"`
+	Status  OperationStatus `json:"status"`
+	Message string          `json:"message,omitempty"`
+	Actor   string          `json:"actor"`
+	Request string          `json:"request,omitempty"`
+	// Services limit the operation, or, if it is of the type recreate-node, have an address of its nodes in their configuration.
+	Services []string `json:"services,omitempty"`
 	// Config is the configuration that the operation applies (configure).
 	Config map[string]any `json:"config,omitempty"`
 	// Priority orders the tasks of operations: higher goes first, 0 is the default.

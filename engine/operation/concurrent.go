@@ -19,7 +19,8 @@ type Unit struct {
 // Concurrent prepares an operation that runs concurrently with others of its cluster: it
 // restarts, pauses or resumes services on some nodes (docs/spec/plans.md §8, §9), or replaces their
 // machines. Its tasks on a node wait for nothing on other nodes, so operations never wait for each
-// other in a circle. If one node fails, the others go on.
+// other in a circle, and if one node fails, the others go on. Only where a replaced machine has its
+// address in configurations, these are written when the new machine is confirmed.
 func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input, id string) (*Prepared, error) {
 	cl := at.Cluster
 	if !op.Concurrent() {
@@ -39,21 +40,38 @@ func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input
 	case model.OpResumeNode:
 		actions = actions[1:]
 	}
+	var others map[string][]string
+	if op == model.OpRecreateNode {
+		made := map[string]bool{}
+		for _, u := range units {
+			made[u.Node] = true
+		}
+		var err error
+		if others, p.Operation.Services, err = dependents(at, made); err != nil {
+			return nil, err
+		}
+	}
 	in := planner.Input{
-		Operation: planner.OpConverge,
-		Services:  asBuilt(cl, at.Nodes, units),
-		Previous:  previous(cl),
-		NodeLocal: true,
-		Wanted:    map[string]planner.Wanted{},
+		Operation:   planner.OpConverge,
+		Services:    asBuilt(cl, at.Nodes, concerned(units, others)),
+		Previous:    previous(cl),
+		NodeLocal:   true,
+		Wanted:      map[string]planner.Wanted{},
+		Reconfigure: others,
+		Gather:      len(others) > 0,
 	}
 	var all []recovered
 	for _, n := range at.Nodes {
 		i := slices.IndexFunc(units, func(u Unit) bool { return u.Node == n.ID })
-		if i < 0 {
+		if i < 0 && len(others[n.ID]) == 0 {
 			continue
 		}
 		p.Nodes = append(p.Nodes, *n)
 		in.Nodes = append(in.Nodes, planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created})
+		if i < 0 {
+			continue
+		}
+		in.GatherFrom = append(in.GatherFrom, n.ID)
 		var w planner.Wanted
 		var own []recovered
 		var err error
@@ -110,6 +128,15 @@ func wanted(cl *model.Cluster, n *model.Node, services []string, actions []model
 		}
 	}
 	return w
+}
+
+// concerned returns units extended by other services on further nodes.
+func concerned(units []Unit, others map[string][]string) []Unit {
+	out := slices.Clone(units)
+	for _, id := range slices.Sorted(maps.Keys(others)) {
+		out = append(out, Unit{Node: id, Services: others[id]})
+	}
+	return out
 }
 
 // asBuilt returns the definitions that the services of the units were built from.

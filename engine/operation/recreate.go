@@ -11,20 +11,12 @@ import (
 
 // recreation returns what replaces the machine of a node while another operation of the cluster is open: the machine is deleted and made
 // again, and the services on it are brought to where they were, by the definitions and configurations that they had. It also returns the
-// recoveries among it that plans of the template describe.
+// recoveries among it that plans of the template describe. Services on other nodes are not among it: see dependents.
 func recreation(at Input, n *model.Node) (planner.Wanted, []recovered, error) {
 	cl := at.Cluster
 	if !n.Created {
 		return planner.Wanted{}, nil, fmt.Errorf("%w: node %s has no machine yet, and operation %s is to make it", ErrState, n.ShortName(),
 			cl.Operation)
-	}
-	others, err := dependents(cl, at.Nodes, n.ID)
-	switch {
-	case err != nil:
-		return planner.Wanted{}, nil, err
-	case len(others) > 0:
-		return planner.Wanted{}, nil, fmt.Errorf("%w: operation %s is open, and the address of node %s is in the configuration of node %s, "+
-			"which has to be configured for the new one: wait for the operation, or abort it", ErrState, cl.Operation, n.ShortName(), others[0])
 	}
 	w := planner.Wanted{Node: []model.Action{model.Delete, model.Create, model.Confirm}, Services: map[string][]model.Action{}}
 	bootstraps := false
@@ -70,46 +62,62 @@ func wayTo(state string) []model.Action {
 	return way
 }
 
-// dependents returns the names of the other nodes with a service whose configuration has the address of a node.
-func dependents(cl *model.Cluster, nodes []*model.Node, id string) ([]string, error) {
+// dependents returns the services of other nodes whose configuration has an address of nodes whose machines are made again, by node: the
+// configuration that a service has, or that to which the open operation brings it, as the operation may do so before the new address is
+// known. Nodes without a machine, and services that are not installed, are not among them: the open operation configures these later. It
+// also returns the names of all services with such a configuration, on whatever node.
+func dependents(at Input, made map[string]bool) (on map[string][]string, names []string, err error) {
 	type pair struct{ is, shall *expansions }
 	known := map[int]pair{}
-	of := func(place int) (pair, error) {
-		if p, ok := known[place]; ok {
-			return p, nil
+	changes := func(place int, n *model.Node, def model.Service) (bool, error) {
+		p, ok := known[place]
+		if !ok {
+			with := *at.Cluster
+			if place >= 0 {
+				with.Config = with.Earlier[place].Config
+			}
+			var err error
+			if p.is, err = expand(&with, at.Nodes, nil); err != nil {
+				return false, err
+			}
+			if p.shall, err = expand(&with, at.Nodes, made); err != nil {
+				return false, err
+			}
+			known[place] = p
 		}
-		with := *cl
-		if place >= 0 {
-			with.Config = cl.Earlier[place].Config
-		}
-		is, err := expand(&with, nodes, nil)
-		if err != nil {
-			return pair{}, err
-		}
-		shall, err := expand(&with, nodes, map[string]bool{id: true})
-		known[place] = pair{is, shall}
-		return known[place], err
+		return p.is.of(n.Number, def) != p.shall.of(n.Number, def), nil
 	}
-	var out []string
-	for _, n := range nodes {
-		if n.ID == id || !n.Created || n.Leaves {
+	on = map[string][]string{}
+	for _, n := range at.Nodes {
+		if made[n.ID] || n.Leaves {
 			continue
 		}
 		for _, s := range n.Staying() {
 			m := n.Marks[s]
-			def, _ := cl.DefinitionAt(m, s)
-			if _, configures := def.Provisioner.Actions[model.Configure.Key()]; !configures || n.States[s] == "" {
+			def, _ := at.Cluster.DefinitionAt(m, s)
+			if _, configures := def.Provisioner.Actions[model.Configure.Key()]; !configures {
 				continue
 			}
-			p, err := of(cl.ConfiguredAt(m))
-			if err != nil {
-				return nil, err
+			has, err := changes(at.Cluster.ConfiguredAt(m), n, def)
+			if err == nil && !has {
+				has, err = changes(-1, n, at.Cluster.Definitions[s])
 			}
-			if p.is.of(n.Number, def) != p.shall.of(n.Number, def) {
-				out = append(out, n.ShortName())
-				break
+			if err != nil {
+				return nil, nil, err
+			}
+			if !has {
+				continue
+			}
+			names = append(names, s)
+			switch n.States[s] {
+			case "", model.Install.String() + "?", model.Remove.String(), model.Remove.String() + "?":
+			default:
+				if n.Created && !at.Gone[n.ID] {
+					on[n.ID] = append(on[n.ID], s)
+				}
 			}
 		}
 	}
-	return out, nil
+	slices.Sort(names)
+	return on, slices.Compact(names), nil
 }

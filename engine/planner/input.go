@@ -51,7 +51,8 @@ type Input struct {
 	// changes. Services that have tasks in the operation are configured among these tasks. The
 	// others are configured after everything else, and restarted if they run and
 	// restart_on_configure is not false. In an upgrade, and in a converge that is NodeLocal, they are
-	// configured in their node's turn instead. It is for grow, shrink, add-services,
+	// configured in their node's turn instead; with Gather, a node that has no other tasks stops none
+	// before the nodes of GatherFrom are confirmed. It is for grow, shrink, add-services,
 	// remove-services, upgrade, replace-node and converge.
 	Reconfigure map[string][]string
 	// Gather lets everything except CREATE and CONFIRM wait until the nodes of GatherFrom (ids; nil

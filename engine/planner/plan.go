@@ -38,14 +38,17 @@ func build(in *Input, dense bool) (*plan.Graph, error) {
 		st.stamp(p)
 	}
 	if last != nil {
-		st.close()
+		if !last.local {
+			st.close()
+		}
 		st.stamp(last)
 	}
 	return st.b.Build()
 }
 
 // phases returns an operation's tasks: consecutive phases, and the last phase, which follows all of
-// them, or nil. There is no last phase if nodes take turns: its tasks then belong to the turns.
+// them, or nil. If nodes take turns, its tasks belong to the turns. Those on nodes without other tasks are a phase that waits only for the
+// nodes of GatherFrom.
 func (g *grid) phases(order []model.Action) (phases []*phase, last *phase) {
 	if g.in.Operation == OpConverge {
 		phases = g.converge()
@@ -61,10 +64,35 @@ func (g *grid) phases(order []model.Action) (phases []*phase, last *phase) {
 	if last == nil || !phases[0].local || maskOf(order...)&restart != restart {
 		return phases, last
 	}
+	busy := newBitset(len(g.in.Nodes))
+	for _, p := range phases {
+		for n, m := range p.node {
+			if m != 0 {
+				busy.set(n)
+			}
+		}
+		for k, m := range p.slot {
+			if m != 0 {
+				busy.set(int(g.slotNode[k]))
+			}
+		}
+	}
+	some := false
 	for k, m := range last.slot {
+		if m == 0 {
+			continue
+		}
+		if g.in.Gather && !busy.has(int(g.slotNode[k])) {
+			some = true
+			continue
+		}
 		for _, p := range phases {
 			p.slot[k] |= m & maskOf(p.order...)
 		}
+		last.slot[k] = 0
 	}
-	return phases, nil
+	if last.local = true; !some {
+		return phases, nil
+	}
+	return phases, last
 }

@@ -82,11 +82,11 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 	}
 	runtime, install := dependsOn(in.Services, on, false), dependsOn(in.Services, on, true)
 	order, _ := in.order()
-	later := secondPhase(in)
+	later, apart := secondPhase(in)
 	last := func(v int) bool { return later[[2]string{g.NodeID(v), g.ServiceName(v)}] }
 	before := func(u, v int) bool {
 		a, b := g.Action[u], g.Action[v]
-		if last(u) != last(v) {
+		if last(u) != last(v) && !apart {
 			return last(v)
 		}
 		order := order
@@ -94,7 +94,7 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 			order = []model.Action{model.Stop, model.Configure, model.Start}
 		}
 		place := func(a model.Action) int { return slices.Index(order, a) }
-		if in.Gather && a == model.Confirm && !b.Hardware() && (in.Operation != OpConverge || place(b) > place(a)) &&
+		if in.Gather && a == model.Confirm && !b.Hardware() && (in.Operation != OpConverge || place(b) > place(a) || last(v)) &&
 			(in.GatherFrom == nil || slices.Contains(in.GatherFrom, g.NodeID(u))) {
 			return true
 		}
@@ -105,7 +105,8 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 			goes(maskOf(in.Wanted[g.NodeID(u)].Services[g.ServiceName(u)]...)) {
 			return true
 		}
-		if (in.Operation == model.OpUpgrade || in.NodeLocal) && !last(u) && g.Node[u] != g.Node[v] || g.Service[u] < 0 || g.Service[v] < 0 {
+		turns := (in.Operation == model.OpUpgrade || in.NodeLocal) && (!last(u) || apart)
+		if turns && g.Node[u] != g.Node[v] || g.Service[u] < 0 || g.Service[v] < 0 {
 			return false
 		}
 		s, t := g.ServiceName(u), g.ServiceName(v)
@@ -143,22 +144,24 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 	return reach(naive)
 }
 
-// secondPhase returns the slots that are configured after everything else.
-func secondPhase(in Input) map[[2]string]bool {
-	out := map[[2]string]bool{}
+// secondPhase returns the slots that are configured after everything else. If nodes take turns, they are apart: they wait only for the nodes
+// of GatherFrom, and no other task of their node is planned.
+func secondPhase(in Input) (out map[[2]string]bool, apart bool) {
+	out = map[[2]string]bool{}
 	g, err := newGrid(&in)
 	if err != nil {
 		panic(err)
 	}
 	order, _ := in.order()
 	if _, p := g.phases(order); p != nil {
+		apart = p.local
 		for k, m := range p.slot {
 			if m != 0 {
 				out[[2]string{in.Nodes[g.slotNode[k]].ID, g.names[g.slotSvc[k]]}] = true
 			}
 		}
 	}
-	return out
+	return out, apart
 }
 
 var operations = []Input{

@@ -39,17 +39,6 @@ func mustDelete(op *model.Operation) bool {
 	return op.Type == model.OpCreate && !op.Done && op.OnFailure == "delete" && (op.Status == model.OpFailed || op.Status == model.OpAborted)
 }
 
-// gone returns the nodes of a cluster whose machines no longer exist, by id.
-func gone(v *state.View, cl *model.Cluster) map[string]bool {
-	out := map[string]bool{}
-	for id, h := range v.ClusterHealth(cl.Tenant, cl.ID) {
-		if h.Machine == model.MachineGone {
-			out[id] = true
-		}
-	}
-	return out
-}
-
 // metGone reports whether an operation is a rollback that failed on a machine of which it became
 // known only afterwards that it is gone. The next rollback leaves that node out.
 func metGone(v *state.View, op *model.Operation) bool {
@@ -58,7 +47,7 @@ func metGone(v *state.View, op *model.Operation) bool {
 	if op.Type != model.OpRollback || op.Status != model.OpFailed || !ok || !known {
 		return false
 	}
-	gone := gone(v, cl)
+	gone := v.Gone(cl)
 	for u := range s.Graph.Len() {
 		id := s.Graph.NodeID(u)
 		if s.Status(uint32(u)) == model.TaskFailed && gone[id] && !slices.Contains(op.Skipped, id) {

@@ -44,7 +44,7 @@ func (o *Orchestrator) PrepareConcurrent(who model.Caller, cluster string, op mo
 	if !ok {
 		return nil, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 	}
-	p, err := operation.Concurrent(who, op, units, operation.Input{Cluster: cl, Nodes: v.PresentNodes(cl)}, nextID(cl))
+	p, err := operation.Concurrent(who, op, units, operation.Input{Cluster: cl, Nodes: v.PresentNodes(cl), Gone: v.Gone(cl)}, nextID(cl))
 	if err == nil {
 		err = o.permit(who, p)
 	}

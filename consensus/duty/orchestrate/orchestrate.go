@@ -436,7 +436,7 @@ func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster st
 // prepareOn is prepare with these records of the cluster and its nodes.
 func (o *Orchestrator) prepareOn(ctx context.Context, who model.Caller, v *state.View, cl *model.Cluster, nodes []*model.Node,
 	req operation.Request, id string) (*operation.Prepared, error) {
-	at := operation.Input{Cluster: cl, Nodes: nodes, Gone: gone(v, cl), Snapshot: func(n int) (*model.Snapshot, bool) {
+	at := operation.Input{Cluster: cl, Nodes: nodes, Gone: v.Gone(cl), Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)
 	}, Lost: func(node, service string) map[string]string { return lost(v, cl, node, service) }}
 	last, ok := v.Operation(cl.Tenant, cl.Operation)

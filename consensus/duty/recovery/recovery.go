@@ -6,6 +6,7 @@ package recovery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -195,7 +196,7 @@ func held(v *state.View, cl *model.Cluster, main *model.Operation, s recovery.In
 	out := map[string]string{}
 	never := v.MayRecreate(cl)
 	p, planned := v.Plan(main.ID)
-	at := operation.Input{Cluster: cl, Nodes: v.PresentNodes(cl)}
+	at := operation.Input{Cluster: cl, Nodes: v.PresentNodes(cl), Gone: v.Gone(cl)}
 	for _, n := range s.Nodes {
 		if h := s.Health[n.ID]; h == nil || h.Machine == "" && len(h.Failing()) == 0 {
 			continue
@@ -211,9 +212,15 @@ func held(v *state.View, cl *model.Cluster, main *model.Operation, s recovery.In
 			}
 		}
 		units := []operation.Unit{{Node: n.ID, Services: n.Staying()}}
-		if _, err := operation.Concurrent(model.Caller{Tenant: cl.Tenant}, model.OpRecreateNode, units, at,
-			""); err != nil {
+		r, err := operation.Concurrent(model.Caller{Tenant: cl.Tenant}, model.OpRecreateNode, units, at, "")
+		if err != nil {
 			out[n.ID] = err.Error()
+			continue
+		}
+		for _, other := range r.Nodes { // those that have its address in their configuration
+			if _, occupied := v.Occupies(main, p, other.ID); planned && occupied {
+				out[n.ID] = fmt.Sprintf("operation %s is at work on node %s, whose configuration has its address", main.ID, other.ShortName())
+			}
 		}
 	}
 	return out

@@ -25,6 +25,32 @@ func (v OperationView) MayRecreate(cl *model.Cluster) error {
 	return nil
 }
 
+// Gone returns the nodes of a cluster whose machines are gone, by id. A machine that an open operation has made again is there, although
+// the health of its node shows that at the end of the operation only.
+func (v OperationView) Gone(cl *model.Cluster) map[string]bool {
+	out := map[string]bool{}
+	for _, h := range table.List[model.NodeHealth](v.txn, table.Health, "cluster", cl.Tenant, cl.ID) {
+		if h.Machine == model.MachineGone {
+			out[h.Node] = true
+		}
+	}
+	if len(out) == 0 {
+		return out
+	}
+	for _, op := range v.ActiveOperations() {
+		s, ok := v.Plan(op.ID)
+		if !ok || op.Tenant != cl.Tenant || op.Cluster != cl.ID {
+			continue
+		}
+		for u, action := range s.Graph.Action {
+			if action == model.Create && s.Status(uint32(u)) == model.TaskSucceeded {
+				delete(out, s.Graph.NodeID(u))
+			}
+		}
+	}
+	return out
+}
+
 // Occupies returns the step of a main operation, whose plan is s, because of which the machine of a node may not be replaced, and reports
 // whether there is one: a step that is at work there, or has yet to make the machine. A node from which the operation removes services
 // may not be replaced at all.
