@@ -275,6 +275,10 @@ test('a bad upgrade breaks the shop, and a roll-back repairs it', async () => {
   assert.equal(await command(), 'coopr cluster upgrade my-shop shop-web --on-failure leave');
   await apply('upgrade');
   await done('failed');
+  await page.getByRole('button', { name: 'Timeline' }).click();
+  await page.locator('.timeline').getByRole('link', { name: /^configure shop-web on .*: failed, by agent / }).first().waitFor();
+  await b.good('timeline-failed');
+  await page.getByRole('button', { name: 'Matrix' }).click();
   await page.getByRole('link', { name: /configure: failed/ }).first().click();
   await page.getByText('broken on purpose').first().waitFor();
   await open();

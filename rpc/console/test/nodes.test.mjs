@@ -68,6 +68,28 @@ test('nodes of all clusters are shown, with how they do', async () => {
   await agent.coopr('node', 'pause', 'second', host, '--yes');
   await page.getByText('paused: shop-store').waitFor();
   await b.good('nodes-paused');
+  // The same nodes as a map, by keyboard too; a node on it leads to its cluster.
+  await page.getByRole('button', { name: 'Map', exact: true }).click();
+  await page.getByText('1 paused').first().waitFor();
+  await page.getByLabel(/^Search/).fill('');
+  await page.getByText('11 nodes', { exact: true }).waitFor();
+  await page.getByRole('region', { name: 'a', exact: true }).getByRole('application').waitFor();
+  await page.getByRole('combobox', { name: /^Grouped by/ }).selectOption('cluster');
+  const second = page.getByRole('region', { name: 'second' }).getByRole('application', { name: /^second: map of 5 nodes/ });
+  await second.focus();
+  await page.keyboard.press('End');
+  await page.getByRole('status').getByText(/· Cluster second ·/).waitFor();
+  await b.good('map');
+  // Each cell is drawn.
+  const drawn = await second.evaluate((c) => new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer).filter(Boolean).length);
+  assert.ok(drawn > 5 * 100, `${drawn} pixels`);
+  await page.keyboard.press('Enter');
+  await heading('Cluster second');
+  await page.goBack();
+  await page.getByRole('region', { name: 'first' }).getByRole('application').click({ position: { x: 5, y: 5 } });
+  await heading('Cluster first');
+  await page.goto(`${agent.url}/#/nodes?q=${encodeURIComponent('service=shop-store SECOND')}`);
+  await page.getByText('1 node', { exact: true }).waitFor();
   // A node leads to its cluster, and its place there.
   await page.getByRole('link', { name: host }).click();
   await heading('Cluster second');

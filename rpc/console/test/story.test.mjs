@@ -133,6 +133,22 @@ test('phases and steps of a plan take orders, each after a question', async () =
   assert.deepEqual(b.complaints(), []);
 });
 
+test('a plan has a timeline', async () => {
+  await page.getByRole('button', { name: 'Timeline' }).click();
+  const bars = page.locator('.timeline').getByRole('link');
+  await page.locator('.timeline').getByRole('link', { name: /^install shop-store on .*: succeeded, by agent .*, for / }).first().waitFor();
+  // Orders had tasks repeated: each attempt has its bar.
+  const tasks = await agent.api('GET', `/v1/operations/${page.url().match(/operation\/([^?]+)/)[1]}/tasks`);
+  assert.equal(await bars.count(), tasks.flatMap((t) => t.attempts ?? []).length);
+  await b.good('timeline');
+  await page.getByRole('combobox', { name: /^Rows/ }).selectOption('actions');
+  await page.getByRole('list', { name: 'install shop-store' }).waitFor();
+  await page.reload(); // it is a link
+  await page.getByRole('list', { name: 'install shop-store' }).waitFor();
+  await page.getByRole('button', { name: 'Matrix' }).click();
+  assert.deepEqual(b.complaints(), []);
+});
+
 test('a task has a page', async () => {
   await page.getByRole('link', { name: /install: succeeded/ }).first().click();
   await heading(/^install/);
@@ -148,7 +164,7 @@ test('the cluster is active, and its page works by keyboard', async () => {
   await page.getByText('active', { exact: true }).first().waitFor();
   assert.equal(await page.getByRole('rowheader').count(), 6);
   await page.getByRole('tab', { name: 'Nodes' }).focus();
-  for (const [i, name] of ['Operations', 'Services', 'Configuration', 'History', 'Events'].entries()) {
+  for (const [i, name] of ['Operations', 'Services', 'Configuration', 'History', 'Logs', 'Events'].entries()) {
     await page.keyboard.press('ArrowRight');
     await page.getByRole('tab', { name, selected: true }).waitFor();
     await b.good(`cluster-${i + 2}-${name.toLowerCase()}`);
@@ -465,6 +481,87 @@ test('events are shown as they come, in the chosen colours, and a log is followe
   assert.equal(file.suggestedFilename(), `${loud.id.replaceAll('/', '-')}-1.log`);
   const whole = readFileSync(await file.path(), 'utf8').match(/<b>line<\/b> \d+/g);
   assert.deepEqual([whole.length, whole[0], whole.at(-1)], [6000, '<b>line</b> 1', '<b>line</b> 6000']);
+  assert.deepEqual(b.complaints('404'), []);
+});
+
+/** marked waits for the marked line of a log, which has a text, and returns whether it is in view. */
+const marked = async (page, words) => {
+  const line = page.locator('.line[aria-current]').filter({ hasText: words });
+  await line.waitFor();
+  await eventually('the marked line is in view', () => line.evaluate((e) => {
+    const [at, box] = [e.getBoundingClientRect(), e.closest('pre').getBoundingClientRect()];
+    return at.top >= Math.max(0, box.top) && at.bottom <= Math.min(innerHeight, box.bottom);
+  }));
+};
+
+test('a line of a log is a link', async () => {
+  await b.context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.locator('a[data-key]').first().click(); // of what the search has found
+  await page.getByRole('button', { name: 'Copy link to the line' }).click();
+  await page.getByText('Copied').waitFor();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  const key = new URL(copied.replace('/#', '')).searchParams.get('line');
+  const words = (await page.locator('.line[aria-current]').innerText()).trim();
+  const other = await b.context.newPage();
+  try {
+    await other.goto(copied);
+    await marked(other, words.slice(-15));
+    assert.equal(await other.locator('.line[aria-current] a').getAttribute('data-key'), key);
+    // The page has left out a line at the beginning; a link shows it all the same, with those around it.
+    await other.goto(copied.replace(`line=${key}`, 'line=7'));
+    await marked(other, /<b>line<\/b> \d$/m);
+    assert.equal(await other.locator('.line[aria-current] a').getAttribute('data-key'), '7');
+    await other.getByText(/^1,00\d lines after these are left out here/).waitFor();
+    // By keyboard from line to line.
+    await other.getByRole('link', { name: 'Line 7', exact: true }).focus();
+    await other.keyboard.press('ArrowDown');
+    await other.keyboard.press('Enter');
+    await other.locator('.line[aria-current] a[data-key="8"]').waitFor();
+    assert.match(other.url(), /line=8$/);
+    await other.getByLabel('Follow').check();
+    await other.locator('a[data-key="6000"]').waitFor();
+    await other.goto(copied.replace(`line=${key}`, 'line=70000'));
+    await other.getByText('The linked line is not in this log.').waitFor();
+  } finally {
+    await other.close();
+  }
+  assert.deepEqual(b.complaints(), []);
+});
+
+test('the logs of a cluster are merged', async () => {
+  const { id } = await agent.api('GET', '/v1/clusters/second');
+  await page.goto(`${agent.url}/#/cluster/second?tab=logs`);
+  const log = page.locator('pre.log');
+  await log.getByText(/shop-store install.*line<\/b> 6000/).waitFor();
+  assert.equal(await page.locator('main b').count(), 0);
+  await page.getByText('live', { exact: true }).waitFor(); // also at a link by name
+  await page.getByRole('tabpanel').getByLabel('Search').fill('line</b> 599');
+  await page.getByText(/^1\d of [0-9,]+ lines$/).waitFor();
+  await page.locator('a[data-key]').first().click();
+  const words = (await page.locator('.line[aria-current]').innerText()).trim().slice(-15);
+  await b.good('cluster-logs');
+  await page.reload();
+  await marked(page, words);
+  await page.getByText('These are lines around the linked one.').waitFor();
+  await page.getByLabel('Follow').check();
+  // What a later operation prints joins it, on the page that is open.
+  await page.getByRole('tabpanel').getByLabel('Search').fill('');
+  const service = await agent.api('GET', '/v1/services/shop-store');
+  const { fields } = service.provisioner.actions.configure;
+  fields.script = fields.script.replace('set -eu', 'set -eu\necho "<i>late</i>" >&2');
+  await agent.api('PUT', '/v1/services/shop-store', service);
+  await agent.coopr('cluster', 'upgrade', 'second', 'shop-store', '--yes');
+  await log.getByText('! <i>late</i>').first().waitFor();
+  await page.getByRole('combobox', { name: /^Service/ }).selectOption('shop-web');
+  await page.getByText('No task of this cluster has printed anything.').waitFor();
+  assert.equal(await page.getByRole('tabpanel').locator('.command code').innerText(), 'coopr cluster logs second shop-web --follow');
+  const user = await b.as('logan', 'user');
+  try {
+    await user.goto(`${agent.url}/#/cluster/${id}?tab=logs`);
+    await user.getByRole('alert').waitFor(); // it is not theirs
+  } finally {
+    await user.context().close();
+  }
   assert.deepEqual(b.complaints('404'), []);
 });
 
