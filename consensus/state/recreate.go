@@ -38,24 +38,6 @@ func (a operations) mayRecreate(op, other *model.Operation, s *plan.State, g *pl
 	return nil
 }
 
-// awaited returns the services of the cluster of an operation that it may not configure yet, because another one replaces machines whose
-// addresses are in their configuration, and the new addresses are not known.
-func (a operations) awaited(op *model.Operation) (services []string) {
-	for _, other := range a.others(op) {
-		s := a.plan(other.ID)
-		if other.Type != model.OpRecreateNode || s == nil {
-			continue
-		}
-		for v, action := range s.Graph.Action {
-			if (action == model.Create || action == model.Confirm) && s.Status(uint32(v)) != model.TaskSucceeded {
-				services = append(services, other.Services...)
-				break
-			}
-		}
-	}
-	return services
-}
-
 // halfDone returns the steps of a plan that have begun on a node and have not ended.
 func halfDone(s *plan.State, id string) (steps []plan.Part) {
 	begun, left := map[uint32]bool{}, map[uint32]bool{}

@@ -3,7 +3,6 @@ package state
 import (
 	"encoding/json"
 	"maps"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -38,7 +37,7 @@ func (a tasks) lease(l *pb.Lease) Answer {
 			holders[i] = plan.Holder{Session: s.ID, Agent: s.Agent}
 		}
 	}
-	taken, awaited := a.operations().taken(op), a.operations().awaited(op)
+	taken, awaited := a.operations().taken(op), a.view().Awaited(op)
 	granted := make([]uint32, 0, len(l.Tasks))
 	for i, v := range l.Tasks {
 		open := i < len(l.SessionOf) && int(l.SessionOf[i]) < len(holders) && holders[l.SessionOf[i]].Session != ""
@@ -54,8 +53,7 @@ func (a tasks) lease(l *pb.Lease) Answer {
 			ans.Refused = append(ans.Refused, v) // another operation has begun on the node
 			continue
 		}
-		if g := e.State().Graph; len(awaited) > 0 && int(v) < g.Len() && g.Action[v] == model.Configure &&
-			slices.Contains(awaited, g.ServiceName(int(v))) {
+		if g := e.State().Graph; int(v) < g.Len() && g.Action[v] == model.Configure && awaited[g.ServiceName(int(v))] != "" {
 			ans.Refused = append(ans.Refused, v) // until the new addresses are known
 			continue
 		}

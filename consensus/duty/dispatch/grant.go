@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -71,7 +72,7 @@ func (d *Dispatcher) grant() {
 		return
 	}
 	v := d.cfg.Machine.View()
-	plans := map[*queue]*plan.State{}
+	plans, awaited := map[*queue]*plan.State{}, map[*queue]map[string]string{}
 	r := &round{}
 	var idle []waiting
 	for free > 0 {
@@ -100,6 +101,15 @@ func (d *Dispatcher) grant() {
 				continue
 			}
 			note = p.Note(u)
+		}
+		if q.graph.Action[u] == model.Configure {
+			if _, ok := awaited[q]; !ok {
+				awaited[q] = v.Awaited(q.op)
+			}
+			if awaited[q][q.graph.ServiceName(int(u))] != "" { // the state would refuse it
+				heap.Push(&d.delayed, delay{time.Now().Add(afterFailure), taskKey{q.op.ID, u}})
+				continue
+			}
 		}
 		n := d.cfg.Tasks.Needs(v, q.op, q.graph, u)
 		s := d.choose(n, note)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
 )
 
@@ -50,6 +51,10 @@ func (d *Dispatcher) why(q *queue, u uint32) tree.Wait {
 		}
 		name := q.graph.Name(int(q.busy[q.graph.Node[u]] - 1))
 		return tree.Wait{Kind: tree.WaitsNode, What: name, Text: name + " is at work on its node"}
+	}
+	if by := d.cfg.Machine.View().Awaited(q.op)[q.graph.ServiceName(int(u))]; by != "" && q.graph.Action[u] == model.Configure {
+		return tree.Wait{Kind: tree.WaitsPlan, What: by,
+			Text: fmt.Sprintf("operation %s replaces a machine whose address is in its configuration, and the new one is not known yet", by)}
 	}
 	n := d.cfg.Tasks.Needs(d.cfg.Machine.View(), q.op, q.graph, u)
 	if n.Limit != "" && n.Most > 0 && d.limits[n.Limit] >= n.Most {

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"slices"
+
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
@@ -49,6 +51,38 @@ func (v OperationView) Gone(cl *model.Cluster) map[string]bool {
 		}
 	}
 	return out
+}
+
+// Awaited returns the services of the cluster of an operation that it may not configure yet, each with the id of the operation that
+// replaces machines whose addresses are in their configuration: the new addresses are not known.
+func (v OperationView) Awaited(op *model.Operation) map[string]string {
+	var out map[string]string
+	for _, other := range v.ActiveOperations() {
+		if other.Type != model.OpRecreateNode || other.ID == op.ID || other.Tenant != op.Tenant || other.Cluster != op.Cluster {
+			continue
+		}
+		s, ok := v.Plan(other.ID)
+		if !ok || !slices.ContainsFunc(makes(s.Graph), func(u uint32) bool { return s.Status(u) != model.TaskSucceeded }) {
+			continue
+		}
+		for _, name := range other.Services {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[name] = other.ID
+		}
+	}
+	return out
+}
+
+// makes returns the tasks that make machines.
+func makes(g *plan.Graph) (tasks []uint32) {
+	for u, action := range g.Action {
+		if action == model.Create || action == model.Confirm {
+			tasks = append(tasks, uint32(u))
+		}
+	}
+	return tasks
 }
 
 // Occupies returns the step of a main operation, whose plan is s, because of which the machine of a node may not be replaced, and reports
