@@ -87,7 +87,7 @@ func (m *Member) duties() []leader.Duty {
 	cfg, log := m.cfg.Leader, m.cfg.Logger
 	k := m.keys()
 	d := dispatch.New(dispatch.Config{
-		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine, m.Box), Logger: log, Timing: lease.Timing{TTL: cfg.SessionTTL},
+		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine, m.Box, cfg.Issuer), Logger: log, Timing: lease.Timing{TTL: cfg.SessionTTL},
 		Jitter: rand.Float64, Seal: k.Sealer.SealResults,
 	})
 	under := &removals{}

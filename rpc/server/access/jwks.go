@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"math/big"
 	"net/http"
@@ -43,11 +42,8 @@ func keySet(keys signing.TaskKeys) (api.WebKeySet, error) {
 			return out, err
 		}
 		encode := base64.RawURLEncoding.EncodeToString
-		key := api.WebKey{Type: "RSA", Use: "sig", Algorithm: "RS256", Modulus: encode(public.N.Bytes()),
-			Exponent: encode(big.NewInt(int64(public.E)).Bytes())}
-		// RFC 7638: the hash of the members that make the key, in this order and without spaces.
-		sum := sha256.Sum256([]byte(`{"e":"` + key.Exponent + `","kty":"RSA","n":"` + key.Modulus + `"}`))
-		key.ID = encode(sum[:])
+		key := api.WebKey{Type: "RSA", Use: "sig", Algorithm: "RS256", ID: signing.Thumbprint(public),
+			Modulus: encode(public.N.Bytes()), Exponent: encode(big.NewInt(int64(public.E)).Bytes())}
 		out.Keys = append(out.Keys, key)
 	}
 	return out, nil
