@@ -12,7 +12,7 @@ import (
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
-// jwksRoutes has the route of the keys for tokens of tasks, which whoever verifies such a token asks without one of ours.
+// jwksRoutes has the routes of the keys for tokens of tasks, which whoever verifies such a token asks without one of ours.
 func jwksRoutes(s *rest.Server) {
 	rest.Ask(
 		s,
@@ -29,6 +29,23 @@ func jwksRoutes(s *rest.Server) {
 				return api.WebKeySet{}, err
 			}
 			return keySet(v.TaskKeys().Published(time.Now().UnixMilli()))
+		},
+	)
+	rest.Ask(
+		s,
+		rest.Route{
+			ID: "getIssuer", Method: http.MethodGet, Path: "/.well-known/openid-configuration", Tag: "self",
+			Rule:    rest.Rule{Open: true},
+			Summary: "Get what receivers need to verify tokens of tasks; needs no token",
+			Description: "The document of OpenID Connect Discovery. The mesh logs nobody in, so it has only what is needed to verify a token. " +
+				"Not found without the setting issuer.",
+		},
+		func(context.Context, *rest.Call, *rest.None) (api.Issuer, error) {
+			if s.Issuer == "" {
+				return api.Issuer{}, rest.NotFound("this mesh issues no tokens of tasks: its leader's setting issuer is not set")
+			}
+			return api.Issuer{Issuer: s.Issuer, Keys: s.Issuer + "/v1/jwks", Algorithms: []string{"RS256"},
+				Responses: []string{"id_token"}, Subjects: []string{"public"}}, nil
 		},
 	)
 }
