@@ -21,6 +21,7 @@ func (a *Agent) openServers() (err error) {
 	services := a.services()
 	a.handler, err = server.New(server.Config{Services: services, Logger: a.log, Registry: a.metrics, Name: a.cfg.Name, Dev: a.cfg.Dev,
 		MaxBody: int64(a.cfg.Limits.Body), MaxWatches: a.cfg.Limits.Watches, Root: a.cfg.Root, Pages: len(a.cfg.IdentityProviders) > 0,
+		Issuer: a.cfg.Issuer,
 		Bounds: rest.Bounds{Tenants: true, Bodies: int64(a.cfg.Limits.Bodies), Strangers: a.cfg.Limits.Strangers}})
 	if err != nil {
 		return err

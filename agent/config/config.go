@@ -42,7 +42,7 @@ type Config struct {
 	Providers Providers `yaml:"providers" doc:"Settings of the providers that come with Coopr."`
 	Isolation Isolation `yaml:"isolation" doc:"What keeps plugins away from this agent and from each other."`
 
-	Issuer string `yaml:"issuer" eg:"https://coopr.example.com" doc:"The mesh's address as an issuer of tokens with which tasks identify themselves elsewhere. With it the mesh makes keys for them, and publishes these at /v1/jwks; tasks get no tokens yet. It must be the same on every eligible agent, as the leader makes the keys. Default: none."`
+	Issuer string `yaml:"issuer" eg:"https://coopr.example.com" doc:"The mesh's address as an issuer of tokens with which tasks identify themselves elsewhere. With it the mesh makes keys for them, and publishes these at /v1/jwks, where /.well-known/openid-configuration has receivers look for them. It must be the same on every eligible agent, as the leader makes keys and tokens. Default: none."`
 
 	Log       Log       `yaml:"log" doc:"The log, which is written to standard error."`
 	Raft      Raft      `yaml:"raft" doc:"The replicated state."`

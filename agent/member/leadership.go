@@ -87,8 +87,8 @@ func (m *Member) duties() []leader.Duty {
 	cfg, log := m.cfg.Leader, m.cfg.Logger
 	k := m.keys()
 	d := dispatch.New(dispatch.Config{
-		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine, m.Box), Logger: log, Timing: lease.Timing{TTL: cfg.SessionTTL},
-		Jitter: rand.Float64, Seal: k.Sealer.SealResults,
+		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine, m.Box, cfg.Issuer), Logger: log,
+		Timing: lease.Timing{TTL: cfg.SessionTTL}, Jitter: rand.Float64, Seal: k.Sealer.SealResults,
 	})
 	under := &removals{}
 	l := &Leadership{

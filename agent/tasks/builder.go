@@ -30,6 +30,7 @@ const maxClusters = 64
 type Builder struct {
 	machine *state.Machine
 	opener  state.Opener
+	issuer  string // the claim iss of tokens of tasks; "": the mesh issues none
 
 	mu       sync.Mutex
 	clusters map[string]*clusterCache
@@ -54,9 +55,9 @@ type clusterCache struct {
 }
 
 // NewBuilder returns a Builder that reads from a replica's state machine. The opener decrypts secrets of steps for one
-// assignment, and those of providers for as long as the cluster's configuration is cached.
-func NewBuilder(m *state.Machine, o state.Opener) *Builder {
-	return &Builder{machine: m, opener: o, clusters: map[string]*clusterCache{}}
+// assignment, and those of providers for as long as the cluster's configuration is cached. The issuer is that of tokens of tasks.
+func NewBuilder(m *state.Machine, o state.Opener, issuer string) *Builder {
+	return &Builder{machine: m, opener: o, issuer: issuer, clusters: map[string]*clusterCache{}}
 }
 
 // cluster returns an operation's cluster.
@@ -289,7 +290,7 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 		out.Ready = &pb.Ready{IntervalMs: int64(p.Interval), DelayMs: int64(p.Delay), TimeoutMs: int64(p.Timeout)}
 		out.TimeoutMs = readyWithinMillis
 	}
-	return out, nil
+	return out, b.identify(v, out, w, s.Fence(u))
 }
 
 // subject returns the node of a task, or operation.Nowhere for one that an agent does on its own machine. What the cluster has now is

@@ -99,7 +99,7 @@ func TestKeysOfProvidersOnly(t *testing.T) {
 	}
 	m.Apply(&raft.Log{Type: raft.LogCommand, Index: 2, Data: raise})
 	keys := &opener{}
-	builder, checks := NewBuilder(m, keys), NewChecks(m, keys)
+	builder, checks := NewBuilder(m, keys, ""), NewChecks(m, keys)
 	for _, keys.keys = range []bool{false, true} {
 		create, err := builder.Task(v, started, s, 0)
 		switch {
@@ -170,7 +170,7 @@ func TestTaskOnAnAgent(t *testing.T) {
 	if !ok {
 		t.Fatal("the operation did not start")
 	}
-	b := NewBuilder(m, &opener{})
+	b := NewBuilder(m, &opener{}, "")
 	task, err := b.Task(v, &op, s, 1)
 	if err != nil || task.Node != "" || task.Action != "PROBE" || task.Service != "s" || task.Plugin != "shell" || !task.Automator ||
 		!bytes.Contains(task.Input, []byte(`"parameters":{"A":"b"}`)) || !bytes.Contains(task.Input, []byte(`{"port":"80","self":"%host.self%"}`)) ||

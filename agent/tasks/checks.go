@@ -24,7 +24,7 @@ const probeTimeoutMillis = 30_000
 type Checks struct{ builder *Builder }
 
 // NewChecks returns a builder of health checks.
-func NewChecks(m *state.Machine, o state.Opener) Checks { return Checks{NewBuilder(m, o)} }
+func NewChecks(m *state.Machine, o state.Opener) Checks { return Checks{NewBuilder(m, o, "")} }
 
 // Check returns the tasks of a health check: check asks an automator about a
 // service (nil if service is empty), and machine asks the provider whether the

@@ -43,6 +43,8 @@ type Provider struct {
 	// MaxParallel is the highest number of concurrent tasks for the provider's API; 0 means no
 	// limit.
 	MaxParallel int `json:"maxParallel,omitempty"`
+	// Identity has the provider's tasks get tokens with which they identify themselves elsewhere; nil: none.
+	Identity *Identity `json:"identity,omitempty"`
 }
 
 // HardwareType maps the names of providers to their names for this hardware. Each entry has
@@ -132,6 +134,8 @@ type ServiceAction struct {
 	Timeout string `json:"timeout,omitempty"`
 	// Repeat reports that an INITIALIZE may be done again where it was done before, when an operator has the service launched anew.
 	Repeat bool `json:"repeat,omitempty"`
+	// Identity has the action's tasks get tokens with which they identify themselves elsewhere; nil: none.
+	Identity *Identity `json:"identity,omitempty"`
 }
 
 // Resources are the resources that a service needs on a node (docs/spec/solver.md rule 4).

@@ -97,3 +97,6 @@ func isNumber(s string, width int) bool {
 	}
 	return strings.Trim(s, "0123456789") == ""
 }
+
+// TokenID returns the id of the token with which an attempt at a task identifies itself elsewhere. The fence is that of its lease.
+func (t TaskID) TokenID(fence uint64) string { return string(t) + "/" + strconv.FormatUint(fence, 10) }

@@ -23,6 +23,8 @@ type TaskInput struct {
 	Config   TaskConfig `json:"config"`
 	// Parameters are the parameters of the task's plan, by the names of environment variables.
 	Parameters map[string]string `json:"parameters,omitempty"`
+	// Identity is the token with which the task identifies itself elsewhere, a JWT, if its definition asks for one. It is a secret.
+	Identity string `json:"identity,omitempty"`
 }
 
 // TaskConfig is everything that a plugin may need to know about the node, its cluster and the

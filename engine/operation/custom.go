@@ -86,3 +86,11 @@ func WithParameters(input []byte, parameters map[string]string) []byte {
 	}
 	return slices.Concat([]byte(`{"parameters":`), b, []byte(","), input[1:])
 }
+
+// WithIdentity returns the input of a task with its token.
+func WithIdentity(input []byte, token string) []byte {
+	if token == "" || len(input) < 2 {
+		return input
+	}
+	return slices.Concat([]byte(`{"identity":"`+token+`",`), input[1:]) // a JWT needs no escapes
+}

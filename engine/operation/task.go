@@ -124,6 +124,9 @@ type Work struct {
 	Fields map[string]any
 	// Ready is the probe of the service's readiness.
 	Ready model.Probe
+	// Identity asks for a token of the task, which is about Subject; nil: none.
+	Identity *model.Identity
+	Subject  string
 }
 
 // Timeouts of actions that do not define one (docs/spec/planner.md, "Graph" 6).
@@ -189,10 +192,14 @@ func (s *Source) Work(
 	if err != nil {
 		return nil, err
 	}
+	if action.Hardware() {
+		w.Identity, w.Subject = s.cluster.Provider.Identity, "provider:"+s.cluster.Provider.Name
+	}
 	var about []byte
 	if service != "" {
 		a := d.Provisioner.Actions[key]
 		w.Fields = a.Fields
+		w.Identity, w.Subject = a.Identity, "service:"+service
 		if action == model.Check {
 			p, _ := d.Watched()
 			w.Timeout = time.Duration(p.Timeout) * time.Millisecond

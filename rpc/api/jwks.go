@@ -14,3 +14,12 @@ type WebKey struct {
 	Modulus   string `json:"n" doc:"In base64url"`
 	Exponent  string `json:"e" doc:"In base64url"`
 }
+
+// Issuer is what OpenID Connect Discovery says about a mesh that issues tokens of tasks.
+type Issuer struct {
+	Issuer     string   `json:"issuer" doc:"The claim iss of the tokens"`
+	Keys       string   `json:"jwks_uri"`
+	Algorithms []string `json:"id_token_signing_alg_values_supported"`
+	Responses  []string `json:"response_types_supported"`
+	Subjects   []string `json:"subject_types_supported"`
+}

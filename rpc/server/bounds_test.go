@@ -156,7 +156,8 @@ func (w *world) from(address string) *world {
 // Requests without a valid token are bounded for each source, and those with one are not.
 func TestStrangers(t *testing.T) {
 	w := serveWithin(t, newAgent(t), rest.Bounds{Strangers: 1}, nil)
-	for _, path := range []string{"/v1/healthz", "/v1/readyz", "/v1/clusters", "/v1/openapi.json", "/v1/nothing"} {
+	for _, path := range []string{"/v1/healthz", "/v1/readyz", "/v1/clusters", "/v1/openapi.json", "/v1/nothing", "/v1/jwks",
+		"/.well-known/openid-configuration"} {
 		stranger := w.from(fmt.Sprint("127.0.0.", 2+len(path)))
 		var last answer
 		for range 1000 {

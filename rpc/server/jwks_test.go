@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"net/http/httptest"
+	"reflect"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/coopr/coopr/engine/signing"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/server"
 )
 
 // TestJWKS checks that any agent returns, without a token of the mesh, the keys that may have signed a valid token of a task, and the next
@@ -77,4 +80,37 @@ func signed(t *testing.T, key *rsa.PrivateKey, id string) string {
 		t.Fatal(err)
 	}
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
+}
+
+// TestIssuer has a library of receivers discover a mesh with the setting issuer, without a token of the mesh. A mesh without the setting has
+// nothing to discover.
+func TestIssuer(t *testing.T) {
+	const path, issuer = "/.well-known/openid-configuration", "https://coopr.example.com/mesh"
+	leader, voter := pair(t)
+	for name, w := range map[string]*world{"leader": leader, "voter": voter, "worker": stateless(t, leader)} {
+		w.must(404, "", "GET", path, "").problem(t)
+		w.must(404, "guess", "GET", path, "").problem(t)
+		if a := w.ask("", "POST", path, "{}"); a.status != 405 {
+			t.Errorf("%s: POST: %d %s", name, a.status, a.body)
+		}
+	}
+	h, err := server.New(server.Config{Services: newAgent(t).Services(), Issuer: issuer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	ctx := oidc.ClientContext(oidc.InsecureIssuerURLContext(t.Context(), issuer), s.Client())
+	p, err := oidc.NewProvider(ctx, s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := p.Claims(&got); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]any{"issuer": issuer, "jwks_uri": issuer + "/v1/jwks", "id_token_signing_alg_values_supported": []any{"RS256"},
+		"response_types_supported": []any{"id_token"}, "subject_types_supported": []any{"public"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, not %v", got, want)
+	}
 }

@@ -120,7 +120,8 @@ func TestDocumentIsValid(t *testing.T) {
 	ids := map[string]string{}
 	param := regexp.MustCompile(`\{([^}]+)\}`)
 	for path, item := range doc["paths"].(map[string]any) {
-		if !strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/cosmos/service/") { // the latter is where a client of DC/OS looks
+		// The others are where clients of DC/OS and of OpenID Connect expect them.
+		if !strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/cosmos/service/") && !strings.HasPrefix(path, "/.well-known/") {
 			t.Errorf("path %s", path)
 		}
 		for method, o := range item.(map[string]any) {
@@ -181,7 +182,8 @@ func TestDocumentIsValid(t *testing.T) {
 }
 
 // open are the routes that need no token.
-var open = []string{"/v1/healthz", "/v1/readyz", "/v1/login", "/v1/login/begin", "/v1/login/finish", "/v1/jwks"}
+var open = []string{"/v1/healthz", "/v1/readyz", "/v1/login", "/v1/login/begin", "/v1/login/finish", "/v1/jwks",
+	"/.well-known/openid-configuration"}
 
 // TestEveryRouteWantsAToken calls each route of the document without a token.
 func TestEveryRouteWantsAToken(t *testing.T) {

@@ -33,6 +33,7 @@ func Check(d model.Definition) model.Faults {
 		if v.MaxParallel < 0 {
 			fs.Add("maxParallel", "must not be negative: 0 is no limit")
 		}
+		v.Identity.Check(&fs, "identity")
 	case *model.HardwareType:
 		checkProviderMap(&fs, v.ProviderMap, "flavor", "hardware")
 	case *model.ImageType:

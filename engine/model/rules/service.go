@@ -55,6 +55,7 @@ func checkService(fs *model.Faults, s *model.Service) {
 				fs.Addf(path+".timeout", "must be a duration such as \"10m\" or \"90s\", but is %q", words.Shorten(a.Timeout))
 			}
 		}
+		a.Identity.Check(fs, path+".identity")
 		if a.Repeat && key != model.Initialize.Key() {
 			fs.Add(path+".repeat", "is for initialize only: every other action is repeated with its step")
 		}

@@ -44,9 +44,10 @@ func Describe(t *sdk.Task, in *model.TaskInput) string {
 	return fmt.Sprintf("%s %s on %s", t.Service, t.Action, cmp.Or(in.Config.Hostname, t.Node))
 }
 
-// Variables returns the variables that describe a task to its programs. They hold no credentials.
+// Variables returns the variables that describe a task to its programs. The only credential among them is the token with which the task
+// identifies itself elsewhere, if its definition asks for one.
 func Variables(t *sdk.Task, in *model.TaskInput, node remote.Node) []string {
-	return []string{
+	out := []string{
 		"COOPR_CLUSTER=" + t.Cluster,
 		"COOPR_CLUSTER_NAME=" + in.Config.ClusterName,
 		"COOPR_OPERATION=" + t.Operation,
@@ -62,6 +63,10 @@ func Variables(t *sdk.Task, in *model.TaskInput, node remote.Node) []string {
 		"COOPR_FENCE=" + strconv.FormatUint(t.Fence, 10),
 		"COOPR_ATTEMPT=" + strconv.Itoa(t.Attempt),
 	}
+	if in.Identity != "" {
+		out = append(out, "COOPR_IDENTITY_TOKEN="+in.Identity)
+	}
+	return out
 }
 
 // Config returns a task's configuration for programs: without the provider's fields and the results

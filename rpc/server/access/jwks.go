@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"math/big"
 	"net/http"
@@ -13,7 +12,7 @@ import (
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
-// jwksRoutes has the route of the keys for tokens of tasks, which whoever verifies such a token asks without one of ours.
+// jwksRoutes has the routes of the keys for tokens of tasks, which whoever verifies such a token asks without one of ours.
 func jwksRoutes(s *rest.Server) {
 	rest.Ask(
 		s,
@@ -32,6 +31,23 @@ func jwksRoutes(s *rest.Server) {
 			return keySet(v.TaskKeys().Published(time.Now().UnixMilli()))
 		},
 	)
+	rest.Ask(
+		s,
+		rest.Route{
+			ID: "getIssuer", Method: http.MethodGet, Path: "/.well-known/openid-configuration", Tag: "self",
+			Rule:    rest.Rule{Open: true},
+			Summary: "Get what receivers need to verify tokens of tasks; needs no token",
+			Description: "The document of OpenID Connect Discovery. The mesh logs nobody in, so it has only what is needed to verify a token. " +
+				"Not found without the setting issuer.",
+		},
+		func(context.Context, *rest.Call, *rest.None) (api.Issuer, error) {
+			if s.Issuer == "" {
+				return api.Issuer{}, rest.NotFound("this mesh issues no tokens of tasks: its leader's setting issuer is not set")
+			}
+			return api.Issuer{Issuer: s.Issuer, Keys: s.Issuer + "/v1/jwks", Algorithms: []string{"RS256"},
+				Responses: []string{"id_token"}, Subjects: []string{"public"}}, nil
+		},
+	)
 }
 
 // keySet returns keys as a JSON Web Key Set.
@@ -43,11 +59,8 @@ func keySet(keys signing.TaskKeys) (api.WebKeySet, error) {
 			return out, err
 		}
 		encode := base64.RawURLEncoding.EncodeToString
-		key := api.WebKey{Type: "RSA", Use: "sig", Algorithm: "RS256", Modulus: encode(public.N.Bytes()),
-			Exponent: encode(big.NewInt(int64(public.E)).Bytes())}
-		// RFC 7638: the hash of the members that make the key, in this order and without spaces.
-		sum := sha256.Sum256([]byte(`{"e":"` + key.Exponent + `","kty":"RSA","n":"` + key.Modulus + `"}`))
-		key.ID = encode(sum[:])
+		key := api.WebKey{Type: "RSA", Use: "sig", Algorithm: "RS256", ID: signing.Thumbprint(public),
+			Modulus: encode(public.N.Bytes()), Exponent: encode(big.NewInt(int64(public.E)).Bytes())}
 		out.Keys = append(out.Keys, key)
 	}
 	return out, nil

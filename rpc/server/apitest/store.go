@@ -166,7 +166,7 @@ func (s *Store) duties(uint64) []leader.Duty {
 	})
 	l := &member.Leadership{
 		Dispatcher: dispatch.New(dispatch.Config{
-			Machine: m, Propose: propose, Tasks: tasks.NewBuilder(m, s.member.Box), Logger: log, Timing: lease.Timing{TTL: forever},
+			Machine: m, Propose: propose, Tasks: tasks.NewBuilder(m, s.member.Box, ""), Logger: log, Timing: lease.Timing{TTL: forever},
 			Jitter: func() float64 { return 0 }, Seal: k.Sealer.SealResults,
 		}),
 		Orchestrator: orchestrate.New(orchestrate.Config{

@@ -40,7 +40,8 @@ type Config struct {
 	Dev  bool
 	Root string
 	// Pages: an identity provider has people log in on its own pages.
-	Pages bool
+	Pages  bool
+	Issuer string // of tokens of tasks; "": the mesh issues none
 	// Now is the clock for the usage of runs and for schedules. If it is nil, it is time.Now.
 	Now func() time.Time
 }
@@ -48,6 +49,7 @@ type Config struct {
 // Server registers routes and serves them.
 type Server struct {
 	Services
+	Issuer    string // as in Config
 	log       *slog.Logger
 	metrics   *metrics
 	name      string
@@ -76,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 		Services: cfg.Services, metrics: m,
 		log: slog.New(slog.DiscardHandler), name: "agent",
 		patience: 600 * time.Millisecond, heartbeat: 15 * time.Second, maxBody: MaxBody,
-		mux: http.NewServeMux(), clock: time.Now, pages: cfg.Pages,
+		mux: http.NewServeMux(), clock: time.Now, pages: cfg.Pages, Issuer: cfg.Issuer,
 	}
 	s.api = humago.New(s.mux, humaConfig())
 	if cfg.Logger != nil {
