@@ -319,9 +319,6 @@ func did(n *model.Node, cl *model.Cluster, op *model.Operation, action model.Act
 	}
 	n.Touch(cl, op, action, service, done)
 	view.Reach(n, action, service, done)
-	if op.Type == model.OpRecreateNode {
-		configuredAgain(n, cl, action, service, done)
-	}
 }
 
 func (a endings) removeNode(n *model.Node) {

@@ -23,10 +23,13 @@ func (a operations) mayRecreate(op, other *model.Operation, s *plan.State, g *pl
 			return a.clash(other, s.Graph.NodeID(v), s.Graph.StepOf(uint32(v)))
 		}
 	}
+	made := deleted(g)
 	for _, id := range g.Nodes {
 		switch {
 		case len(s.Graph.On(id)) == 0:
 		case other.Type == model.OpRecreateNode:
+			return a.clash(other, id, plan.NoStep)
+		case other.Type.Concurrent() && other.Type != model.OpRun && !slices.Contains(made, id) && attempted(s, id):
 			return a.clash(other, id, plan.NoStep)
 		case other.Type.Concurrent(): // it is superseded, or waits for its nodes
 		default:
@@ -36,6 +39,11 @@ func (a operations) mayRecreate(op, other *model.Operation, s *plan.State, g *pl
 		}
 	}
 	return nil
+}
+
+// attempted reports whether a plan has begun a task on a node. What a concurrent operation did there is in the node's record at its end only.
+func attempted(s *plan.State, id string) bool {
+	return slices.ContainsFunc(s.Graph.On(id), func(v uint32) bool { return s.Task(v).Attempt > 0 || s.Status(v).Ended() })
 }
 
 // halfDone returns the steps of a plan that have begun on a node and have not ended.
@@ -153,15 +161,6 @@ func unmade(n *model.Node) {
 	for _, service := range slices.Sorted(maps.Keys(n.Marks)) {
 		m := n.Marks[service]
 		m.Initialized, m.Goal = false, ""
-		n.Marks[service] = m
-	}
-}
-
-// configuredAgain records that a service was configured on a new machine, for the target at which it was on the former one. If that was not
-// known, it was configured for the present one.
-func configuredAgain(n *model.Node, cl *model.Cluster, action model.Action, service string, done bool) {
-	if m := n.Marks[service]; action == model.Configure && done && m.Config == model.HalfConfigured {
-		m.Config = cl.Target
 		n.Marks[service] = m
 	}
 }

@@ -70,6 +70,8 @@ func (c *clinic) stopsOn(nodes []model.Node, done ...string) {
 	cl, _ := c.m.View().Cluster("t", "00000001")
 	next := *cl
 	next.Operations++
+	next.Definitions = map[string]model.Service{"db": {Base: model.Base{Name: "db"}, Provisioner: model.ServiceProvisioner{
+		Actions: map[string]model.ServiceAction{"configure": {Type: "shell"}}}}}
 	cmd := c.concurrent(deploys, model.OpPauseNode, "ann", map[string]string{app: "app", db: "db"})
 	op := model.Operation{ID: deploys, Tenant: "t", Cluster: "00000001", Type: model.OpStop, OnFailure: "leave", Services: []string{"app", "db"}}
 	s := cmd.GetStartOperation()
@@ -221,6 +223,27 @@ func TestRecreateLeavesConfiguration(t *testing.T) {
 	cl, _ := c.m.View().Cluster("t", "00000001")
 	if cl.Status != model.ClusterInconsistent || !strings.Contains(cl.Message, "may have a former configuration: set the configuration of the cluster again") {
 		t.Errorf("the cluster is %s: %s", cl.Status, cl.Message)
+	}
+}
+
+// A machine is not replaced while a pause has begun on a node that is only configured: its effects there are not on record.
+func TestRecreateAfterAttempts(t *testing.T) {
+	c := newClinic(t)
+	c.stops()
+	pauses := "00000001-009"
+	if a := c.do(c.concurrent(pauses, model.OpPauseNode, "ann", map[string]string{db: "db"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	r := c.recreatesFor(recreates, "db")
+	s, _ := c.m.View().Plan(pauses)
+	c.do(lease(pauses, "s", s.Leasable()[0]))
+	if a := c.do(r); !errors.Is(a.Err, problem.Conflict) || !strings.Contains(a.Err.Error(), pauses) {
+		t.Errorf("a replacement while a node with its address is paused: %v", a.Err)
+	}
+	s, _ = c.m.View().Plan(pauses)
+	c.do(report(pauses, 0, s.Fence(0), pb.Outcome_OUTCOME_SUCCEEDED, ""))
+	if a := c.do(r); a.Err != nil {
+		t.Error(a.Err)
 	}
 }
 

@@ -124,9 +124,13 @@ func (a endings) unfinished(op *model.Operation) map[string]bool {
 	return out
 }
 
-// outdated reports whether a service of a node may have a configuration other than the one of its target.
-func outdated(n *model.Node) bool {
-	return slices.ContainsFunc(n.Staying(), func(s string) bool { return n.Marks[s].Config == model.HalfConfigured })
+// outdated reports whether a service of a node may have a configuration other than the one of its target, and can be configured again.
+func outdated(cl *model.Cluster, n *model.Node) bool {
+	return slices.ContainsFunc(n.Staying(), func(s string) bool {
+		def, _ := cl.DefinitionAt(n.Marks[s], s)
+		_, configures := def.Provisioner.Actions[model.Configure.Key()]
+		return configures && n.Marks[s].Config == model.HalfConfigured
+	})
 }
 
 // leftUndone names the nodes on which an operation that succeeded left something to do: those whose
@@ -144,7 +148,7 @@ func (a endings) leftUndone(cl *model.Cluster, op *model.Operation) {
 			number = n.Number
 		case half[n.ID]:
 			left = append(left, n.ShortName())
-		case outdated(n) && a.view().Understands(logformat.OrdersLevel):
+		case outdated(cl, n) && a.view().Understands(logformat.OrdersLevel):
 			old = append(old, n.ShortName())
 		}
 	}

@@ -41,6 +41,9 @@ func (d *Dispatcher) follow(session string, list []*pb.Report) *round {
 			if !ok || p.Note(w) != nil || v.HeldBack(p, w) {
 				continue
 			}
+			if q.graph.Action[w] == model.Configure && v.Awaited(q.op)[q.graph.ServiceName(int(w))] != "" {
+				continue
+			}
 			n := d.cfg.Tasks.Needs(v, q.op, q.graph, w)
 			if n.Limit != "" || (n.Plugin != "" && !s.plugins[n.Plugin]) || (n.Machine != "" && n.Machine != s.machine) {
 				continue

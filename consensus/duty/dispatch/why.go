@@ -53,8 +53,11 @@ func (d *Dispatcher) why(q *queue, u uint32) tree.Wait {
 		return tree.Wait{Kind: tree.WaitsNode, What: name, Text: name + " is at work on its node"}
 	}
 	if by := d.cfg.Machine.View().Awaited(q.op)[q.graph.ServiceName(int(u))]; by != "" && q.graph.Action[u] == model.Configure {
-		return tree.Wait{Kind: tree.WaitsPlan, What: by,
-			Text: fmt.Sprintf("operation %s replaces a machine whose address is in its configuration, and the new one is not known yet", by)}
+		text := fmt.Sprintf("operation %s replaces a machine whose address is in its configuration, and the new one is not known yet", by)
+		if op, ok := d.cfg.Machine.View().Operation("", by); ok && op.Status == model.OpPaused {
+			text += "; that operation is paused: coopr operation resume " + by
+		}
+		return tree.Wait{Kind: tree.WaitsPlan, What: by, Text: text}
 	}
 	n := d.cfg.Tasks.Needs(d.cfg.Machine.View(), q.op, q.graph, u)
 	if n.Limit != "" && n.Most > 0 && d.limits[n.Limit] >= n.Most {

@@ -16,6 +16,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/recovery"
 )
 
@@ -226,6 +227,19 @@ func held(v *state.View, cl *model.Cluster, main *model.Operation, s recovery.In
 	return out
 }
 
+// recovering counts the nodes that an operation recovers: one that replaces machines only configures the others.
+func recovering(op *model.Operation, g *plan.Graph) (nodes int) {
+	if op.Type != model.OpRecreateNode {
+		return len(g.Nodes)
+	}
+	for _, action := range g.Action {
+		if action == model.Delete {
+			nodes++
+		}
+	}
+	return nodes
+}
+
 // Snapshot returns recovery's input about a cluster. It reports false if nothing fails, or
 // if recovery must not touch the cluster.
 func Snapshot(v *state.View, cl *model.Cluster, now int64) (recovery.Input, bool) {
@@ -250,7 +264,7 @@ func Snapshot(v *state.View, cl *model.Cluster, now int64) (recovery.Input, bool
 	for _, op := range v.ActiveOperations() {
 		if p, ok := v.Plan(op.ID); ok && op.Cluster == cl.ID && op.Tenant == cl.Tenant && op.Type.Concurrent() && op.Type != model.OpRun &&
 			op.Type != model.OpPlan {
-			s.Recovering += len(p.Graph.Nodes)
+			s.Recovering += recovering(op, p.Graph)
 			for _, id := range p.Graph.Nodes {
 				s.Busy[id] = op.ID // begun or not
 			}

@@ -238,12 +238,10 @@ func begun(s *plan.State) []int32 {
 	return out
 }
 
-// unended returns the nodes on which a plan has something left to do, begun or not.
-func unended(s *plan.State) (out []Work) {
-	for i, id := range s.Graph.Nodes {
-		if slices.ContainsFunc(s.Graph.On(id), func(v uint32) bool { return !s.Status(v).Ended() }) {
-			out = append(out, Work{int32(i), plan.NoStep})
-		}
+// everywhere returns all nodes of a plan.
+func everywhere(s *plan.State) (out []Work) {
+	for i := range s.Graph.Nodes {
+		out = append(out, Work{int32(i), plan.NoStep})
 	}
 	return out
 }
@@ -255,7 +253,7 @@ type Work struct {
 }
 
 // Holds returns what an operation keeps from the custom plans and from the recovery of its cluster. An operation holds a node from its
-// first task there until all of its tasks there have ended, and one that recreates nodes from its start. Only plans of the template,
+// first task there until all of its tasks there have ended, and one that recreates nodes from its start to its end. Only plans of the template,
 // which have an order between nodes, so that two of them could wait for each other in a circle, hold a node one step at a time.
 func (v OperationView) Holds(op *model.Operation, s *plan.State) []Work {
 	switch op.Type {
@@ -264,7 +262,7 @@ func (v OperationView) Holds(op *model.Operation, s *plan.State) []Work {
 	case model.OpPlan:
 		return v.atWork(op, s)
 	case model.OpRecreateNode:
-		return unended(s)
+		return everywhere(s)
 	}
 	var out []Work
 	for _, n := range begun(s) {
