@@ -41,7 +41,8 @@ func (a operations) mayRecreate(op, other *model.Operation, s *plan.State, g *pl
 	return nil
 }
 
-// attempted reports whether a plan has begun a task on a node. What a concurrent operation did there is in the node's record at its end only.
+// attempted reports whether a plan has begun a task on a node. What a concurrent operation did there is in the node's record at its end
+// only.
 func attempted(s *plan.State, id string) bool {
 	return slices.ContainsFunc(s.Graph.On(id), func(v uint32) bool { return s.Task(v).Attempt > 0 || s.Status(v).Ended() })
 }

@@ -253,8 +253,8 @@ type Work struct {
 }
 
 // Holds returns what an operation keeps from the custom plans and from the recovery of its cluster. An operation holds a node from its
-// first task there until all of its tasks there have ended, and one that recreates nodes from its start to its end. Only plans of the template,
-// which have an order between nodes, so that two of them could wait for each other in a circle, hold a node one step at a time.
+// first task there until all of its tasks there have ended, and one that recreates nodes from its start to its end. Only plans of the
+// template, which have an order between nodes, so that two of them could wait for each other in a circle, hold a node one step at a time.
 func (v OperationView) Holds(op *model.Operation, s *plan.State) []Work {
 	switch op.Type {
 	case model.OpRun:
