@@ -87,9 +87,9 @@ func (t transfer) attempt(ctx context.Context) (asked bool, err error) {
 }
 
 // caughtUp returns one of the heirs that receives entries now and holds the whole log. The library is asked only for such a voter.
-// Otherwise its transfer could end while its request still waits for the goroutine that sends entries to the voter, which rests for up to
-// ten seconds after errors, and there is room for one such request: the next transfer to that voter would wait without an end, and this member would
-// take no entries for the rest of its term.
+// Otherwise its transfer could end while its request still waits for the goroutine that sends entries to the voter, which rests for up
+// to ten seconds after errors, and there is room for one such request: the next transfer to that voter would wait without an end, and
+// this member would take no entries for the rest of its term.
 func (t transfer) caughtUp(ctx context.Context) (Server, error) {
 	g := t.g
 	newest := g.raft.LastIndex()
