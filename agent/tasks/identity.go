@@ -16,9 +16,9 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// identify gives a task the token that its definition asks for. It is valid for an hour at most, and not longer than the attempt may take.
-// Nothing remembers it: the agent gets it with the task, as a secret in the input. A task that the mesh has no key for yet waits, like one
-// whose values cannot be decrypted.
+// identify adds the token that its definition asks for to a task. The token is valid for an hour at most, and not longer than the attempt
+// may take. Nothing remembers it: the agent gets it with the task, as a secret in the input. A task that the mesh has no key for yet waits,
+// like one whose values cannot be decrypted.
 func (b *Builder) identify(v *state.View, t *pb.Task, w *operation.Work, fence uint64) error {
 	if w.Identity == nil {
 		return nil

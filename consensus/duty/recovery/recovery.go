@@ -219,7 +219,10 @@ func held(v *state.View, cl *model.Cluster, main *model.Operation, s recovery.In
 			continue
 		}
 		for _, other := range r.Nodes { // those that have its address in their configuration
-			if _, occupied := v.Occupies(main, p, other.ID); planned && occupied {
+			if !planned {
+				break
+			}
+			if _, occupied := v.Occupies(main, p, other.ID); occupied {
 				out[n.ID] = fmt.Sprintf("operation %s is at work on node %s, whose configuration has its address", main.ID, other.ShortName())
 			}
 		}
