@@ -134,7 +134,7 @@ func newPreserve(t *testing.T) *preserve {
 	}
 	p.writers = fmt.Sprintf("- {name: vault, path: vault.yaml, writes: [%[1]q], settings: %[2]s}\n- {name: safe, path: safe.yaml, writes: [%[1]q]}\n", p.dir, settings)
 	more := []string{
-		"log: {level: debug}", "zone: " + p.decoy("a setting"),
+		"issuer: " + issuer, "log: {level: debug}", "zone: " + p.decoy("a setting"),
 		fmt.Sprintf("audit: {sinks: [{name: hook, type: webhook, url: %q, header_file: %q}, {name: file, type: file, path: %q}]}",
 			webhook.URL+"/"+p.word("path of the webhook"), file("hook.headers", "Authorization: Bearer "+p.word("header of the webhook")+"\n"), filepath.Join(p.own, "audit.jsonl")),
 		fmt.Sprintf("directories: [{name: corp, url: %q, ca_cert: %q, bind_dn: %q, bind_password_file: %q, users: %q, role: read}]",

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
@@ -139,6 +141,35 @@ func (s *installation) nodes(cluster, service string) []model.Node {
 
 // address returns where a node is reached from outside.
 func addressOf(n model.Node) string { return n.IPAddresses["access_v4"] }
+
+// interrupted does something that installs packages on a machine without a node of a cluster, and kills dpkg there in
+// mid-work.
+func (s *installation) interrupted(cluster string, do func()) {
+	s.T.Helper()
+	cl, _, err := s.API.Cluster(s.Context(), cluster, client.Read{})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	var all sync.WaitGroup
+	var done, killed atomic.Bool
+	for address, m := range s.machines {
+		if slices.ContainsFunc(cl.Nodes, func(n model.Node) bool { return addressOf(n) == address }) {
+			continue
+		}
+		all.Go(func() {
+			for !done.Load() && !killed.Load() {
+				_, err := m.Run(s.Context(), "sh", "-c", "ls /var/lib/dpkg/updates/* && pkill -KILL -x dpkg")
+				killed.CompareAndSwap(false, err == nil)
+			}
+		})
+	}
+	do()
+	done.Store(true)
+	all.Wait()
+	if len(s.machines) > 0 && !killed.Load() {
+		s.T.Errorf("no install on a machine without a node of %s was interrupted", cluster)
+	}
+}
 
 // lose removes a node's machine without informing the provider or the mesh: a container or a server's machine
 // for good, a machine of the inventory by a power cut. found brings such a machine back, because the provider

@@ -40,7 +40,7 @@ func clients(t *testing.T, n int, ask func(context.Context) error) *traffic {
 				f.mu.Unlock()
 				select {
 				case <-ctx.Done():
-				case <-time.After(20 * time.Millisecond):
+				case <-time.After(100 * time.Millisecond):
 				}
 			}
 		})

@@ -72,7 +72,9 @@ func TestWeb(t *testing.T) {
 			return seen
 		}
 		all("pages of two web servers", "Welcome")
-		f.none("grow by one", func() { s.Must("cluster", "grow", "shop", "--nodes", "1", "--yes") })
+		f.none("grow by one, its install interrupted", func() {
+			s.interrupted("shop", func() { s.Must("cluster", "grow", "shop", "--nodes", "1", "--yes") })
+		})
 		all("pages of three web servers", "Welcome")
 		s.agree("after growing", "shop")
 		f.none("configure", func() { s.Must("cluster", "configure", "shop", "--set", `web.greeting=It's "new"`, "--yes") })

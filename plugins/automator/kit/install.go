@@ -10,13 +10,14 @@ import (
 )
 
 // installer installs a Debian package, its second argument, unless the check that is its first
-// argument succeeds.
+// argument succeeds. An attempt before may have been interrupted. The status 100 means that the
+// node cannot be used; apt-get has it for every failure.
 const installer = `eval "$1" >/dev/null 2>&1 && exit 0
 [ -n "$2" ] || { echo "this fails on the node: $1" >&2; exit 100; }
 command -v apt-get >/dev/null || { echo "$2 is missing, and there is no apt-get to install it with" >&2; exit 100; }
 exec 9>/run/coopr-apt.lock && flock 9 || exit 1
 export DEBIAN_FRONTEND=noninteractive
-apt-get -q update && apt-get -q --yes --no-install-recommends install "$2"`
+dpkg --configure -a && apt-get -q update && apt-get -q --yes --no-install-recommends install "$2" || exit 1`
 
 // Install makes sure that the command check succeeds on a node: if it fails, Install installs the
 // package pkg, or returns a fatal error if pkg is "".
