@@ -51,7 +51,7 @@ if [ -z "${COOPR_TEST_BIN:-}" ]; then
 fi
 failed=0
 run() {
-  go test "$@" -vet=off -ldflags=-s -p $(($(nproc) + 1)) -timeout 40m 2>&1 | tee -a "$log" || failed=1
+  go test "$@" -vet=off -ldflags=-s -p $(($(nproc) + 1)) -timeout 80m 2>&1 | tee -a "$log" || failed=1
 }
 case $which in
 quick) run -short "$@" ./testing/e2e ./... ;;
