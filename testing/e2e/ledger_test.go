@@ -70,6 +70,7 @@ func (m *mesh) audit(op string, nodes int) {
 		book[key(numbers[t.Node], t.Service, t.Action.String())] = t
 	}
 	made := map[string]int{}
+	adopted := map[string]bool{}
 	began := map[string][]uint64{}
 	for _, e := range m.ledger() {
 		k := key(e.node, e.service, e.action)
@@ -90,9 +91,14 @@ func (m *mesh) audit(op string, nodes int) {
 			began[k] = append(began[k], e.fence)
 		case "made":
 			made[e.node]++
+		case "adopted":
+			adopted[e.node] = true
 		case "taken":
 			m.t.Errorf("%s was made a second time, with fence %d", k, e.fence)
 		}
+	}
+	for node := range adopted {
+		made[node] = max(made[node], 1) // a provider that is killed may have made it before it could note that
 	}
 	for k, t := range book {
 		if n := t.Node; t.Action == model.Create && made[numbers[n]] != 1 {
