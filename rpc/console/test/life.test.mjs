@@ -82,6 +82,7 @@ test('a shop is made and grown', async () => {
   await page.getByRole('button', { name: 'Import' }).click();
   await page.getByRole('heading', { name: 'What was written' }).waitFor();
   await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Home' }).click();
+  await heading('Home'); // what was written has links of its own
   await page.getByRole('main').getByRole('link', { name: 'Shop' }).click();
   await heading('Create a cluster');
   await page.getByLabel('Name', { exact: true }).fill('my-shop');
