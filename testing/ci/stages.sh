@@ -67,7 +67,7 @@ machines() {
 left() {
   first console testing/ci/console.sh &&
     first fuzz make fuzz FUZZTIME=1s &&
-    first upgrade go test -vet=off -ldflags=-s -count=1 -run '^TestUpgrade$' ./testing/e2e &&
+    first upgrade go test -vet=off -ldflags=-s -count=1 -timeout 80m -run '^TestUpgrade$' ./testing/e2e &&
     first tools sh -c 'cd tools && go test ./... && cd package && go test ./...' &&
     first aws sh -c 'cd plugins/provider/aws && go vet ./... && go test -vet=off ./...'
 }
