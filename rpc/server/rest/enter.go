@@ -244,6 +244,9 @@ func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Oper
 	if !ru.Streamed && r.ContentLength > limit {
 		return bodyProblem(&errTooLarge{limit})
 	}
+	if ru.Duplex {
+		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 always is
+	}
 	n := noteOf(r.Context())
 	r.Body = &limitedBody{
 		ReadCloser: r.Body, control: http.NewResponseController(w), limit: limit, left: limit, streamed: ru.Streamed,

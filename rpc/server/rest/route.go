@@ -36,6 +36,8 @@ type Rule struct {
 	Local bool
 	// Streamed bodies have no limit in size.
 	Streamed bool
+	// Duplex routes answer while they read the body.
+	Duplex bool
 	// Watches routes last until their reader disconnects.
 	Watches bool
 	// Once: requests with the same request id are carried out once, so that a request with an

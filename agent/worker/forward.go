@@ -1,0 +1,115 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coopr/coopr/internal/ownhost"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+const (
+	// forwardDial bounds the time in which a node must accept a connection.
+	forwardDial = 10 * time.Second
+	// forwardPiece is the size of the largest piece of data that an agent sends.
+	forwardPiece = 32 << 10
+)
+
+// Forward connects to a port of a node and carries bytes both ways, until both directions have ended or the caller goes.
+func (s Server) Forward(peer grpc.BidiStreamingServer[pb.ForwardUp, pb.ForwardDown]) error {
+	if !s.Worker.commands.TryAcquire(1) {
+		return status.Errorf(codes.ResourceExhausted, "%d commands and connections run through this agent already; wait for one of them to end",
+			commandsAtOnce)
+	}
+	defer s.Worker.commands.Release(1)
+	return forward(peer)
+}
+
+// forward carries out Forward.
+func forward(peer grpc.BidiStreamingServer[pb.ForwardUp, pb.ForwardDown]) error {
+	first, err := peer.Recv()
+	if err != nil {
+		return err
+	}
+	to, err := netip.ParseAddrPort(first.Address)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, "the node has no IP address with a port")
+	}
+	if err := mayReach(to.Addr(), first.OwnHost); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(peer.Context(), forwardDial)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", to.String())
+	cancel()
+	if err != nil {
+		return status.Errorf(codes.FailedPrecondition, "no connection to the node: %v", err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(peer.Context(), func() { conn.Close() })()
+	if err := peer.Send(&pb.ForwardDown{}); err != nil {
+		return err
+	}
+	go upload(peer, conn)
+	for buf := make([]byte, forwardPiece); ; {
+		n, err := conn.Read(buf)
+		if n > 0 {
+			if err := peer.Send(&pb.ForwardDown{Data: buf[:n]}); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return status.Errorf(codes.Aborted, "the connection to the node broke: %v", err)
+		}
+	}
+}
+
+// upload writes to the node what the caller sends. At the caller's end it ends that direction only.
+func upload(peer grpc.BidiStreamingServer[pb.ForwardUp, pb.ForwardDown], conn net.Conn) {
+	for {
+		piece, err := peer.Recv()
+		if errors.Is(err, io.EOF) {
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.CloseWrite()
+			}
+			return
+		}
+		if err == nil {
+			_, err = conn.Write(piece.Data)
+		}
+		if err != nil {
+			conn.Close()
+			return
+		}
+	}
+}
+
+// mayReach refuses the addresses of the agent's own machine, unless the caller may reach that, and those that are of no node.
+func mayReach(a netip.Addr, ownHost bool) error {
+	a = a.Unmap().WithZone("")
+	if a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() {
+		return status.Errorf(codes.PermissionDenied, "%s is the address of no node", a)
+	}
+	if ownHost {
+		return nil
+	}
+	own, err := ownhost.Addresses()
+	if err != nil {
+		return status.Errorf(codes.Internal, "the addresses of this machine are unknown: %v", err)
+	}
+	if a.IsLoopback() || slices.Contains(own, a) {
+		return status.Errorf(codes.PermissionDenied, "%s is an address of the agent's own machine", a)
+	}
+	return nil
+}
