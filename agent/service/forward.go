@@ -4,15 +4,20 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -20,10 +25,44 @@ import (
 	"github.com/coopr/coopr/rpc/wire"
 )
 
+// forwardsEach bounds the connections to nodes that a principal has at a time.
+const forwardsEach = 16
+
+// forwards counts the connections to nodes that each principal has through this leader. The zero value has none.
+type forwards struct {
+	mu   sync.Mutex
+	open map[[2]string]int
+}
+
+// begin counts a connection until leave.
+func (f *forwards) begin(who model.Caller) (leave func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open == nil {
+		f.open = map[[2]string]int{}
+	}
+	name := [2]string{who.Tenant, who.Actor}
+	if f.open[name] >= forwardsEach {
+		return nil, problem.New(problem.Busy, "%s has %d connections to nodes already: end one of them", who.Actor, forwardsEach)
+	}
+	f.open[name]++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.open[name]--; f.open[name] == 0 {
+			delete(f.open, name)
+		}
+	}, nil
+}
+
+// errLeft is the error of a connection whose client has left.
+var errLeft = errors.New("the client has left")
+
 // Forward connects to a port of a node of the caller's tenant through an agent that reaches it, and copies up to it and what it sends to down.
-// It calls begun once the node has accepted. It writes the incident to the audit log before it connects. Only the leader can.
-func (o *Operations) Forward(ctx context.Context, who model.Caller, node string, port int, i model.Incident, begun func() error, up io.Reader,
-	down io.Writer) error {
+// It calls begun with the name of the agent once the node has accepted. It writes the incident to the audit log before it connects, and the
+// end of the connection afterwards. Only the leader can.
+func (o *Operations) Forward(ctx context.Context, who model.Caller, node string, port int, i model.Incident, begun func(agent string) error,
+	up io.Reader, down io.Writer) error {
 	m, l, err := leader(o.Supervisor)
 	if err != nil {
 		return err
@@ -45,29 +84,46 @@ func (o *Operations) Forward(ctx context.Context, who model.Caller, node string,
 	if address == "" {
 		return problem.New(problem.Conflict, "node %s has no address: its machine was not made yet, or is gone", n.ID)
 	}
+	// What counts is the machine that the connection reaches, and not what an automator interprets on a control host.
 	uses := slices.DeleteFunc(hostexec.Cluster(cl), func(u hostexec.Use) bool { return u.Interpreter != "" })
-	if err := (hostexec.Rules{}).Ask(who, uses); err != nil {
+	uses = append(uses, hostexec.Use{What: "what listens at the address of node " + n.ID, At: address})
+	if err := (hostexec.Rules{}).Among(v.Agents).Ask(who, uses); err != nil {
 		return err
 	}
 	id := l.Watcher.Reaches(ctx, member.CommandPlugin, n.AgentMachine(), n.ID)
 	agents := v.Agents()
 	at := slices.IndexFunc(agents, func(a model.Agent) bool { return a.ID == id })
 	if at < 0 {
-		return problem.New(problem.Busy, "no agent that reaches node %s is there%s", n.ID, onMachine(n))
+		return problem.New(problem.Busy, "no agent that reaches node %s is there: it needs the plugin %s%s", n.ID, member.CommandPlugin,
+			onMachine(n))
 	}
-	noted, err := propose(ctx, o.Supervisor, who, &pb.Command{Change: &pb.Command_NoteIncidents{NoteIncidents: &pb.NoteIncidents{
-		Incidents: []*pb.Incident{{Type: i.Type, Tenant: i.Tenant, Actor: i.Actor, Action: i.Action, Object: i.Object, Source: i.Source,
-			Agent: i.Agent, Request: i.Request}},
-	}}})
+	leave, err := o.forwards.begin(who)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	noted, err := o.noteForward(ctx, who, i)
 	switch {
 	case err != nil:
 		return err
 	case noted.Repeated:
 		return problem.New(problem.Conflict, "this request has opened its connection before, and that was lost: open another one")
 	}
-	first := &pb.ForwardUp{Address: net.JoinHostPort(address, strconv.Itoa(port)), OwnHost: n.AgentMachine() != "" && len(uses) > 0}
-	err = o.forward(ctx, wire.Target{Addr: agents[at].PeerAddr, ID: id}.String(), first, begun, up, down)
 	name := agents[at].Name
+	f := &forward{begun: func() error { return begun(name) }, up: up, down: down, since: time.Now()}
+	err = o.forward(ctx, wire.Target{Addr: agents[at].PeerAddr, ID: id}.String(),
+		&pb.ForwardUp{Address: net.JoinHostPort(address, strconv.Itoa(port)), OwnHost: n.AgentMachine() != ""}, f)
+	i.Object += fmt.Sprintf(": ended after %v, %d bytes sent, %d received", time.Since(f.since).Round(time.Millisecond), f.sent.Load(),
+		f.received)
+	if err != nil {
+		i.Object += ": " + status.Convert(err).Message()
+	}
+	who.Request = "" // that of the beginning
+	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), forwardNote)
+	defer cancel()
+	if _, failed := o.noteForward(ended, who, i); failed != nil {
+		o.Logger.Warn("the audit log lacks the end of a connection", "node", n.ID, "actor", who.Actor, "error", failed)
+	}
 	switch status.Code(err) {
 	case codes.Unimplemented:
 		return problem.New(problem.Conflict, "agent %s is of an older build and forwards no ports: upgrade it", name)
@@ -75,18 +131,41 @@ func (o *Operations) Forward(ctx context.Context, who model.Caller, node string,
 		return problem.New(problem.Busy, "agent %s: %s", name, status.Convert(err).Message())
 	case codes.PermissionDenied, codes.FailedPrecondition, codes.InvalidArgument:
 		return problem.New(problem.Conflict, "agent %s: %s", name, status.Convert(err).Message())
+	case codes.Unavailable:
+		return problem.New(problem.Busy, "agent %s was lost", name)
 	}
 	return err
 }
 
+// forwardNote bounds the time to write the end of a connection to the audit log.
+const forwardNote = 10 * time.Second
+
+// noteForward writes an incident to the audit log.
+func (o *Operations) noteForward(ctx context.Context, who model.Caller, i model.Incident) (state.Answer, error) {
+	return propose(ctx, o.Supervisor, who, &pb.Command{Change: &pb.Command_NoteIncidents{NoteIncidents: &pb.NoteIncidents{
+		Incidents: []*pb.Incident{{Type: i.Type, Tenant: i.Tenant, Actor: i.Actor, Action: i.Action, Object: i.Object, Source: i.Source,
+			Agent: i.Agent, Request: i.Request}},
+	}}})
+}
+
+// forward is a connection to a node.
+type forward struct {
+	begun    func() error
+	up       io.Reader
+	down     io.Writer
+	since    time.Time
+	sent     atomic.Int64 // bytes to the node
+	received int64
+}
+
 // forward has an agent open a connection, and copies its bytes.
-func (o *Operations) forward(ctx context.Context, addr string, first *pb.ForwardUp, begun func() error, up io.Reader, down io.Writer) error {
+func (o *Operations) forward(ctx context.Context, addr string, first *pb.ForwardUp, f *forward) error {
 	c, err := o.Peers.Client(addr)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx) // ends the connection if either side fails
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx) // ends the connection if either side fails
+	defer cancel(nil)
 	s, err := c.Forward(ctx)
 	if err != nil {
 		return err
@@ -97,35 +176,39 @@ func (o *Operations) forward(ctx context.Context, addr string, first *pb.Forward
 	if _, err := s.Recv(); err != nil {
 		return err
 	}
-	if err := begun(); err != nil {
+	if err := f.begun(); err != nil {
 		return err
 	}
 	go func() {
 		for buf := make([]byte, 32<<10); ; {
-			n, err := up.Read(buf)
+			n, err := f.up.Read(buf)
 			if n > 0 && s.Send(&pb.ForwardUp{Data: buf[:n]}) != nil {
 				return // Recv returns the error
 			}
+			f.sent.Add(int64(n))
 			switch {
 			case errors.Is(err, io.EOF):
 				_ = s.CloseSend()
 				return
 			case err != nil:
-				cancel()
+				cancel(errLeft)
 				return
 			}
 		}
 	}()
 	for {
 		piece, err := s.Recv()
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err == nil {
-			_, err = down.Write(piece.Data)
-		}
-		if err != nil {
+		case err != nil && ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
 			return err
+		}
+		f.received += int64(len(piece.Data))
+		if _, err := f.down.Write(piece.Data); err != nil {
+			return errLeft
 		}
 	}
 }

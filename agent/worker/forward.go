@@ -22,15 +22,19 @@ const (
 	forwardDial = 10 * time.Second
 	// forwardPiece is the size of the largest piece of data that an agent sends.
 	forwardPiece = 32 << 10
+	// forwardIdle is how long a connection may carry nothing.
+	forwardIdle = time.Hour
+	// forwardsAtOnce bounds the connections that an agent has open to nodes at a time. Further ones are refused.
+	forwardsAtOnce = 64
 )
 
 // Forward connects to a port of a node and carries bytes both ways, until both directions have ended or the caller goes.
 func (s Server) Forward(peer grpc.BidiStreamingServer[pb.ForwardUp, pb.ForwardDown]) error {
-	if !s.Worker.commands.TryAcquire(1) {
-		return status.Errorf(codes.ResourceExhausted, "%d commands and connections run through this agent already; wait for one of them to end",
-			commandsAtOnce)
+	if !s.Worker.forwards.TryAcquire(1) {
+		return status.Errorf(codes.ResourceExhausted, "%d connections to nodes go through this agent already; wait for one of them to end",
+			forwardsAtOnce)
 	}
-	defer s.Worker.commands.Release(1)
+	defer s.Worker.forwards.Release(1)
 	return forward(peer)
 }
 
@@ -58,10 +62,13 @@ func forward(peer grpc.BidiStreamingServer[pb.ForwardUp, pb.ForwardDown]) error 
 	if err := peer.Send(&pb.ForwardDown{}); err != nil {
 		return err
 	}
-	go upload(peer, conn)
+	idle := time.AfterFunc(forwardIdle, func() { conn.Close() })
+	defer idle.Stop()
+	go upload(peer, conn, idle)
 	for buf := make([]byte, forwardPiece); ; {
 		n, err := conn.Read(buf)
 		if n > 0 {
+			idle.Reset(forwardIdle)
 			if err := peer.Send(&pb.ForwardDown{Data: buf[:n]}); err != nil {
 				return err
 			}
@@ -75,8 +82,8 @@ func forward(peer grpc.BidiStreamingServer[pb.ForwardUp, pb.ForwardDown]) error 
 	}
 }
 
-// upload writes to the node what the caller sends. At the caller's end it ends that direction only.
-func upload(peer grpc.BidiStreamingServer[pb.ForwardUp, pb.ForwardDown], conn net.Conn) {
+// upload writes to the node what the caller sends, and puts idle off. At the caller's end it ends that direction only.
+func upload(peer grpc.BidiStreamingServer[pb.ForwardUp, pb.ForwardDown], conn net.Conn, idle *time.Timer) {
 	for {
 		piece, err := peer.Recv()
 		if errors.Is(err, io.EOF) {
@@ -86,6 +93,7 @@ func upload(peer grpc.BidiStreamingServer[pb.ForwardUp, pb.ForwardDown], conn ne
 			return
 		}
 		if err == nil {
+			idle.Reset(forwardIdle)
 			_, err = conn.Write(piece.Data)
 		}
 		if err != nil {

@@ -12,7 +12,7 @@ const (
 	IncidentUnlocked = "keyring.unlocked"
 	// Somebody has run a command on a node.
 	IncidentNodeCommand = "node.command"
-	// Somebody has opened a connection to a port of a node.
+	// Somebody has opened a connection to a port of a node, or it has ended.
 	IncidentNodeForward   = "node.forward"
 	IncidentUnlockRefused = "keyring.unlock.refused"
 )

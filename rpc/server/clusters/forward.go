@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
@@ -20,7 +21,8 @@ func forwardRoute(s *rest.Server) {
 			Rule:    rest.Rule{Watches: true, Private: true, Streamed: true, Duplex: true},
 			Summary: "Connect to a TCP port of a node",
 			Description: "The bodies of the request and of the answer are the bytes of the connection, both at the same time. " +
-				"The audit log has the node and the port before the connection is opened.",
+				"The audit log has the node and the port before the connection is opened, and its end. " +
+				"The header Coopr-Through of the answer names the agent that has connected. A connection that is idle for an hour ends.",
 		},
 		"application/octet-stream",
 		"What the node sends",
@@ -37,7 +39,8 @@ func forwardRoute(s *rest.Server) {
 				return err
 			}
 			i := rest.IncidentOf(s, r, model.IncidentNodeForward, n.ID+": port "+strconv.Itoa(in.Port))
-			begun := func() error {
+			begun := func(agent string) error {
+				w.Header().Set(api.HeaderThrough, agent)
 				_, err := w.Write(nil) // sends the header
 				return err
 			}

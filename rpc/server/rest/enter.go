@@ -237,15 +237,16 @@ func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Oper
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
+	if ru.Duplex {
+		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 always is
+		return nil
+	}
 	limit := s.maxBody
 	if ru.Open {
 		limit = min(limit, openBody)
 	}
 	if !ru.Streamed && r.ContentLength > limit {
 		return bodyProblem(&errTooLarge{limit})
-	}
-	if ru.Duplex {
-		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 always is
 	}
 	n := noteOf(r.Context())
 	r.Body = &limitedBody{

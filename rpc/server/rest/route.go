@@ -36,7 +36,7 @@ type Rule struct {
 	Local bool
 	// Streamed bodies have no limit in size.
 	Streamed bool
-	// Duplex routes answer while they read the body.
+	// Duplex routes answer while they read the body, and bound it themselves.
 	Duplex bool
 	// Watches routes last until their reader disconnects.
 	Watches bool
