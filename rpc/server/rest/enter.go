@@ -31,6 +31,11 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(hctx)
 	n := noteOf(r.Context())
 	n.route = op.OperationID
+	if ru.Duplex {
+		control := http.NewResponseController(w)
+		_ = control.EnableFullDuplex()                        // else a refusal waits for the body; HTTP/2 always is
+		_ = control.SetReadDeadline(time.Now().Add(BodyTime)) // for what a refused client goes on to send
+	}
 	refuse := func(err error) {
 		n.err = err
 		writeProblem(w, ProblemOf(err))
@@ -238,7 +243,7 @@ func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Oper
 		return nil
 	}
 	if ru.Duplex {
-		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 always is
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a recorder has none
 		return nil
 	}
 	limit := s.maxBody
