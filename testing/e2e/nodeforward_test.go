@@ -228,5 +228,6 @@ func TestPortForward(t *testing.T) {
 		}
 	}
 	m.token = root
+	m.must("cluster", "delete", "shop", "--yes")
 	m.stop()
 }
