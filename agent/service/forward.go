@@ -59,8 +59,8 @@ func (f *forwards) begin(who model.Caller) (leave func(), err error) {
 var errLeft = errors.New("the client has left")
 
 // Forward connects to a port of a node of the caller's tenant through an agent that reaches it, and copies up to it and what it sends to
-// down. It calls begun with the name of the agent once the node has accepted. It writes the incident to the audit log before it connects, and the
-// end of the connection afterwards. Only the leader can.
+// down. It calls begun with the name of the agent once the node has accepted. It writes the incident to the audit log before it
+// connects, and the end of the connection afterwards. Only the leader can.
 func (o *Operations) Forward(ctx context.Context, who model.Caller, node string, port int, i model.Incident, begun func(agent string) error,
 	up io.Reader, down io.Writer) error {
 	m, l, err := leader(o.Supervisor)

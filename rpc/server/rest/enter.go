@@ -225,10 +225,8 @@ func (s *Server) watch() (leave func(), err error) {
 	case s.watches <- struct{}{}:
 		return func() { <-s.watches }, nil
 	default:
-		return nil, NewProblem(
-			problem.Busy,
-			fmt.Sprintf("this agent has %d readers that wait already: try again later, or ask another agent", cap(s.watches)),
-		)
+		return nil, NewProblem(problem.Busy,
+			fmt.Sprintf("this agent has %d readers that wait already: try again later, or ask another agent", cap(s.watches)))
 	}
 }
 
