@@ -91,7 +91,7 @@ func TestClusterLogs(t *testing.T) {
 	leader.kill()
 	m.succeeds(op.ID, agents[1:]...)
 	tasks := m.tasks(op.ID)
-	// What an attempt on the killed agent has done is not done again, so that only its output, which is lost, says so.
+	// The work of an attempt on the killed agent is not done again: only its output, which is lost, has the line.
 	lost := func(x model.TaskAttempt) bool { return x.Agent == leader.name }
 	expected := func(service string) (texts []string) {
 		for _, task := range tasks {

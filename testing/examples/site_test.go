@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/client"
@@ -157,9 +158,15 @@ func (s *installation) interrupted(cluster string, do func()) {
 			continue
 		}
 		all.Go(func() {
-			for !done.Load() && !killed.Load() {
-				_, err := m.Run(s.Context(), "sh", "-c", "ls /var/lib/dpkg/updates/* && pkill -KILL -x dpkg")
-				killed.CompareAndSwap(false, err == nil)
+			for ; !done.Load() && !killed.Load(); time.Sleep(5 * time.Millisecond) {
+				// What dpkg has begun and not finished, without a process that would take time from it.
+				begun, _ := os.ReadDir(fmt.Sprintf("/proc/%d/root/var/lib/dpkg/updates", m.PID()))
+				if len(begun) == 0 {
+					continue
+				}
+				if _, err := m.Run(s.Context(), "pkill", "-KILL", "-x", "dpkg"); err == nil {
+					killed.Store(true)
+				}
 			}
 		})
 	}

@@ -197,6 +197,13 @@ func held(v *state.View, cl *model.Cluster, main *model.Operation, s recovery.In
 	out := map[string]string{}
 	never := v.MayRecreate(cl)
 	p, planned := v.Plan(main.ID)
+	busy := func(id string) bool {
+		if !planned {
+			return false
+		}
+		_, occupied := v.Occupies(main, p, id)
+		return occupied
+	}
 	at := operation.Input{Cluster: cl, Nodes: v.PresentNodes(cl), Gone: v.Gone(cl)}
 	for _, n := range s.Nodes {
 		if h := s.Health[n.ID]; h == nil || h.Machine == "" && len(h.Failing()) == 0 {
@@ -206,11 +213,9 @@ func held(v *state.View, cl *model.Cluster, main *model.Operation, s recovery.In
 			out[n.ID] = never.Error()
 			continue
 		}
-		if planned {
-			if _, occupied := v.Occupies(main, p, n.ID); occupied {
-				out[n.ID] = "operation " + main.ID + " is at work on it"
-				continue
-			}
+		if busy(n.ID) {
+			out[n.ID] = "operation " + main.ID + " is at work on it"
+			continue
 		}
 		units := []operation.Unit{{Node: n.ID, Services: n.Staying()}}
 		r, err := operation.Concurrent(model.Caller{Tenant: cl.Tenant}, model.OpRecreateNode, units, at, "")
@@ -219,10 +224,7 @@ func held(v *state.View, cl *model.Cluster, main *model.Operation, s recovery.In
 			continue
 		}
 		for _, other := range r.Nodes { // those that have its address in their configuration
-			if !planned {
-				break
-			}
-			if _, occupied := v.Occupies(main, p, other.ID); occupied {
+			if busy(other.ID) {
 				out[n.ID] = fmt.Sprintf("operation %s is at work on node %s, whose configuration has its address", main.ID, other.ShortName())
 			}
 		}

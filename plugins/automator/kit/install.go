@@ -10,8 +10,8 @@ import (
 )
 
 // installer installs a Debian package, its second argument, unless the check that is its first
-// argument succeeds. An attempt before may have been interrupted. The status 100 means that the
-// node cannot be used; apt-get has it for every failure.
+// argument succeeds, and finishes what an interrupted attempt began. Its status 100 means that the
+// node cannot be used. apt-get fails with 100 whatever has gone wrong, so its failures become 1.
 const installer = `eval "$1" >/dev/null 2>&1 && exit 0
 [ -n "$2" ] || { echo "this fails on the node: $1" >&2; exit 100; }
 command -v apt-get >/dev/null || { echo "$2 is missing, and there is no apt-get to install it with" >&2; exit 100; }
