@@ -12,7 +12,7 @@ type page struct {
 	Host, Greeting string
 	Visit          int
 	Edition        int   // once it is upgraded
-	Began          int64 // once it is upgraded: when nginx was started
+	Began          int64 // once it is upgraded: when its server was started
 }
 
 // page asks for the example's page.
@@ -79,8 +79,8 @@ func TestWeb(t *testing.T) {
 		s.agree("after growing", "shop")
 		f.none("configure", func() { s.Must("cluster", "configure", "shop", "--set", `web.greeting=It's "new"`, "--yes") })
 		all("the new greeting", `It's "new"`)
-		s.redefine("web/services/web-app.yaml", "$page = ['host' => gethostname()];",
-			"$page = ['host' => gethostname(), 'edition' => 2, 'began' => filemtime('/run/nginx.pid')];")
+		s.redefine("web/services/web-app.yaml", "answer = '200 OK', {'host': socket.gethostname()}",
+			"answer = '200 OK', {'host': socket.gethostname(), 'edition': 2, 'began': int(os.path.getmtime('/run/web-app.pid'))}")
 		f.none("upgrade, node by node", func() { s.Must("cluster", "upgrade", "shop", "web-app", "--yes") })
 		before := all("pages of three upgraded web servers", `It's "new"`)
 		for host, p := range before {
@@ -92,7 +92,7 @@ func TestWeb(t *testing.T) {
 			f.none("restart, one after the other", func() { s.plan("shop", "restart-apps") })
 			for host, p := range all("pages of three restarted web servers", `It's "new"`) {
 				if p.Began <= before[host].Began {
-					t.Errorf("nginx of %s was not restarted: %+v", host, p)
+					t.Errorf("the server of %s was not restarted: %+v", host, p)
 				}
 			}
 		}

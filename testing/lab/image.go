@@ -19,7 +19,7 @@ var recipe = struct {
 	version:  2,
 	packages: []string{"openssh-server", "tini", "systemd-sysv", "iproute2", "iputils-ping", "procps", "sudo", "curl", "python3-minimal"},
 	mirror: []string{
-		"haproxy", "nginx-light", "redis-server", "redis-sentinel", "postgresql", "php-fpm", "php-pgsql", "etcd-server", "etcd-client",
+		"haproxy", "redis-server", "redis-sentinel", "postgresql", "gunicorn", "python3-psycopg2", "etcd-server", "etcd-client",
 		"puppet-agent", "docker.io", "python3",
 	},
 }
