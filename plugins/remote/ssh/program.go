@@ -92,7 +92,9 @@ func watched(args []string, dir string, env []string, files []file, grace time.D
 	line("__stopped=")
 	line("trap '__stopped=1' USR1")
 	line(`( read -r __word <&3; kill -USR1 "$$"`)
-	line(`  __group=$(cat %s) && kill -s TERM -- "-$__group"`, quote(state))
+	line(`  __group=$(cat %s)`, quote(state))
+	line("  %s", findOthers)
+	line(`  [ -z "$__group" ] || kill -s TERM -- "-$__group" $__others`)
 	line(`  sleep %d & __sleep=$!; trap 'kill "$__sleep"; exit' TERM; wait "$__sleep"`, max(1, int((grace+time.Second-1)/time.Second)))
 	line(`  __group=$(cat %s) && kill -s KILL -- "-$__group"; %s`, quote(state), remove)
 	line(") </dev/null >/dev/null 2>&1 &")
@@ -112,6 +114,23 @@ func watched(args []string, dir string, env []string, files []file, grace time.D
 	line(`exit "$__code"`)
 	return p.String()
 }
+
+// findOthers is a part of a shell program. It sets __others to the descendants of the process group __group that
+// are in other groups. It reads until it finds no more, since a child may have a lower number than its parent.
+const findOthers = `__tree=' ' __others= __more=1
+  while [ "$__more" ]; do
+    __more=
+    for __stat in /proc/[0-9]*/stat; do
+      read -r __pid __rest <"$__stat" || continue
+      case $__tree in *" $__pid "*) continue ;; esac
+      set -- ${__rest##*) } # its state, its parent, its group
+      if [ "$3" = "$__group" ]; then
+        __tree="$__tree$__pid " __more=1
+        continue
+      fi
+      case $__tree in *" $2 "*) __tree="$__tree$__pid " __others="$__others $__pid" __more=1 ;; esac
+    done
+  done`
 
 // launch returns the last part of the program, which becomes the command. It runs in the
 // foreground, because background jobs of a shell ignore interrupts for ever.

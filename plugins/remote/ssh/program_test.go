@@ -179,9 +179,10 @@ func TestWatched(t *testing.T) {
 	if ignored, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(out, "M\n")), 16, 64); err != nil || ignored&(1<<31-1) != 0 {
 		t.Errorf("signals are ignored: %q %v", out, err)
 	}
-	// A group that ignores TERM is killed, including children.
+	// A group that ignores TERM is killed, including children. A child that has left the group is ended too.
 	pids := filepath.Join(dir, "pids")
-	script := fmt.Sprintf(`trap '' TERM; sleep 1000 & echo $! >%s; echo $$ >>%s; wait; wait; sleep 1000`, pids, pids)
+	script := fmt.Sprintf(`setsid -w sh -c 'echo $$ >>%[1]s; sleep 1000 & echo $! >>%[1]s; wait' &
+		trap '' TERM; sleep 1000 & echo $! >>%[1]s; echo $$ >>%[1]s; while :; do wait; sleep 1; done`, pids)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan int, 1)
@@ -193,7 +194,7 @@ func TestWatched(t *testing.T) {
 	wait(t, "the script", func() bool {
 		b, _ := os.ReadFile(pids)
 		running = string(b)
-		return strings.Count(running, "\n") == 2
+		return strings.Count(running, "\n") == 4
 	})
 	cancel()
 	if code := <-done; code != 128+9 {
