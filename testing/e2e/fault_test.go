@@ -14,7 +14,7 @@ import (
 )
 
 // nodes is the size of the clusters in tests of faults.
-const nodes = 30
+const nodes = 12
 
 // ledgerMesh is a mesh whose agents have the provider "ledger".
 func ledgerMesh(t *testing.T, flags ...string) *mesh {
