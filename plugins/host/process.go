@@ -27,6 +27,7 @@ import (
 type process struct {
 	host   *Host
 	path   string
+	born   time.Time
 	client *plugin.Client
 	conn   *grpc.ClientConn
 	run    *runner
@@ -48,7 +49,7 @@ type process struct {
 
 // start starts a plugin's file. It takes over the open descriptor whose checksum was compared.
 func (h *Host) start(path string, file *os.File) (*process, error) {
-	p := &process{host: h, path: path, dead: make(chan struct{})}
+	p := &process{host: h, path: path, born: time.Now(), dead: make(chan struct{})}
 	if err := h.refusal(path, file); err != nil {
 		file.Close()
 		return nil, err
@@ -200,10 +201,13 @@ func (p *process) useful() bool {
 }
 
 // alive reports whether the process accepts tasks.
-func (p *process) alive() bool {
+func (p *process) alive() bool { return p.why() == nil }
+
+// why returns the reason for which the process is dead or dying, or nil.
+func (p *process) why() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.reason == nil
+	return p.reason
 }
 
 // politeFor is how long an idle process has to end after it was asked to.

@@ -51,6 +51,9 @@ func (s *supervisor) acquire(ctx context.Context) (*process, error) {
 			}
 			return nil, errRetired
 		}
+		if s.cur != nil {
+			s.died(s.cur)
+		}
 		wait := time.Until(s.notUntil)
 		switch {
 		case s.starting != nil:
@@ -129,6 +132,19 @@ func (s *supervisor) start() {
 	s.host.tasks.Go(func() { s.watch(p) })
 }
 
+// died counts the crash of a dead process, unless that was done or the process was given up before. mu is held.
+func (s *supervisor) died(p *process) {
+	if s.cur != p {
+		return
+	}
+	if time.Since(p.born) > steady || p.useful() {
+		s.crashes = 0
+	}
+	reason := p.why()
+	s.crashed(reason)
+	s.host.cfg.Logger.Error("plugin died", "plugin", s.path, "error", reason)
+}
+
 // crashed records a failure and sets the back-off. mu is held.
 func (s *supervisor) crashed(err error) {
 	s.cur, s.last = nil, err
@@ -171,10 +187,9 @@ func hashFile(f *os.File) (string, error) {
 const steady = time.Minute
 
 // watch supervises a process until its end: it closes an idle one, kills one that does not respond,
-// and counts crashes.
+// and counts a crash that acquire has not counted.
 func (s *supervisor) watch(p *process) {
 	cfg := &s.host.cfg
-	born := time.Now()
 	tick := time.NewTicker(min(cfg.IdleTimeout/4+1, cfg.HealthEvery))
 	defer tick.Stop()
 	silent := 0
@@ -182,17 +197,8 @@ func (s *supervisor) watch(p *process) {
 		select {
 		case <-p.dead:
 			s.mu.Lock()
-			crash := s.cur == p
-			if crash {
-				if time.Since(born) > steady || p.useful() {
-					s.crashes = 0
-				}
-				s.crashed(p.reason)
-			}
+			s.died(p)
 			s.mu.Unlock()
-			if crash {
-				cfg.Logger.Error("plugin died", "plugin", s.path, "error", p.reason)
-			}
 			p.close(p.reason)
 			return
 		case <-s.host.ctx.Done():
