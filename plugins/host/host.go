@@ -46,10 +46,11 @@ type Host struct {
 	crashes atomic.Int64 // of plugin processes, since the start
 	tally   tally
 
-	mu     sync.RWMutex
-	plugs  map[typeKey]*plug
-	faults []error // faults of plugins, as of the last scan
-	closed bool
+	mu      sync.RWMutex
+	plugs   map[typeKey]*plug
+	faults  []error // faults of plugins, as of the last scan
+	closed  bool
+	closing sync.Once
 }
 
 type typeKey struct {
@@ -199,20 +200,18 @@ func (h *Host) enter() bool {
 }
 
 // Close kills every plugin process and waits until none is left. Running tasks end with
-// OUTCOME_UNKNOWN; cancel them first for a clean end.
+// OUTCOME_UNKNOWN; cancel them first for a clean end. A second call waits for the first one.
 func (h *Host) Close() error {
-	h.mu.Lock()
-	if h.closed {
+	h.closing.Do(func() {
+		h.mu.Lock()
+		h.closed = true
 		h.mu.Unlock()
-		return nil
-	}
-	h.closed = true
-	h.mu.Unlock()
-	h.cancel(errClosed)
-	h.calls.Wait()
-	h.tasks.Wait()
-	h.spawn.Stop()
-	h.left.removeSockets(h.left.sockets)
+		h.cancel(errClosed)
+		h.calls.Wait()
+		h.tasks.Wait()
+		h.spawn.Stop()
+		h.left.removeSockets(h.left.sockets)
+	})
 	return nil
 }
 
