@@ -52,7 +52,7 @@ computing() {
   until [ -e "$dir/written" ]; do sleep 1; done
   stage lint make lint &&
     stage oracle env SOLVER_PART=5 make oracle &&
-    stage chaos-sim env COOPR_LOAD=3h MESH_SEEDS=500 COOPR_HISTORY_SEEDS=1000 make chaos-sim &&
+    stage chaos-sim env COOPR_LOAD=3h MESH_SEEDS=200 COOPR_HISTORY_SEEDS=500 make chaos-sim &&
     left
 }
 
