@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -24,11 +26,13 @@ type clinic struct {
 	m     *state.Machine
 	index uint64
 	now   int64
-	log   [][]byte // the entries, in order
+	base  []byte   // the snapshot from which the machine was restored, if it was
+	log   [][]byte // the entries since then, in order
 }
 
 func newClinic(t *testing.T) *clinic {
 	c := &clinic{t: t, m: fresh(t), now: 1000}
+	t.Cleanup(c.replay)
 	c.do(tenant("t", 0, 0))
 	c.do(session("s", "a"))
 	if a := c.do(start("t", "00000001", "c", 2, "delete", "")); a.Err != nil {
@@ -43,11 +47,37 @@ func newClinic(t *testing.T) *clinic {
 
 func (c *clinic) do(cmd *pb.Command) state.Answer {
 	c.t.Helper()
-	c.index++
 	c.now++
-	l := entry(c.index, c.now, cmd)
+	return c.entry(cmd)[0]
+}
+
+// entry applies commands as one entry.
+func (c *clinic) entry(cs ...*pb.Command) []state.Answer {
+	c.t.Helper()
+	c.index++
+	l := entry(c.index, c.now, cs...)
 	c.log = append(c.log, l.Data)
-	return do(c.t, c.m, l)[0]
+	return do(c.t, c.m, l)
+}
+
+// replay checks that the entries lead to the same state if they are applied in one batch, as after a restart.
+func (c *clinic) replay() {
+	c.t.Helper()
+	var logs []*raft.Log
+	for _, data := range c.log {
+		index := c.index - uint64(len(c.log)-len(logs)-1)
+		logs = append(logs, &raft.Log{Type: raft.LogCommand, Index: index, Data: data})
+	}
+	m := fresh(c.t)
+	if c.base != nil {
+		if err := m.Restore(io.NopCloser(bytes.NewReader(c.base))); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	m.ApplyBatch(logs)
+	if want, got := dump(c.t, c.m), dump(c.t, m); !bytes.Equal(want, got) {
+		c.t.Errorf("one batch leads to another state than single entries\n%s", firstDifference(want, got))
+	}
 }
 
 // run completes the tasks of an operation one by one. A task for which fails returns true fails for

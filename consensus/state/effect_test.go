@@ -118,8 +118,7 @@ func TestEffects(t *testing.T) {
 		{orderResource("t", "one", model.StageResource, 1), syncResources("t"), `"staged"`},
 	} {
 		mine, theirs := asked(fmt.Sprint("mine-", i), pair.mine), asked("", pair.theirs)
-		c.index++
-		answers := do(t, c.m, entry(c.index, c.now, mine, theirs))
+		answers := c.entry(mine, theirs)
 		if answers[0].Err != nil || answers[1].Err != nil || answers[0].Effect == nil {
 			t.Fatalf("pair %d: %+v", i, answers)
 		}
@@ -129,8 +128,10 @@ func TestEffects(t *testing.T) {
 		}
 		repeats, want = append(repeats, mine), append(want, string(js(answers[0].Effect.Kept())))
 	}
+	again := entry(c.index+1, c.now, repeats...)
+	c.index, c.log = c.index+1, append(c.log, again.Data)
 	for _, m := range []*state.Machine{c.m, restored(t, c.m)} {
-		for i, a := range do(t, m, entry(c.index+1, c.now, repeats...)) {
+		for i, a := range do(t, m, again) {
 			if !a.Repeated || a.Effect == nil {
 				t.Fatalf("repeat %d: %+v", i, a)
 			}

@@ -29,8 +29,8 @@ func heldClinic(t *testing.T, why *roster.Hold) *clinic {
 	if err := v.Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	c.m = fresh(t)
-	if err := c.m.Restore(io.NopCloser(&b)); err != nil {
+	c.m, c.base, c.log = fresh(t), b.Bytes(), nil
+	if err := c.m.Restore(io.NopCloser(bytes.NewReader(c.base))); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.do(session("other", "a")).Err; err != nil {

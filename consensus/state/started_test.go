@@ -37,9 +37,7 @@ func TestStoppedAfterAdoptedStart(t *testing.T) {
 	must(cmd)
 	must(order(fourth, "resume"))
 	must(lease(fourth, "s", 0))
-	c.index++
-	for i, a := range do(t, c.m, entry(c.index, c.now, report(fourth, 0, fence(fourth, 0), pb.Outcome_OUTCOME_SUCCEEDED, ""),
-		lease(fourth, "s", 1))) {
+	for i, a := range c.entry(report(fourth, 0, fence(fourth, 0), pb.Outcome_OUTCOME_SUCCEEDED, ""), lease(fourth, "s", 1)) {
 		if a.Err != nil || len(a.Refused) > 0 {
 			t.Fatal(i, a.Err, a.Refused)
 		}

@@ -37,7 +37,9 @@ func (a tasks) lease(l *pb.Lease) Answer {
 			holders[i] = plan.Holder{Session: s.ID, Agent: s.Agent}
 		}
 	}
-	taken, awaited := a.operations().taken(op), a.view().Awaited(op)
+	taken := a.operations().taken(op)
+	// The view has the plans as the batch found them.
+	awaited := a.view().AwaitedBy(op, func(id string) (*plan.State, bool) { s := a.plan(id); return s, s != nil })
 	granted := make([]uint32, 0, len(l.Tasks))
 	for i, v := range l.Tasks {
 		open := i < len(l.SessionOf) && int(l.SessionOf[i]) < len(holders) && holders[l.SessionOf[i]].Session != ""

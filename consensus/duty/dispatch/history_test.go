@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
@@ -312,6 +314,28 @@ func (h *history) keep(seed uint64) {
 	}
 }
 
+// replay checks that the log leads to the same state if all of it is applied in one batch, as by an agent that starts.
+func (h *history) replay() {
+	h.play.mu.Lock()
+	defer h.play.mu.Unlock()
+	m, err := state.New(state.Config{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var logs []*raft.Log
+	for i, e := range h.play.entries {
+		logs = append(logs, &raft.Log{Type: raft.LogCommand, Index: uint64(i + 1), Data: e})
+	}
+	m.ApplyBatch(logs)
+	var want, got bytes.Buffer
+	if err := errors.Join(h.machine.View().Write(&want), m.View().Write(&got)); err != nil {
+		h.t.Fatal(err)
+	}
+	if !bytes.Equal(want.Bytes(), got.Bytes()) {
+		h.t.Error("the log leads to another state if it is applied in one batch")
+	}
+}
+
 // TestHistories lets random histories run: whatever happened, each plan shows after each entry what the rules say, and orders alone bring
 // it to its end. It runs as many seeds as COOPR_HISTORY_SEEDS says, or only the seed COOPR_HISTORY_SEED.
 func TestHistories(t *testing.T) {
@@ -362,6 +386,7 @@ func TestHistories(t *testing.T) {
 				}
 				h.end()
 				leave()
+				h.replay()
 				h.keep(seed)
 				for status, n := range h.orders {
 					orders[status] += n

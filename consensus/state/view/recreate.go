@@ -56,12 +56,17 @@ func (v OperationView) Gone(cl *model.Cluster) map[string]bool {
 // Awaited returns the services of the cluster of an operation that it may not configure yet, each with the id of the operation that
 // replaces machines whose addresses are in their configuration: the new addresses are not known.
 func (v OperationView) Awaited(op *model.Operation) map[string]string {
+	return v.AwaitedBy(op, v.Plan)
+}
+
+// AwaitedBy is Awaited where plans are being edited: planOf returns the state of a plan, or false.
+func (v OperationView) AwaitedBy(op *model.Operation, planOf func(operation string) (*plan.State, bool)) map[string]string {
 	var out map[string]string
 	for _, other := range v.ActiveOperations() {
 		if other.Type != model.OpRecreateNode || other.ID == op.ID || other.Tenant != op.Tenant || other.Cluster != op.Cluster {
 			continue
 		}
-		s, ok := v.Plan(other.ID)
+		s, ok := planOf(other.ID)
 		if !ok || !slices.ContainsFunc(makes(s.Graph), func(u uint32) bool { return s.Status(u) != model.TaskSucceeded }) {
 			continue
 		}
