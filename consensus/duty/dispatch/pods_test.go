@@ -52,6 +52,9 @@ func (h *history) podOrder(order model.OperationType, node string, services ...s
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	if order == model.OpRecreateNode && h.r.IntN(2) == 0 { // a service has the new machine's address in its configuration
+		p.Operation.Services = []string{h.graph.Services[h.r.IntN(len(h.graph.Services))]}
+	}
 	begun := h.concurrent(p.Operation, p.Graph, logtest.Tree(p.Tree))
 	if begun {
 		h.mu.Lock()
