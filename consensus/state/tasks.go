@@ -38,7 +38,7 @@ func (a tasks) lease(l *pb.Lease) Answer {
 		}
 	}
 	taken := a.operations().taken(op)
-	// The view has the plans as the batch found them.
+	// Not the plans of the view: see writer.view.
 	awaited := a.view().AwaitedBy(op, func(id string) (*plan.State, bool) { s := a.plan(id); return s, s != nil })
 	granted := make([]uint32, 0, len(l.Tasks))
 	for i, v := range l.Tasks {

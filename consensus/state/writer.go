@@ -152,7 +152,9 @@ func (w *writer) event(e model.Event) {
 	w.groups = append(w.groups, group{event: e})
 }
 
-// view returns the state as the batch has left it so far.
+// view returns the state as the batch has left it so far, but for plans: those are as they were before the batch, since
+// their edits are written at its end. A rule that asks its view about a plan has another result after a restart, when
+// batches are larger: it has to take the plan from w.plan.
 func (w *writer) view() *view.View { return view.Of(w.txn, w.index) }
 
 // tenant checks that a command's tenant exists. Writes of the mesh itself have no tenant.
