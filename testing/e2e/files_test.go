@@ -143,7 +143,8 @@ var (
 )
 
 // TestDamagedFiles damages the files of a voter in each way, one after the other, while the two others lead, and its log
-// also while they do not run. Files that do not depend on the log's store are damaged with one store only. The agent never panics, names the file, and does what the table says.
+// also while they do not run. Files that do not depend on the log's store are damaged with one store only. The agent never
+// panics, names the file, and does what the table says.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
 	for store, files := range map[string][]file{
@@ -167,12 +168,10 @@ func TestDamagedFiles(t *testing.T) {
 					}
 				}
 			}
-			if store == "boltdb" {
-				hurt.suffers(file{"snapshot", snapshotFiles[0].path, [6]outcome{}, "upgrade this agent"},
-					ofNewerBuild(), waits)
-				hurt.suffers(file{"snapshot", snapshotFiles[0].path, [6]outcome{}, "snapshot"},
-					damage{"that the state refuses", func(path string) error { return replaceSnapshots(path, []byte("nonsense")) }, nil}, whole)
-			}
+			hurt.suffers(file{"snapshot", snapshotFiles[0].path, [6]outcome{}, "upgrade this agent"},
+				ofNewerBuild(), waits)
+			hurt.suffers(file{"snapshot", snapshotFiles[0].path, [6]outcome{}, "snapshot"},
+				damage{"that the state refuses", func(path string) error { return replaceSnapshots(path, []byte("nonsense")) }, nil}, whole)
 			hurt.suffersAlone(map[string]string{"boltdb": "raft/raft.db", "wal": "raft/wal/wal-meta.db"}[store])
 			m.stop()
 		})

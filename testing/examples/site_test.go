@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -152,26 +153,36 @@ func (s *installation) interrupted(cluster string, do func()) {
 		s.T.Fatal(err)
 	}
 	var all sync.WaitGroup
-	var done, killed atomic.Bool
+	var killed atomic.Bool
+	ctx, end := context.WithCancel(s.Context())
+	defer end()
 	for address, m := range s.machines {
 		if slices.ContainsFunc(cl.Nodes, func(n model.Node) bool { return addressOf(n) == address }) {
 			continue
 		}
 		all.Go(func() {
-			for ; !done.Load() && !killed.Load(); time.Sleep(5 * time.Millisecond) {
-				// What dpkg has begun and not finished, without a process that would take time from it.
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+				// The folder holds the work that dpkg has begun and not finished. A process on the machine would take time from it.
 				begun, _ := os.ReadDir(fmt.Sprintf("/proc/%d/root/var/lib/dpkg/updates", m.PID()))
 				if len(begun) == 0 {
 					continue
 				}
 				if _, err := m.Run(s.Context(), "pkill", "-KILL", "-x", "dpkg"); err == nil {
 					killed.Store(true)
+					end()
 				}
 			}
 		})
 	}
 	do()
-	done.Store(true)
+	end()
 	all.Wait()
 	if len(s.machines) > 0 && !killed.Load() {
 		s.T.Errorf("no install on a machine without a node of %s was interrupted", cluster)

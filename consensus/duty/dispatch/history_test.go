@@ -15,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
@@ -322,11 +320,7 @@ func (h *history) replay() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	var logs []*raft.Log
-	for i, e := range h.play.entries {
-		logs = append(logs, &raft.Log{Type: raft.LogCommand, Index: uint64(i + 1), Data: e})
-	}
-	m.ApplyBatch(logs)
+	m.ApplyBatch(logtest.Logs(1, h.play.entries))
 	var want, got bytes.Buffer
 	if err := errors.Join(h.machine.View().Write(&want), m.View().Write(&got)); err != nil {
 		h.t.Fatal(err)

@@ -2,6 +2,8 @@
 package logtest
 
 import (
+	"github.com/hashicorp/raft"
+
 	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
@@ -11,6 +13,14 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
 )
+
+// Logs returns encoded entries as a Raft group applies them. The first one has the index first.
+func Logs(first uint64, entries [][]byte) (logs []*raft.Log) {
+	for i, data := range entries {
+		logs = append(logs, &raft.Log{Type: raft.LogCommand, Index: first + uint64(i), Data: data})
+	}
+	return logs
+}
 
 func must[M any](m M, err error) M {
 	if err != nil {
