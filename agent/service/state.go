@@ -6,12 +6,15 @@ import (
 
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/duty/recovery"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	decide "github.com/coopr/coopr/engine/recovery"
 	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
 
@@ -59,6 +62,18 @@ func (s *State) Follow(ctx context.Context, tenant string, after uint64, fn func
 		}
 	}()
 	return m.Machine.Follow(ctx, tenant, after, fn)
+}
+
+// RefuseCopies writes that a request was refused. In a mesh with voters that do not know how, nothing is written.
+func (s *State) RefuseCopies(ctx context.Context, who model.Caller, code problem.Code) (done bool, err error) {
+	m, _, err := leader(s.Supervisor)
+	if err != nil || !m.Machine.View().Understands(logformat.RefuseLevel) {
+		return false, err
+	}
+	a, err := propose(ctx, s.Supervisor, who, &pb.Command{Change: &pb.Command_RefuseCopies{
+		RefuseCopies: &pb.RefuseCopies{Code: string(code)},
+	}})
+	return a.Repeated, err
 }
 
 // view is a view of the state with the values that the API computes from it.

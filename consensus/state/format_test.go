@@ -27,6 +27,7 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/engine/signing"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -425,6 +426,9 @@ func everything(t *testing.T) *clinic {
 	move := func(sink string, number uint64) {
 		must(&pb.Command{Change: &pb.Command_MoveCursors{MoveCursors: &pb.MoveCursors{Cursors: []*pb.SinkCursor{{Sink: sink, Number: number}}}}})
 	}
+	must(&pb.Command{Tenant: "t", Actor: "eve", RequestId: "refused", Change: &pb.Command_RefuseCopies{
+		RefuseCopies: &pb.RefuseCopies{Code: string(problem.NotFound)},
+	}})
 	move("siem", 3)
 	move("siem", 2)
 	move("file", 1)

@@ -350,8 +350,12 @@ func (a *applier) command(c *pb.Command) Answer {
 	key := ""
 	if c.RequestId != "" {
 		key = table.RequestKey(c.Tenant, c.Actor, c.RequestId)
-		if r := table.Get[table.RequestRow](a.txn, table.Requests, "id", key); r != nil {
+		switch r := table.Get[table.RequestRow](a.txn, table.Requests, "id", key); {
+		case r == nil:
+		case r.Refusal == "":
 			return Answer{Index: r.Index, Subject: r.Subject, Repeated: true, Effect: a.view().Effect(r)}
+		case c.GetRefuseCopies() == nil:
+			return Answer{Index: r.Index, Err: problem.New(r.Refusal, "a request with this id was refused before: send another id")}
 		}
 	}
 	at := a.audit.Begin(c)
@@ -365,7 +369,7 @@ func (a *applier) command(c *pb.Command) Answer {
 	}
 	ans.Effect = a.effect(c, ans.Subject)
 	if key != "" {
-		r := &table.RequestRow{Key: key, Index: a.index, Subject: ans.Subject, Time: a.now}
+		r := &table.RequestRow{Key: key, Index: a.index, Subject: ans.Subject, Time: a.now, Refusal: problem.Code(c.GetRefuseCopies().GetCode())}
 		if c.KeepAnswer && ans.Effect != nil {
 			r.Effect = ans.Effect.Kept()
 		}
@@ -444,6 +448,8 @@ func (a *applier) change(c *pb.Command) Answer {
 			a.audit.Incident(i)
 		}
 		return Answer{}
+	case *pb.Command_RefuseCopies:
+		return Answer{} // command remembers the request
 	case *pb.Command_MoveCursors:
 		return a.moveCursors(ch.MoveCursors)
 	case *pb.Command_RaiseFeatureLevel:

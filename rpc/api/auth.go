@@ -7,6 +7,9 @@ const (
 	// HeaderRequest is the id of a request. The mesh carries out requests with the same id only
 	// once, for as long as it remembers the id: a day, unless the agents are configured otherwise.
 	HeaderRequest = "Coopr-Request-Id"
+	// HeaderRetry marks a request that was sent before with the same id, when no answer came: the mesh refuses it only
+	// once no copy of it can be carried out any more. Its value is "true".
+	HeaderRetry = "Coopr-Retry"
 	// HeaderHold is how long the contacted agent may hold the request while it reaches no leader, such as
 	// "5s". Without it that is 600 ms; more than a minute counts as a minute.
 	HeaderHold = "Coopr-Hold"

@@ -208,6 +208,8 @@ type request struct {
 	// again is a body that is read from its start for each attempt.
 	again *io.SectionReader
 	id    string
+	// retry is true if a copy with the same id may be under way.
+	retry bool
 	// single is true for writes that the mesh may carry out again if they come again, so that only one
 	// agent is asked at a time.
 	single bool
@@ -221,7 +223,8 @@ type requestIDKey struct{}
 
 // WithRequestID returns a context whose writes carry this request id instead of a new one. The
 // mesh carries out requests with the same id only once, for as long as it remembers the id: a day,
-// unless its agents are configured otherwise.
+// unless its agents are configured otherwise. Each of them counts as repeated: if one is refused, the
+// mesh carries out no other one that arrives later.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }
@@ -325,6 +328,9 @@ func (c *Client) once(ctx context.Context, base string, r request) (*http.Respon
 	}
 	if r.id != "" {
 		req.Header.Set(api.HeaderRequest, r.id)
+	}
+	if r.retry {
+		req.Header.Set(api.HeaderRetry, "true")
 	}
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")

@@ -108,6 +108,7 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	}
 	if r.method != http.MethodGet && r.id == "" {
 		r.id, _ = ctx.Value(requestIDKey{}).(string)
+		r.retry = r.id != ""
 		if r.id == "" {
 			r.id = NewRequestID()
 		}
@@ -179,6 +180,7 @@ func (c *Client) race(ctx context.Context, r request) (last result) {
 			}
 			newest = c.start(ctx, r, next, results)
 			under[next], again = newest, false
+			r.retry = r.method != http.MethodGet
 			next = (next + 1) % len(c.bases)
 			asked++
 			at = newest.due(r)
@@ -240,7 +242,7 @@ func (c *Client) race(ctx context.Context, r request) (last result) {
 			if doubtful++; doubtful > maxDoubtful {
 				return last
 			}
-			// Nothing is under way any more, so that the next answer is certain.
+			// The mesh carries out no copy after it has refused a retry, so that the next answer is certain.
 			next, at, refusal, doubt, again = refusal.agent, time.Now(), nil, false, true
 		}
 	}

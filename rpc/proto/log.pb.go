@@ -590,6 +590,7 @@ type Command struct {
 	//	*Command_DropSealed
 	//	*Command_PutSigningKey
 	//	*Command_SignHead
+	//	*Command_RefuseCopies
 	//	*Command_MoveCursors
 	//	*Command_PruneAudit
 	//	*Command_NoteIncidents
@@ -1109,6 +1110,15 @@ func (x *Command) GetSignHead() *SignHead {
 	return nil
 }
 
+func (x *Command) GetRefuseCopies() *RefuseCopies {
+	if x != nil {
+		if x, ok := x.Change.(*Command_RefuseCopies); ok {
+			return x.RefuseCopies
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetMoveCursors() *MoveCursors {
 	if x != nil {
 		if x, ok := x.Change.(*Command_MoveCursors); ok {
@@ -1332,6 +1342,10 @@ type Command_SignHead struct {
 	SignHead *SignHead `protobuf:"bytes,115,opt,name=sign_head,json=signHead,proto3,oneof"`
 }
 
+type Command_RefuseCopies struct {
+	RefuseCopies *RefuseCopies `protobuf:"bytes,116,opt,name=refuse_copies,json=refuseCopies,proto3,oneof"`
+}
+
 type Command_MoveCursors struct {
 	MoveCursors *MoveCursors `protobuf:"bytes,120,opt,name=move_cursors,json=moveCursors,proto3,oneof"`
 }
@@ -1439,6 +1453,8 @@ func (*Command_DropSealed) isCommand_Change() {}
 func (*Command_PutSigningKey) isCommand_Change() {}
 
 func (*Command_SignHead) isCommand_Change() {}
+
+func (*Command_RefuseCopies) isCommand_Change() {}
 
 func (*Command_MoveCursors) isCommand_Change() {}
 
@@ -1755,6 +1771,52 @@ func (x *DeleteTenant) GetName() string {
 	return ""
 }
 
+// RefuseCopies refuses every later command with its request id, unless one was carried out before. The request was refused when
+// a copy of it may have been under way.
+type RefuseCopies struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"` // of the refusal, of engine/problem
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefuseCopies) Reset() {
+	*x = RefuseCopies{}
+	mi := &file_log_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefuseCopies) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefuseCopies) ProtoMessage() {}
+
+func (x *RefuseCopies) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefuseCopies.ProtoReflect.Descriptor instead.
+func (*RefuseCopies) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RefuseCopies) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
 type PutToken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hash          []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"` // SHA-256 of the token
@@ -1775,7 +1837,7 @@ type PutToken struct {
 
 func (x *PutToken) Reset() {
 	*x = PutToken{}
-	mi := &file_log_proto_msgTypes[7]
+	mi := &file_log_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +1849,7 @@ func (x *PutToken) String() string {
 func (*PutToken) ProtoMessage() {}
 
 func (x *PutToken) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[7]
+	mi := &file_log_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +1862,7 @@ func (x *PutToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutToken.ProtoReflect.Descriptor instead.
 func (*PutToken) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{7}
+	return file_log_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PutToken) GetHash() []byte {
@@ -1896,7 +1958,7 @@ type DeleteToken struct {
 
 func (x *DeleteToken) Reset() {
 	*x = DeleteToken{}
-	mi := &file_log_proto_msgTypes[8]
+	mi := &file_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +1970,7 @@ func (x *DeleteToken) String() string {
 func (*DeleteToken) ProtoMessage() {}
 
 func (x *DeleteToken) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[8]
+	mi := &file_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +1983,7 @@ func (x *DeleteToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteToken.ProtoReflect.Descriptor instead.
 func (*DeleteToken) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{8}
+	return file_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeleteToken) GetId() string {
@@ -1942,7 +2004,7 @@ type TouchTokens struct {
 
 func (x *TouchTokens) Reset() {
 	*x = TouchTokens{}
-	mi := &file_log_proto_msgTypes[9]
+	mi := &file_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2016,7 @@ func (x *TouchTokens) String() string {
 func (*TouchTokens) ProtoMessage() {}
 
 func (x *TouchTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[9]
+	mi := &file_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2029,7 @@ func (x *TouchTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TouchTokens.ProtoReflect.Descriptor instead.
 func (*TouchTokens) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{9}
+	return file_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TouchTokens) GetIds() []string {
@@ -1995,7 +2057,7 @@ type RenewToken struct {
 
 func (x *RenewToken) Reset() {
 	*x = RenewToken{}
-	mi := &file_log_proto_msgTypes[10]
+	mi := &file_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2069,7 @@ func (x *RenewToken) String() string {
 func (*RenewToken) ProtoMessage() {}
 
 func (x *RenewToken) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[10]
+	mi := &file_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2082,7 @@ func (x *RenewToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewToken.ProtoReflect.Descriptor instead.
 func (*RenewToken) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{10}
+	return file_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RenewToken) GetId() string {
@@ -2050,7 +2112,7 @@ type PutUser struct {
 
 func (x *PutUser) Reset() {
 	*x = PutUser{}
-	mi := &file_log_proto_msgTypes[11]
+	mi := &file_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2062,7 +2124,7 @@ func (x *PutUser) String() string {
 func (*PutUser) ProtoMessage() {}
 
 func (x *PutUser) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[11]
+	mi := &file_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2075,7 +2137,7 @@ func (x *PutUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutUser.ProtoReflect.Descriptor instead.
 func (*PutUser) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{11}
+	return file_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PutUser) GetUser() *record.User {
@@ -2122,7 +2184,7 @@ type DeleteUser struct {
 
 func (x *DeleteUser) Reset() {
 	*x = DeleteUser{}
-	mi := &file_log_proto_msgTypes[12]
+	mi := &file_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2134,7 +2196,7 @@ func (x *DeleteUser) String() string {
 func (*DeleteUser) ProtoMessage() {}
 
 func (x *DeleteUser) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[12]
+	mi := &file_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2147,7 +2209,7 @@ func (x *DeleteUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteUser.ProtoReflect.Descriptor instead.
 func (*DeleteUser) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{12}
+	return file_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteUser) GetName() string {
@@ -2166,7 +2228,7 @@ type PutGrant struct {
 
 func (x *PutGrant) Reset() {
 	*x = PutGrant{}
-	mi := &file_log_proto_msgTypes[13]
+	mi := &file_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2240,7 @@ func (x *PutGrant) String() string {
 func (*PutGrant) ProtoMessage() {}
 
 func (x *PutGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[13]
+	mi := &file_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2253,7 @@ func (x *PutGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutGrant.ProtoReflect.Descriptor instead.
 func (*PutGrant) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{13}
+	return file_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PutGrant) GetGrant() *record.Grant {
@@ -2210,7 +2272,7 @@ type DeleteGrant struct {
 
 func (x *DeleteGrant) Reset() {
 	*x = DeleteGrant{}
-	mi := &file_log_proto_msgTypes[14]
+	mi := &file_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2284,7 @@ func (x *DeleteGrant) String() string {
 func (*DeleteGrant) ProtoMessage() {}
 
 func (x *DeleteGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[14]
+	mi := &file_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2297,7 @@ func (x *DeleteGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGrant.ProtoReflect.Descriptor instead.
 func (*DeleteGrant) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{14}
+	return file_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteGrant) GetId() string {
@@ -2261,7 +2323,7 @@ type FoundMesh struct {
 
 func (x *FoundMesh) Reset() {
 	*x = FoundMesh{}
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2335,7 @@ func (x *FoundMesh) String() string {
 func (*FoundMesh) ProtoMessage() {}
 
 func (x *FoundMesh) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2348,7 @@ func (x *FoundMesh) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundMesh.ProtoReflect.Descriptor instead.
 func (*FoundMesh) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{15}
+	return file_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FoundMesh) GetMesh() string {
@@ -2347,7 +2409,7 @@ type PutJoinToken struct {
 
 func (x *PutJoinToken) Reset() {
 	*x = PutJoinToken{}
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2421,7 @@ func (x *PutJoinToken) String() string {
 func (*PutJoinToken) ProtoMessage() {}
 
 func (x *PutJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2434,7 @@ func (x *PutJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutJoinToken.ProtoReflect.Descriptor instead.
 func (*PutJoinToken) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{16}
+	return file_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PutJoinToken) GetToken() *record.JoinToken {
@@ -2391,7 +2453,7 @@ type DeleteJoinToken struct {
 
 func (x *DeleteJoinToken) Reset() {
 	*x = DeleteJoinToken{}
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2465,7 @@ func (x *DeleteJoinToken) String() string {
 func (*DeleteJoinToken) ProtoMessage() {}
 
 func (x *DeleteJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2478,7 @@ func (x *DeleteJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJoinToken.ProtoReflect.Descriptor instead.
 func (*DeleteJoinToken) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{17}
+	return file_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DeleteJoinToken) GetId() string {
@@ -2439,7 +2501,7 @@ type AdmitAgent struct {
 
 func (x *AdmitAgent) Reset() {
 	*x = AdmitAgent{}
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2513,7 @@ func (x *AdmitAgent) String() string {
 func (*AdmitAgent) ProtoMessage() {}
 
 func (x *AdmitAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2526,7 @@ func (x *AdmitAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitAgent.ProtoReflect.Descriptor instead.
 func (*AdmitAgent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{18}
+	return file_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AdmitAgent) GetToken() string {
@@ -2506,7 +2568,7 @@ type RecordKeys struct {
 
 func (x *RecordKeys) Reset() {
 	*x = RecordKeys{}
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2580,7 @@ func (x *RecordKeys) String() string {
 func (*RecordKeys) ProtoMessage() {}
 
 func (x *RecordKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +2593,7 @@ func (x *RecordKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordKeys.ProtoReflect.Descriptor instead.
 func (*RecordKeys) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{19}
+	return file_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RecordKeys) GetKeys() map[string]string {
@@ -2562,7 +2624,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +2636,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +2649,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{20}
+	return file_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OpenSession) GetSession() string {
@@ -2644,7 +2706,7 @@ type EndSession struct {
 
 func (x *EndSession) Reset() {
 	*x = EndSession{}
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2656,7 +2718,7 @@ func (x *EndSession) String() string {
 func (*EndSession) ProtoMessage() {}
 
 func (x *EndSession) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +2731,7 @@ func (x *EndSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
 func (*EndSession) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{21}
+	return file_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EndSession) GetSession() string {
@@ -2707,7 +2769,7 @@ type StartOperation struct {
 
 func (x *StartOperation) Reset() {
 	*x = StartOperation{}
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2719,7 +2781,7 @@ func (x *StartOperation) String() string {
 func (*StartOperation) ProtoMessage() {}
 
 func (x *StartOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2732,7 +2794,7 @@ func (x *StartOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartOperation.ProtoReflect.Descriptor instead.
 func (*StartOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{22}
+	return file_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StartOperation) GetOperation() *record.Operation {
@@ -2826,7 +2888,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +2900,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +2913,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{23}
+	return file_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Lease) GetOperation() string {
@@ -2897,7 +2959,7 @@ type Outputs struct {
 
 func (x *Outputs) Reset() {
 	*x = Outputs{}
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +2971,7 @@ func (x *Outputs) String() string {
 func (*Outputs) ProtoMessage() {}
 
 func (x *Outputs) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +2984,7 @@ func (x *Outputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outputs.ProtoReflect.Descriptor instead.
 func (*Outputs) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{24}
+	return file_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Outputs) GetAt() uint32 {
@@ -2990,7 +3052,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3064,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3077,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{25}
+	return file_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Report) GetOperation() string {
@@ -3071,7 +3133,7 @@ type ControlOperation struct {
 
 func (x *ControlOperation) Reset() {
 	*x = ControlOperation{}
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3145,7 @@ func (x *ControlOperation) String() string {
 func (*ControlOperation) ProtoMessage() {}
 
 func (x *ControlOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3158,7 @@ func (x *ControlOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlOperation.ProtoReflect.Descriptor instead.
 func (*ControlOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{26}
+	return file_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ControlOperation) GetOperation() string {
@@ -3135,7 +3197,7 @@ type ControlCluster struct {
 
 func (x *ControlCluster) Reset() {
 	*x = ControlCluster{}
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3147,7 +3209,7 @@ func (x *ControlCluster) String() string {
 func (*ControlCluster) ProtoMessage() {}
 
 func (x *ControlCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3160,7 +3222,7 @@ func (x *ControlCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlCluster.ProtoReflect.Descriptor instead.
 func (*ControlCluster) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{27}
+	return file_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ControlCluster) GetCluster() string {
@@ -3226,7 +3288,7 @@ type OrderPlan struct {
 
 func (x *OrderPlan) Reset() {
 	*x = OrderPlan{}
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3238,7 +3300,7 @@ func (x *OrderPlan) String() string {
 func (*OrderPlan) ProtoMessage() {}
 
 func (x *OrderPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3251,7 +3313,7 @@ func (x *OrderPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderPlan.ProtoReflect.Descriptor instead.
 func (*OrderPlan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{28}
+	return file_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OrderPlan) GetOperation() string {
@@ -3303,7 +3365,7 @@ type QueueOperation struct {
 
 func (x *QueueOperation) Reset() {
 	*x = QueueOperation{}
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3377,7 @@ func (x *QueueOperation) String() string {
 func (*QueueOperation) ProtoMessage() {}
 
 func (x *QueueOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +3390,7 @@ func (x *QueueOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueOperation.ProtoReflect.Descriptor instead.
 func (*QueueOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{29}
+	return file_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *QueueOperation) GetOperation() *record.Operation {
@@ -3375,7 +3437,7 @@ type HealthChange struct {
 
 func (x *HealthChange) Reset() {
 	*x = HealthChange{}
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3449,7 @@ func (x *HealthChange) String() string {
 func (*HealthChange) ProtoMessage() {}
 
 func (x *HealthChange) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3462,7 @@ func (x *HealthChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthChange.ProtoReflect.Descriptor instead.
 func (*HealthChange) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{30}
+	return file_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HealthChange) GetTenant() string {
@@ -3462,7 +3524,7 @@ type ReportHealth struct {
 
 func (x *ReportHealth) Reset() {
 	*x = ReportHealth{}
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3474,7 +3536,7 @@ func (x *ReportHealth) String() string {
 func (*ReportHealth) ProtoMessage() {}
 
 func (x *ReportHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3487,7 +3549,7 @@ func (x *ReportHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportHealth.ProtoReflect.Descriptor instead.
 func (*ReportHealth) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{31}
+	return file_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReportHealth) GetChanges() []*HealthChange {
@@ -3510,7 +3572,7 @@ type SaveValue struct {
 
 func (x *SaveValue) Reset() {
 	*x = SaveValue{}
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3522,7 +3584,7 @@ func (x *SaveValue) String() string {
 func (*SaveValue) ProtoMessage() {}
 
 func (x *SaveValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[32]
+	mi := &file_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3535,7 +3597,7 @@ func (x *SaveValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveValue.ProtoReflect.Descriptor instead.
 func (*SaveValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{32}
+	return file_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SaveValue) GetOperation() string {
@@ -3587,7 +3649,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3599,7 +3661,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[33]
+	mi := &file_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3612,7 +3674,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{33}
+	return file_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Part) GetId() string {
@@ -3654,7 +3716,7 @@ type RemoveAgent struct {
 
 func (x *RemoveAgent) Reset() {
 	*x = RemoveAgent{}
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3666,7 +3728,7 @@ func (x *RemoveAgent) String() string {
 func (*RemoveAgent) ProtoMessage() {}
 
 func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[34]
+	mi := &file_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3679,7 +3741,7 @@ func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAgent.ProtoReflect.Descriptor instead.
 func (*RemoveAgent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{34}
+	return file_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RemoveAgent) GetId() string {
@@ -3718,7 +3780,7 @@ type Prune struct {
 
 func (x *Prune) Reset() {
 	*x = Prune{}
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +3792,7 @@ func (x *Prune) String() string {
 func (*Prune) ProtoMessage() {}
 
 func (x *Prune) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[35]
+	mi := &file_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +3805,7 @@ func (x *Prune) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prune.ProtoReflect.Descriptor instead.
 func (*Prune) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{35}
+	return file_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Prune) GetOperations() []string {
@@ -3798,7 +3860,7 @@ type MoveCursors struct {
 
 func (x *MoveCursors) Reset() {
 	*x = MoveCursors{}
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3810,7 +3872,7 @@ func (x *MoveCursors) String() string {
 func (*MoveCursors) ProtoMessage() {}
 
 func (x *MoveCursors) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[36]
+	mi := &file_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3823,7 +3885,7 @@ func (x *MoveCursors) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveCursors.ProtoReflect.Descriptor instead.
 func (*MoveCursors) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{36}
+	return file_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MoveCursors) GetCursors() []*SinkCursor {
@@ -3843,7 +3905,7 @@ type SinkCursor struct {
 
 func (x *SinkCursor) Reset() {
 	*x = SinkCursor{}
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3855,7 +3917,7 @@ func (x *SinkCursor) String() string {
 func (*SinkCursor) ProtoMessage() {}
 
 func (x *SinkCursor) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[37]
+	mi := &file_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3868,7 +3930,7 @@ func (x *SinkCursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SinkCursor.ProtoReflect.Descriptor instead.
 func (*SinkCursor) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{37}
+	return file_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SinkCursor) GetSink() string {
@@ -3899,7 +3961,7 @@ type PruneAudit struct {
 
 func (x *PruneAudit) Reset() {
 	*x = PruneAudit{}
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3911,7 +3973,7 @@ func (x *PruneAudit) String() string {
 func (*PruneAudit) ProtoMessage() {}
 
 func (x *PruneAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[38]
+	mi := &file_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3924,7 +3986,7 @@ func (x *PruneAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneAudit.ProtoReflect.Descriptor instead.
 func (*PruneAudit) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{38}
+	return file_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PruneAudit) GetBeforeMs() int64 {
@@ -3973,7 +4035,7 @@ type TenantRecords struct {
 
 func (x *TenantRecords) Reset() {
 	*x = TenantRecords{}
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4047,7 @@ func (x *TenantRecords) String() string {
 func (*TenantRecords) ProtoMessage() {}
 
 func (x *TenantRecords) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[39]
+	mi := &file_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4060,7 @@ func (x *TenantRecords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantRecords.ProtoReflect.Descriptor instead.
 func (*TenantRecords) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{39}
+	return file_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TenantRecords) GetTenant() string {
@@ -4025,7 +4087,7 @@ type NoteIncidents struct {
 
 func (x *NoteIncidents) Reset() {
 	*x = NoteIncidents{}
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4037,7 +4099,7 @@ func (x *NoteIncidents) String() string {
 func (*NoteIncidents) ProtoMessage() {}
 
 func (x *NoteIncidents) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[40]
+	mi := &file_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4050,7 +4112,7 @@ func (x *NoteIncidents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteIncidents.ProtoReflect.Descriptor instead.
 func (*NoteIncidents) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{40}
+	return file_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *NoteIncidents) GetIncidents() []*Incident {
@@ -4079,7 +4141,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4091,7 +4153,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[41]
+	mi := &file_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4104,7 +4166,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{41}
+	return file_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Incident) GetType() string {
@@ -4197,7 +4259,7 @@ type PruneCluster struct {
 
 func (x *PruneCluster) Reset() {
 	*x = PruneCluster{}
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4271,7 @@ func (x *PruneCluster) String() string {
 func (*PruneCluster) ProtoMessage() {}
 
 func (x *PruneCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[42]
+	mi := &file_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4284,7 @@ func (x *PruneCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneCluster.ProtoReflect.Descriptor instead.
 func (*PruneCluster) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{42}
+	return file_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PruneCluster) GetTenant() string {
@@ -4256,7 +4318,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4268,7 +4330,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[43]
+	mi := &file_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4281,7 +4343,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{43}
+	return file_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -4314,7 +4376,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4326,7 +4388,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[44]
+	mi := &file_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4339,7 +4401,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{44}
+	return file_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DropResource) GetProvider() string {
@@ -4389,7 +4451,7 @@ type NoteOrphans struct {
 
 func (x *NoteOrphans) Reset() {
 	*x = NoteOrphans{}
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4401,7 +4463,7 @@ func (x *NoteOrphans) String() string {
 func (*NoteOrphans) ProtoMessage() {}
 
 func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[45]
+	mi := &file_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4414,7 +4476,7 @@ func (x *NoteOrphans) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteOrphans.ProtoReflect.Descriptor instead.
 func (*NoteOrphans) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{45}
+	return file_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *NoteOrphans) GetFound() []*FoundOrphan {
@@ -4437,7 +4499,7 @@ type FoundOrphan struct {
 
 func (x *FoundOrphan) Reset() {
 	*x = FoundOrphan{}
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4449,7 +4511,7 @@ func (x *FoundOrphan) String() string {
 func (*FoundOrphan) ProtoMessage() {}
 
 func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[46]
+	mi := &file_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4462,7 +4524,7 @@ func (x *FoundOrphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundOrphan.ProtoReflect.Descriptor instead.
 func (*FoundOrphan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{46}
+	return file_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FoundOrphan) GetTenant() string {
@@ -4509,7 +4571,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[47]
+	mi := &file_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4521,7 +4583,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[47]
+	mi := &file_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4534,7 +4596,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{47}
+	return file_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -4636,7 +4698,7 @@ type PutSetting struct {
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[48]
+	mi := &file_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4648,7 +4710,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[48]
+	mi := &file_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4661,7 +4723,7 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{48}
+	return file_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PutSetting) GetKind() SettingKind {
@@ -4829,7 +4891,7 @@ type StartRun struct {
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[49]
+	mi := &file_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4841,7 +4903,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[49]
+	mi := &file_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4854,7 +4916,7 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{49}
+	return file_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StartRun) GetRun() *record.Run {
@@ -4904,7 +4966,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[50]
+	mi := &file_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4916,7 +4978,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[50]
+	mi := &file_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4929,7 +4991,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{50}
+	return file_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -4963,7 +5025,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[51]
+	mi := &file_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4975,7 +5037,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[51]
+	mi := &file_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4988,7 +5050,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{51}
+	return file_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -5016,7 +5078,7 @@ type ChangeResource struct {
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[52]
+	mi := &file_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5028,7 +5090,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[52]
+	mi := &file_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5041,7 +5103,7 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{52}
+	return file_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ChangeResource) GetChange() isChangeResource_Change {
@@ -5112,7 +5174,7 @@ type AddResource struct {
 
 func (x *AddResource) Reset() {
 	*x = AddResource{}
-	mi := &file_log_proto_msgTypes[53]
+	mi := &file_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5124,7 +5186,7 @@ func (x *AddResource) String() string {
 func (*AddResource) ProtoMessage() {}
 
 func (x *AddResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[53]
+	mi := &file_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5137,7 +5199,7 @@ func (x *AddResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
 func (*AddResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{53}
+	return file_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AddResource) GetVersion() *record.ResourceVersion {
@@ -5172,7 +5234,7 @@ type OrderResource struct {
 
 func (x *OrderResource) Reset() {
 	*x = OrderResource{}
-	mi := &file_log_proto_msgTypes[54]
+	mi := &file_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5246,7 @@ func (x *OrderResource) String() string {
 func (*OrderResource) ProtoMessage() {}
 
 func (x *OrderResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[54]
+	mi := &file_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5259,7 @@ func (x *OrderResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
 func (*OrderResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{54}
+	return file_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *OrderResource) GetResource() *record.ResourceKey {
@@ -5230,7 +5292,7 @@ type SyncResources struct {
 
 func (x *SyncResources) Reset() {
 	*x = SyncResources{}
-	mi := &file_log_proto_msgTypes[55]
+	mi := &file_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5242,7 +5304,7 @@ func (x *SyncResources) String() string {
 func (*SyncResources) ProtoMessage() {}
 
 func (x *SyncResources) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[55]
+	mi := &file_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5255,7 +5317,7 @@ func (x *SyncResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
 func (*SyncResources) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{55}
+	return file_log_proto_rawDescGZIP(), []int{56}
 }
 
 // Checkpoint has each voter keep the state as of this entry, so that the leader can compare the
@@ -5268,7 +5330,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_log_proto_msgTypes[56]
+	mi := &file_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5280,7 +5342,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[56]
+	mi := &file_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5293,7 +5355,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{56}
+	return file_log_proto_rawDescGZIP(), []int{57}
 }
 
 // PutSigningKey adds a key with which the mesh signs. It is refused unless its number follows the latest one, and the key
@@ -5310,7 +5372,7 @@ type PutSigningKey struct {
 
 func (x *PutSigningKey) Reset() {
 	*x = PutSigningKey{}
-	mi := &file_log_proto_msgTypes[57]
+	mi := &file_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5322,7 +5384,7 @@ func (x *PutSigningKey) String() string {
 func (*PutSigningKey) ProtoMessage() {}
 
 func (x *PutSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[57]
+	mi := &file_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5335,7 +5397,7 @@ func (x *PutSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSigningKey.ProtoReflect.Descriptor instead.
 func (*PutSigningKey) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{57}
+	return file_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PutSigningKey) GetNumber() uint32 {
@@ -5381,7 +5443,7 @@ type PutTaskKey struct {
 
 func (x *PutTaskKey) Reset() {
 	*x = PutTaskKey{}
-	mi := &file_log_proto_msgTypes[58]
+	mi := &file_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5393,7 +5455,7 @@ func (x *PutTaskKey) String() string {
 func (*PutTaskKey) ProtoMessage() {}
 
 func (x *PutTaskKey) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[58]
+	mi := &file_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5406,7 +5468,7 @@ func (x *PutTaskKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutTaskKey.ProtoReflect.Descriptor instead.
 func (*PutTaskKey) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{58}
+	return file_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PutTaskKey) GetNumber() uint32 {
@@ -5458,7 +5520,7 @@ type SignHead struct {
 
 func (x *SignHead) Reset() {
 	*x = SignHead{}
-	mi := &file_log_proto_msgTypes[59]
+	mi := &file_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5532,7 @@ func (x *SignHead) String() string {
 func (*SignHead) ProtoMessage() {}
 
 func (x *SignHead) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[59]
+	mi := &file_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5483,7 +5545,7 @@ func (x *SignHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignHead.ProtoReflect.Descriptor instead.
 func (*SignHead) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{59}
+	return file_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SignHead) GetNumber() uint64 {
@@ -5528,7 +5590,7 @@ type PutDataKey struct {
 
 func (x *PutDataKey) Reset() {
 	*x = PutDataKey{}
-	mi := &file_log_proto_msgTypes[60]
+	mi := &file_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5540,7 +5602,7 @@ func (x *PutDataKey) String() string {
 func (*PutDataKey) ProtoMessage() {}
 
 func (x *PutDataKey) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[60]
+	mi := &file_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5553,7 +5615,7 @@ func (x *PutDataKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutDataKey.ProtoReflect.Descriptor instead.
 func (*PutDataKey) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{60}
+	return file_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PutDataKey) GetTenant() string {
@@ -5603,7 +5665,7 @@ type SealedValue struct {
 
 func (x *SealedValue) Reset() {
 	*x = SealedValue{}
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5615,7 +5677,7 @@ func (x *SealedValue) String() string {
 func (*SealedValue) ProtoMessage() {}
 
 func (x *SealedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[61]
+	mi := &file_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5628,7 +5690,7 @@ func (x *SealedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedValue.ProtoReflect.Descriptor instead.
 func (*SealedValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{61}
+	return file_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SealedValue) GetId() string {
@@ -5663,7 +5725,7 @@ type PutSealed struct {
 
 func (x *PutSealed) Reset() {
 	*x = PutSealed{}
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5675,7 +5737,7 @@ func (x *PutSealed) String() string {
 func (*PutSealed) ProtoMessage() {}
 
 func (x *PutSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[62]
+	mi := &file_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5688,7 +5750,7 @@ func (x *PutSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSealed.ProtoReflect.Descriptor instead.
 func (*PutSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{62}
+	return file_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PutSealed) GetTenant() string {
@@ -5721,7 +5783,7 @@ type Reseal struct {
 
 func (x *Reseal) Reset() {
 	*x = Reseal{}
-	mi := &file_log_proto_msgTypes[63]
+	mi := &file_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5733,7 +5795,7 @@ func (x *Reseal) String() string {
 func (*Reseal) ProtoMessage() {}
 
 func (x *Reseal) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[63]
+	mi := &file_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5746,7 +5808,7 @@ func (x *Reseal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reseal.ProtoReflect.Descriptor instead.
 func (*Reseal) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{63}
+	return file_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Reseal) GetSecrets() []*ResealedSecret {
@@ -5802,7 +5864,7 @@ type RewrappedKey struct {
 
 func (x *RewrappedKey) Reset() {
 	*x = RewrappedKey{}
-	mi := &file_log_proto_msgTypes[64]
+	mi := &file_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5814,7 +5876,7 @@ func (x *RewrappedKey) String() string {
 func (*RewrappedKey) ProtoMessage() {}
 
 func (x *RewrappedKey) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[64]
+	mi := &file_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5827,7 +5889,7 @@ func (x *RewrappedKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RewrappedKey.ProtoReflect.Descriptor instead.
 func (*RewrappedKey) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{64}
+	return file_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RewrappedKey) GetKey() *PutDataKey {
@@ -5855,7 +5917,7 @@ type ResealedValue struct {
 
 func (x *ResealedValue) Reset() {
 	*x = ResealedValue{}
-	mi := &file_log_proto_msgTypes[65]
+	mi := &file_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5867,7 +5929,7 @@ func (x *ResealedValue) String() string {
 func (*ResealedValue) ProtoMessage() {}
 
 func (x *ResealedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[65]
+	mi := &file_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5880,7 +5942,7 @@ func (x *ResealedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedValue.ProtoReflect.Descriptor instead.
 func (*ResealedValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{65}
+	return file_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ResealedValue) GetTenant() string {
@@ -5907,7 +5969,7 @@ type DataKeyName struct {
 
 func (x *DataKeyName) Reset() {
 	*x = DataKeyName{}
-	mi := &file_log_proto_msgTypes[66]
+	mi := &file_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5919,7 +5981,7 @@ func (x *DataKeyName) String() string {
 func (*DataKeyName) ProtoMessage() {}
 
 func (x *DataKeyName) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[66]
+	mi := &file_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5932,7 +5994,7 @@ func (x *DataKeyName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataKeyName.ProtoReflect.Descriptor instead.
 func (*DataKeyName) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{66}
+	return file_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DataKeyName) GetTenant() string {
@@ -5962,7 +6024,7 @@ type ResealedMesh struct {
 
 func (x *ResealedMesh) Reset() {
 	*x = ResealedMesh{}
-	mi := &file_log_proto_msgTypes[67]
+	mi := &file_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5974,7 +6036,7 @@ func (x *ResealedMesh) String() string {
 func (*ResealedMesh) ProtoMessage() {}
 
 func (x *ResealedMesh) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[67]
+	mi := &file_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5987,7 +6049,7 @@ func (x *ResealedMesh) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedMesh.ProtoReflect.Descriptor instead.
 func (*ResealedMesh) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{67}
+	return file_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ResealedMesh) GetWasCa() []byte {
@@ -6043,7 +6105,7 @@ type Rotate struct {
 
 func (x *Rotate) Reset() {
 	*x = Rotate{}
-	mi := &file_log_proto_msgTypes[68]
+	mi := &file_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6055,7 +6117,7 @@ func (x *Rotate) String() string {
 func (*Rotate) ProtoMessage() {}
 
 func (x *Rotate) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[68]
+	mi := &file_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6068,7 +6130,7 @@ func (x *Rotate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rotate.ProtoReflect.Descriptor instead.
 func (*Rotate) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{68}
+	return file_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Rotate) GetKind() record.RotationKind {
@@ -6192,7 +6254,7 @@ type ResumeMesh struct {
 
 func (x *ResumeMesh) Reset() {
 	*x = ResumeMesh{}
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6204,7 +6266,7 @@ func (x *ResumeMesh) String() string {
 func (*ResumeMesh) ProtoMessage() {}
 
 func (x *ResumeMesh) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[69]
+	mi := &file_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6217,7 +6279,7 @@ func (x *ResumeMesh) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeMesh.ProtoReflect.Descriptor instead.
 func (*ResumeMesh) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{69}
+	return file_log_proto_rawDescGZIP(), []int{70}
 }
 
 // NoteExport notes that the keyring was exported for a backup.
@@ -6232,7 +6294,7 @@ type NoteExport struct {
 
 func (x *NoteExport) Reset() {
 	*x = NoteExport{}
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6244,7 +6306,7 @@ func (x *NoteExport) String() string {
 func (*NoteExport) ProtoMessage() {}
 
 func (x *NoteExport) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[70]
+	mi := &file_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6257,7 +6319,7 @@ func (x *NoteExport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteExport.ProtoReflect.Descriptor instead.
 func (*NoteExport) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{70}
+	return file_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *NoteExport) GetNumber() uint32 {
@@ -6299,7 +6361,7 @@ type ResealedProvider struct {
 
 func (x *ResealedProvider) Reset() {
 	*x = ResealedProvider{}
-	mi := &file_log_proto_msgTypes[71]
+	mi := &file_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6311,7 +6373,7 @@ func (x *ResealedProvider) String() string {
 func (*ResealedProvider) ProtoMessage() {}
 
 func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[71]
+	mi := &file_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6324,7 +6386,7 @@ func (x *ResealedProvider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedProvider.ProtoReflect.Descriptor instead.
 func (*ResealedProvider) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{71}
+	return file_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ResealedProvider) GetTenant() string {
@@ -6393,7 +6455,7 @@ type DropSealed struct {
 
 func (x *DropSealed) Reset() {
 	*x = DropSealed{}
-	mi := &file_log_proto_msgTypes[72]
+	mi := &file_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6405,7 +6467,7 @@ func (x *DropSealed) String() string {
 func (*DropSealed) ProtoMessage() {}
 
 func (x *DropSealed) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[72]
+	mi := &file_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6418,7 +6480,7 @@ func (x *DropSealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSealed.ProtoReflect.Descriptor instead.
 func (*DropSealed) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{72}
+	return file_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DropSealed) GetValues() []*SealedName {
@@ -6439,7 +6501,7 @@ type SealedName struct {
 
 func (x *SealedName) Reset() {
 	*x = SealedName{}
-	mi := &file_log_proto_msgTypes[73]
+	mi := &file_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6451,7 +6513,7 @@ func (x *SealedName) String() string {
 func (*SealedName) ProtoMessage() {}
 
 func (x *SealedName) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[73]
+	mi := &file_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6464,7 +6526,7 @@ func (x *SealedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedName.ProtoReflect.Descriptor instead.
 func (*SealedName) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{73}
+	return file_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SealedName) GetTenant() string {
@@ -6499,7 +6561,7 @@ type ResealedSecret struct {
 
 func (x *ResealedSecret) Reset() {
 	*x = ResealedSecret{}
-	mi := &file_log_proto_msgTypes[74]
+	mi := &file_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6511,7 +6573,7 @@ func (x *ResealedSecret) String() string {
 func (*ResealedSecret) ProtoMessage() {}
 
 func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[74]
+	mi := &file_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6524,7 +6586,7 @@ func (x *ResealedSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResealedSecret.ProtoReflect.Descriptor instead.
 func (*ResealedSecret) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{74}
+	return file_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ResealedSecret) GetTenant() string {
@@ -6561,7 +6623,7 @@ type ReportDivergence struct {
 
 func (x *ReportDivergence) Reset() {
 	*x = ReportDivergence{}
-	mi := &file_log_proto_msgTypes[75]
+	mi := &file_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6573,7 +6635,7 @@ func (x *ReportDivergence) String() string {
 func (*ReportDivergence) ProtoMessage() {}
 
 func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[75]
+	mi := &file_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6586,7 +6648,7 @@ func (x *ReportDivergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDivergence.ProtoReflect.Descriptor instead.
 func (*ReportDivergence) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{75}
+	return file_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ReportDivergence) GetServer() string {
@@ -6630,7 +6692,7 @@ const file_log_proto_rawDesc = "" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
 	"\x06groups\x18\x06 \x03(\rR\x06groups\x12\x16\n" +
-	"\x06bounds\x18\a \x01(\rR\x06bounds\"\x9b\x1a\n" +
+	"\x06bounds\x18\a \x01(\rR\x06bounds\"\xde\x1a\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -6707,7 +6769,8 @@ const file_log_proto_rawDesc = "" +
 	"\vdrop_sealed\x18q \x01(\v2\x18.coopr.log.v1.DropSealedH\x00R\n" +
 	"dropSealed\x12E\n" +
 	"\x0fput_signing_key\x18r \x01(\v2\x1b.coopr.log.v1.PutSigningKeyH\x00R\rputSigningKey\x125\n" +
-	"\tsign_head\x18s \x01(\v2\x16.coopr.log.v1.SignHeadH\x00R\bsignHead\x12>\n" +
+	"\tsign_head\x18s \x01(\v2\x16.coopr.log.v1.SignHeadH\x00R\bsignHead\x12A\n" +
+	"\rrefuse_copies\x18t \x01(\v2\x1a.coopr.log.v1.RefuseCopiesH\x00R\frefuseCopies\x12>\n" +
 	"\fmove_cursors\x18x \x01(\v2\x19.coopr.log.v1.MoveCursorsH\x00R\vmoveCursors\x12;\n" +
 	"\vprune_audit\x18y \x01(\v2\x18.coopr.log.v1.PruneAuditH\x00R\n" +
 	"pruneAudit\x12D\n" +
@@ -6738,7 +6801,9 @@ const file_log_proto_rawDesc = "" +
 	"\vcreate_only\x18\x02 \x01(\bR\n" +
 	"createOnly\"\"\n" +
 	"\fDeleteTenant\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xc8\x02\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\"\n" +
+	"\fRefuseCopies\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\"\xc8\x02\n" +
 	"\bPutToken\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
@@ -7200,7 +7265,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
 var file_log_proto_goTypes = []any{
 	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
 	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
@@ -7216,235 +7281,237 @@ var file_log_proto_goTypes = []any{
 	(*PutDefinitions)(nil),          // 11: coopr.log.v1.PutDefinitions
 	(*PutTenant)(nil),               // 12: coopr.log.v1.PutTenant
 	(*DeleteTenant)(nil),            // 13: coopr.log.v1.DeleteTenant
-	(*PutToken)(nil),                // 14: coopr.log.v1.PutToken
-	(*DeleteToken)(nil),             // 15: coopr.log.v1.DeleteToken
-	(*TouchTokens)(nil),             // 16: coopr.log.v1.TouchTokens
-	(*RenewToken)(nil),              // 17: coopr.log.v1.RenewToken
-	(*PutUser)(nil),                 // 18: coopr.log.v1.PutUser
-	(*DeleteUser)(nil),              // 19: coopr.log.v1.DeleteUser
-	(*PutGrant)(nil),                // 20: coopr.log.v1.PutGrant
-	(*DeleteGrant)(nil),             // 21: coopr.log.v1.DeleteGrant
-	(*FoundMesh)(nil),               // 22: coopr.log.v1.FoundMesh
-	(*PutJoinToken)(nil),            // 23: coopr.log.v1.PutJoinToken
-	(*DeleteJoinToken)(nil),         // 24: coopr.log.v1.DeleteJoinToken
-	(*AdmitAgent)(nil),              // 25: coopr.log.v1.AdmitAgent
-	(*RecordKeys)(nil),              // 26: coopr.log.v1.RecordKeys
-	(*OpenSession)(nil),             // 27: coopr.log.v1.OpenSession
-	(*EndSession)(nil),              // 28: coopr.log.v1.EndSession
-	(*StartOperation)(nil),          // 29: coopr.log.v1.StartOperation
-	(*Lease)(nil),                   // 30: coopr.log.v1.Lease
-	(*Outputs)(nil),                 // 31: coopr.log.v1.Outputs
-	(*Report)(nil),                  // 32: coopr.log.v1.Report
-	(*ControlOperation)(nil),        // 33: coopr.log.v1.ControlOperation
-	(*ControlCluster)(nil),          // 34: coopr.log.v1.ControlCluster
-	(*OrderPlan)(nil),               // 35: coopr.log.v1.OrderPlan
-	(*QueueOperation)(nil),          // 36: coopr.log.v1.QueueOperation
-	(*HealthChange)(nil),            // 37: coopr.log.v1.HealthChange
-	(*ReportHealth)(nil),            // 38: coopr.log.v1.ReportHealth
-	(*SaveValue)(nil),               // 39: coopr.log.v1.SaveValue
-	(*Part)(nil),                    // 40: coopr.log.v1.Part
-	(*RemoveAgent)(nil),             // 41: coopr.log.v1.RemoveAgent
-	(*Prune)(nil),                   // 42: coopr.log.v1.Prune
-	(*MoveCursors)(nil),             // 43: coopr.log.v1.MoveCursors
-	(*SinkCursor)(nil),              // 44: coopr.log.v1.SinkCursor
-	(*PruneAudit)(nil),              // 45: coopr.log.v1.PruneAudit
-	(*TenantRecords)(nil),           // 46: coopr.log.v1.TenantRecords
-	(*NoteIncidents)(nil),           // 47: coopr.log.v1.NoteIncidents
-	(*Incident)(nil),                // 48: coopr.log.v1.Incident
-	(*PruneCluster)(nil),            // 49: coopr.log.v1.PruneCluster
-	(*RaiseFeatureLevel)(nil),       // 50: coopr.log.v1.RaiseFeatureLevel
-	(*DropResource)(nil),            // 51: coopr.log.v1.DropResource
-	(*NoteOrphans)(nil),             // 52: coopr.log.v1.NoteOrphans
-	(*FoundOrphan)(nil),             // 53: coopr.log.v1.FoundOrphan
-	(*ChangeRuns)(nil),              // 54: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),              // 55: coopr.log.v1.PutSetting
-	(*StartRun)(nil),                // 56: coopr.log.v1.StartRun
-	(*RunEvent)(nil),                // 57: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),               // 58: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),          // 59: coopr.log.v1.ChangeResource
-	(*AddResource)(nil),             // 60: coopr.log.v1.AddResource
-	(*OrderResource)(nil),           // 61: coopr.log.v1.OrderResource
-	(*SyncResources)(nil),           // 62: coopr.log.v1.SyncResources
-	(*Checkpoint)(nil),              // 63: coopr.log.v1.Checkpoint
-	(*PutSigningKey)(nil),           // 64: coopr.log.v1.PutSigningKey
-	(*PutTaskKey)(nil),              // 65: coopr.log.v1.PutTaskKey
-	(*SignHead)(nil),                // 66: coopr.log.v1.SignHead
-	(*PutDataKey)(nil),              // 67: coopr.log.v1.PutDataKey
-	(*SealedValue)(nil),             // 68: coopr.log.v1.SealedValue
-	(*PutSealed)(nil),               // 69: coopr.log.v1.PutSealed
-	(*Reseal)(nil),                  // 70: coopr.log.v1.Reseal
-	(*RewrappedKey)(nil),            // 71: coopr.log.v1.RewrappedKey
-	(*ResealedValue)(nil),           // 72: coopr.log.v1.ResealedValue
-	(*DataKeyName)(nil),             // 73: coopr.log.v1.DataKeyName
-	(*ResealedMesh)(nil),            // 74: coopr.log.v1.ResealedMesh
-	(*Rotate)(nil),                  // 75: coopr.log.v1.Rotate
-	(*ResumeMesh)(nil),              // 76: coopr.log.v1.ResumeMesh
-	(*NoteExport)(nil),              // 77: coopr.log.v1.NoteExport
-	(*ResealedProvider)(nil),        // 78: coopr.log.v1.ResealedProvider
-	(*DropSealed)(nil),              // 79: coopr.log.v1.DropSealed
-	(*SealedName)(nil),              // 80: coopr.log.v1.SealedName
-	(*ResealedSecret)(nil),          // 81: coopr.log.v1.ResealedSecret
-	(*ReportDivergence)(nil),        // 82: coopr.log.v1.ReportDivergence
-	nil,                             // 83: coopr.log.v1.RecordKeys.KeysEntry
-	nil,                             // 84: coopr.log.v1.RecordKeys.IssuedEntry
-	nil,                             // 85: coopr.log.v1.ControlCluster.LabelsEntry
-	nil,                             // 86: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),              // 87: coopr.site.v1.ChangeSite
-	(*record.Tenant)(nil),           // 88: coopr.record.v1.Tenant
-	(*record.User)(nil),             // 89: coopr.record.v1.User
-	(*record.Grant)(nil),            // 90: coopr.record.v1.Grant
-	(*record.AgentIdentity)(nil),    // 91: coopr.record.v1.AgentIdentity
-	(*record.JoinToken)(nil),        // 92: coopr.record.v1.JoinToken
-	(*record.Agent)(nil),            // 93: coopr.record.v1.Agent
-	(*record.PluginType)(nil),       // 94: coopr.record.v1.PluginType
-	(*record.Operation)(nil),        // 95: coopr.record.v1.Operation
-	(*record.Cluster)(nil),          // 96: coopr.record.v1.Cluster
-	(*record.Node)(nil),             // 97: coopr.record.v1.Node
-	(*record.PlanTree)(nil),         // 98: coopr.record.v1.PlanTree
-	(Outcome)(0),                    // 99: coopr.plugin.v1.Outcome
-	(*record.OperationRequest)(nil), // 100: coopr.record.v1.OperationRequest
-	(*record.Profile)(nil),          // 101: coopr.record.v1.Profile
-	(*record.Program)(nil),          // 102: coopr.record.v1.Program
-	(*record.Schedule)(nil),         // 103: coopr.record.v1.Schedule
-	(*record.Properties)(nil),       // 104: coopr.record.v1.Properties
-	(*record.Run)(nil),              // 105: coopr.record.v1.Run
-	(*record.Levels)(nil),           // 106: coopr.record.v1.Levels
-	(*record.RunEvent)(nil),         // 107: coopr.record.v1.RunEvent
-	(*record.ResourceVersion)(nil),  // 108: coopr.record.v1.ResourceVersion
-	(*record.ResourceKey)(nil),      // 109: coopr.record.v1.ResourceKey
-	(record.RotationKind)(0),        // 110: coopr.record.v1.RotationKind
-	(record.RotationPhase)(0),       // 111: coopr.record.v1.RotationPhase
+	(*RefuseCopies)(nil),            // 14: coopr.log.v1.RefuseCopies
+	(*PutToken)(nil),                // 15: coopr.log.v1.PutToken
+	(*DeleteToken)(nil),             // 16: coopr.log.v1.DeleteToken
+	(*TouchTokens)(nil),             // 17: coopr.log.v1.TouchTokens
+	(*RenewToken)(nil),              // 18: coopr.log.v1.RenewToken
+	(*PutUser)(nil),                 // 19: coopr.log.v1.PutUser
+	(*DeleteUser)(nil),              // 20: coopr.log.v1.DeleteUser
+	(*PutGrant)(nil),                // 21: coopr.log.v1.PutGrant
+	(*DeleteGrant)(nil),             // 22: coopr.log.v1.DeleteGrant
+	(*FoundMesh)(nil),               // 23: coopr.log.v1.FoundMesh
+	(*PutJoinToken)(nil),            // 24: coopr.log.v1.PutJoinToken
+	(*DeleteJoinToken)(nil),         // 25: coopr.log.v1.DeleteJoinToken
+	(*AdmitAgent)(nil),              // 26: coopr.log.v1.AdmitAgent
+	(*RecordKeys)(nil),              // 27: coopr.log.v1.RecordKeys
+	(*OpenSession)(nil),             // 28: coopr.log.v1.OpenSession
+	(*EndSession)(nil),              // 29: coopr.log.v1.EndSession
+	(*StartOperation)(nil),          // 30: coopr.log.v1.StartOperation
+	(*Lease)(nil),                   // 31: coopr.log.v1.Lease
+	(*Outputs)(nil),                 // 32: coopr.log.v1.Outputs
+	(*Report)(nil),                  // 33: coopr.log.v1.Report
+	(*ControlOperation)(nil),        // 34: coopr.log.v1.ControlOperation
+	(*ControlCluster)(nil),          // 35: coopr.log.v1.ControlCluster
+	(*OrderPlan)(nil),               // 36: coopr.log.v1.OrderPlan
+	(*QueueOperation)(nil),          // 37: coopr.log.v1.QueueOperation
+	(*HealthChange)(nil),            // 38: coopr.log.v1.HealthChange
+	(*ReportHealth)(nil),            // 39: coopr.log.v1.ReportHealth
+	(*SaveValue)(nil),               // 40: coopr.log.v1.SaveValue
+	(*Part)(nil),                    // 41: coopr.log.v1.Part
+	(*RemoveAgent)(nil),             // 42: coopr.log.v1.RemoveAgent
+	(*Prune)(nil),                   // 43: coopr.log.v1.Prune
+	(*MoveCursors)(nil),             // 44: coopr.log.v1.MoveCursors
+	(*SinkCursor)(nil),              // 45: coopr.log.v1.SinkCursor
+	(*PruneAudit)(nil),              // 46: coopr.log.v1.PruneAudit
+	(*TenantRecords)(nil),           // 47: coopr.log.v1.TenantRecords
+	(*NoteIncidents)(nil),           // 48: coopr.log.v1.NoteIncidents
+	(*Incident)(nil),                // 49: coopr.log.v1.Incident
+	(*PruneCluster)(nil),            // 50: coopr.log.v1.PruneCluster
+	(*RaiseFeatureLevel)(nil),       // 51: coopr.log.v1.RaiseFeatureLevel
+	(*DropResource)(nil),            // 52: coopr.log.v1.DropResource
+	(*NoteOrphans)(nil),             // 53: coopr.log.v1.NoteOrphans
+	(*FoundOrphan)(nil),             // 54: coopr.log.v1.FoundOrphan
+	(*ChangeRuns)(nil),              // 55: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 56: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 57: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 58: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 59: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 60: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 61: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 62: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 63: coopr.log.v1.SyncResources
+	(*Checkpoint)(nil),              // 64: coopr.log.v1.Checkpoint
+	(*PutSigningKey)(nil),           // 65: coopr.log.v1.PutSigningKey
+	(*PutTaskKey)(nil),              // 66: coopr.log.v1.PutTaskKey
+	(*SignHead)(nil),                // 67: coopr.log.v1.SignHead
+	(*PutDataKey)(nil),              // 68: coopr.log.v1.PutDataKey
+	(*SealedValue)(nil),             // 69: coopr.log.v1.SealedValue
+	(*PutSealed)(nil),               // 70: coopr.log.v1.PutSealed
+	(*Reseal)(nil),                  // 71: coopr.log.v1.Reseal
+	(*RewrappedKey)(nil),            // 72: coopr.log.v1.RewrappedKey
+	(*ResealedValue)(nil),           // 73: coopr.log.v1.ResealedValue
+	(*DataKeyName)(nil),             // 74: coopr.log.v1.DataKeyName
+	(*ResealedMesh)(nil),            // 75: coopr.log.v1.ResealedMesh
+	(*Rotate)(nil),                  // 76: coopr.log.v1.Rotate
+	(*ResumeMesh)(nil),              // 77: coopr.log.v1.ResumeMesh
+	(*NoteExport)(nil),              // 78: coopr.log.v1.NoteExport
+	(*ResealedProvider)(nil),        // 79: coopr.log.v1.ResealedProvider
+	(*DropSealed)(nil),              // 80: coopr.log.v1.DropSealed
+	(*SealedName)(nil),              // 81: coopr.log.v1.SealedName
+	(*ResealedSecret)(nil),          // 82: coopr.log.v1.ResealedSecret
+	(*ReportDivergence)(nil),        // 83: coopr.log.v1.ReportDivergence
+	nil,                             // 84: coopr.log.v1.RecordKeys.KeysEntry
+	nil,                             // 85: coopr.log.v1.RecordKeys.IssuedEntry
+	nil,                             // 86: coopr.log.v1.ControlCluster.LabelsEntry
+	nil,                             // 87: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 88: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 89: coopr.record.v1.Tenant
+	(*record.User)(nil),             // 90: coopr.record.v1.User
+	(*record.Grant)(nil),            // 91: coopr.record.v1.Grant
+	(*record.AgentIdentity)(nil),    // 92: coopr.record.v1.AgentIdentity
+	(*record.JoinToken)(nil),        // 93: coopr.record.v1.JoinToken
+	(*record.Agent)(nil),            // 94: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 95: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 96: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 97: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 98: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 99: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 100: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 101: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 102: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 103: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 104: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 105: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 106: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 107: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 108: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 109: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 110: coopr.record.v1.ResourceKey
+	(record.RotationKind)(0),        // 111: coopr.record.v1.RotationKind
+	(record.RotationPhase)(0),       // 112: coopr.record.v1.RotationPhase
 }
 var file_log_proto_depIdxs = []int32{
 	8,   // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
 	11,  // 1: coopr.log.v1.Command.put_definitions:type_name -> coopr.log.v1.PutDefinitions
 	12,  // 2: coopr.log.v1.Command.put_tenant:type_name -> coopr.log.v1.PutTenant
 	13,  // 3: coopr.log.v1.Command.delete_tenant:type_name -> coopr.log.v1.DeleteTenant
-	14,  // 4: coopr.log.v1.Command.put_token:type_name -> coopr.log.v1.PutToken
-	15,  // 5: coopr.log.v1.Command.delete_token:type_name -> coopr.log.v1.DeleteToken
-	27,  // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
-	28,  // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
-	29,  // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
-	30,  // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
-	32,  // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
-	33,  // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
-	39,  // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
-	40,  // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
-	41,  // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
-	42,  // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	50,  // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
-	35,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
-	38,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
-	36,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	87,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
-	51,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
-	34,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
-	54,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	59,  // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
-	52,  // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
-	63,  // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
-	82,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
-	17,  // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
-	18,  // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
-	19,  // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
-	20,  // 31: coopr.log.v1.Command.put_grant:type_name -> coopr.log.v1.PutGrant
-	21,  // 32: coopr.log.v1.Command.delete_grant:type_name -> coopr.log.v1.DeleteGrant
-	16,  // 33: coopr.log.v1.Command.touch_tokens:type_name -> coopr.log.v1.TouchTokens
-	22,  // 34: coopr.log.v1.Command.found_mesh:type_name -> coopr.log.v1.FoundMesh
-	23,  // 35: coopr.log.v1.Command.put_join_token:type_name -> coopr.log.v1.PutJoinToken
-	24,  // 36: coopr.log.v1.Command.delete_join_token:type_name -> coopr.log.v1.DeleteJoinToken
-	25,  // 37: coopr.log.v1.Command.admit_agent:type_name -> coopr.log.v1.AdmitAgent
-	26,  // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
-	75,  // 39: coopr.log.v1.Command.rotate:type_name -> coopr.log.v1.Rotate
-	76,  // 40: coopr.log.v1.Command.resume_mesh:type_name -> coopr.log.v1.ResumeMesh
-	77,  // 41: coopr.log.v1.Command.note_export:type_name -> coopr.log.v1.NoteExport
-	65,  // 42: coopr.log.v1.Command.put_task_key:type_name -> coopr.log.v1.PutTaskKey
-	67,  // 43: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
-	69,  // 44: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
-	70,  // 45: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
-	79,  // 46: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
-	64,  // 47: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
-	66,  // 48: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
-	43,  // 49: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
-	45,  // 50: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
-	47,  // 51: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
-	9,   // 52: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	10,  // 53: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
-	88,  // 54: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
-	89,  // 55: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
-	90,  // 56: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
-	91,  // 57: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
-	92,  // 58: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
-	92,  // 59: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
-	83,  // 60: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
-	84,  // 61: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
-	93,  // 62: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
-	94,  // 63: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
-	95,  // 64: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
-	96,  // 65: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
-	97,  // 66: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
-	30,  // 67: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	98,  // 68: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
-	10,  // 69: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
-	99,  // 70: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	31,  // 71: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	0,   // 72: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
-	1,   // 73: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
-	85,  // 74: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
-	2,   // 75: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
-	86,  // 76: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	95,  // 77: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
-	100, // 78: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
-	3,   // 79: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	37,  // 80: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	49,  // 81: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
-	44,  // 82: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
-	46,  // 83: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
-	48,  // 84: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
-	53,  // 85: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
-	55,  // 86: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	56,  // 87: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	57,  // 88: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	58,  // 89: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	4,   // 90: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
-	5,   // 91: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
-	101, // 92: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
-	102, // 93: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
-	103, // 94: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
-	104, // 95: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
-	68,  // 96: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
-	105, // 97: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
-	103, // 98: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
-	106, // 99: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
-	107, // 100: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
-	60,  // 101: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
-	61,  // 102: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
-	62,  // 103: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
-	108, // 104: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
-	6,   // 105: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
-	109, // 106: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
-	6,   // 107: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
-	68,  // 108: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
-	68,  // 109: coopr.log.v1.PutTaskKey.private:type_name -> coopr.log.v1.SealedValue
-	68,  // 110: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
-	81,  // 111: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
-	78,  // 112: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
-	71,  // 113: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
-	72,  // 114: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
-	73,  // 115: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
-	74,  // 116: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
-	67,  // 117: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
-	68,  // 118: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
-	110, // 119: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
-	111, // 120: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
-	111, // 121: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
-	80,  // 122: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
-	68,  // 123: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	124, // [124:124] is the sub-list for method output_type
-	124, // [124:124] is the sub-list for method input_type
-	124, // [124:124] is the sub-list for extension type_name
-	124, // [124:124] is the sub-list for extension extendee
-	0,   // [0:124] is the sub-list for field type_name
+	15,  // 4: coopr.log.v1.Command.put_token:type_name -> coopr.log.v1.PutToken
+	16,  // 5: coopr.log.v1.Command.delete_token:type_name -> coopr.log.v1.DeleteToken
+	28,  // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
+	29,  // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
+	30,  // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
+	31,  // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
+	33,  // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
+	34,  // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
+	40,  // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
+	41,  // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
+	42,  // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
+	43,  // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
+	51,  // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	36,  // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
+	39,  // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
+	37,  // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
+	88,  // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	52,  // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
+	35,  // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
+	55,  // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	60,  // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	53,  // 25: coopr.log.v1.Command.note_orphans:type_name -> coopr.log.v1.NoteOrphans
+	64,  // 26: coopr.log.v1.Command.checkpoint:type_name -> coopr.log.v1.Checkpoint
+	83,  // 27: coopr.log.v1.Command.report_divergence:type_name -> coopr.log.v1.ReportDivergence
+	18,  // 28: coopr.log.v1.Command.renew_token:type_name -> coopr.log.v1.RenewToken
+	19,  // 29: coopr.log.v1.Command.put_user:type_name -> coopr.log.v1.PutUser
+	20,  // 30: coopr.log.v1.Command.delete_user:type_name -> coopr.log.v1.DeleteUser
+	21,  // 31: coopr.log.v1.Command.put_grant:type_name -> coopr.log.v1.PutGrant
+	22,  // 32: coopr.log.v1.Command.delete_grant:type_name -> coopr.log.v1.DeleteGrant
+	17,  // 33: coopr.log.v1.Command.touch_tokens:type_name -> coopr.log.v1.TouchTokens
+	23,  // 34: coopr.log.v1.Command.found_mesh:type_name -> coopr.log.v1.FoundMesh
+	24,  // 35: coopr.log.v1.Command.put_join_token:type_name -> coopr.log.v1.PutJoinToken
+	25,  // 36: coopr.log.v1.Command.delete_join_token:type_name -> coopr.log.v1.DeleteJoinToken
+	26,  // 37: coopr.log.v1.Command.admit_agent:type_name -> coopr.log.v1.AdmitAgent
+	27,  // 38: coopr.log.v1.Command.record_keys:type_name -> coopr.log.v1.RecordKeys
+	76,  // 39: coopr.log.v1.Command.rotate:type_name -> coopr.log.v1.Rotate
+	77,  // 40: coopr.log.v1.Command.resume_mesh:type_name -> coopr.log.v1.ResumeMesh
+	78,  // 41: coopr.log.v1.Command.note_export:type_name -> coopr.log.v1.NoteExport
+	66,  // 42: coopr.log.v1.Command.put_task_key:type_name -> coopr.log.v1.PutTaskKey
+	68,  // 43: coopr.log.v1.Command.put_data_key:type_name -> coopr.log.v1.PutDataKey
+	70,  // 44: coopr.log.v1.Command.put_sealed:type_name -> coopr.log.v1.PutSealed
+	71,  // 45: coopr.log.v1.Command.reseal:type_name -> coopr.log.v1.Reseal
+	80,  // 46: coopr.log.v1.Command.drop_sealed:type_name -> coopr.log.v1.DropSealed
+	65,  // 47: coopr.log.v1.Command.put_signing_key:type_name -> coopr.log.v1.PutSigningKey
+	67,  // 48: coopr.log.v1.Command.sign_head:type_name -> coopr.log.v1.SignHead
+	14,  // 49: coopr.log.v1.Command.refuse_copies:type_name -> coopr.log.v1.RefuseCopies
+	44,  // 50: coopr.log.v1.Command.move_cursors:type_name -> coopr.log.v1.MoveCursors
+	46,  // 51: coopr.log.v1.Command.prune_audit:type_name -> coopr.log.v1.PruneAudit
+	48,  // 52: coopr.log.v1.Command.note_incidents:type_name -> coopr.log.v1.NoteIncidents
+	9,   // 53: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10,  // 54: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	89,  // 55: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	90,  // 56: coopr.log.v1.PutUser.user:type_name -> coopr.record.v1.User
+	91,  // 57: coopr.log.v1.PutGrant.grant:type_name -> coopr.record.v1.Grant
+	92,  // 58: coopr.log.v1.FoundMesh.first:type_name -> coopr.record.v1.AgentIdentity
+	93,  // 59: coopr.log.v1.FoundMesh.tokens:type_name -> coopr.record.v1.JoinToken
+	93,  // 60: coopr.log.v1.PutJoinToken.token:type_name -> coopr.record.v1.JoinToken
+	84,  // 61: coopr.log.v1.RecordKeys.keys:type_name -> coopr.log.v1.RecordKeys.KeysEntry
+	85,  // 62: coopr.log.v1.RecordKeys.issued:type_name -> coopr.log.v1.RecordKeys.IssuedEntry
+	94,  // 63: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	95,  // 64: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	96,  // 65: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	97,  // 66: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	98,  // 67: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	31,  // 68: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	99,  // 69: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	10,  // 70: coopr.log.v1.StartOperation.made_from:type_name -> coopr.log.v1.DefinitionVersion
+	100, // 71: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	32,  // 72: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,   // 73: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,   // 74: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	86,  // 75: coopr.log.v1.ControlCluster.labels:type_name -> coopr.log.v1.ControlCluster.LabelsEntry
+	2,   // 76: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	87,  // 77: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	96,  // 78: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	101, // 79: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,   // 80: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	38,  // 81: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	50,  // 82: coopr.log.v1.Prune.clusters:type_name -> coopr.log.v1.PruneCluster
+	45,  // 83: coopr.log.v1.MoveCursors.cursors:type_name -> coopr.log.v1.SinkCursor
+	47,  // 84: coopr.log.v1.PruneAudit.keep:type_name -> coopr.log.v1.TenantRecords
+	49,  // 85: coopr.log.v1.NoteIncidents.incidents:type_name -> coopr.log.v1.Incident
+	54,  // 86: coopr.log.v1.NoteOrphans.found:type_name -> coopr.log.v1.FoundOrphan
+	56,  // 87: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	57,  // 88: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	58,  // 89: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	59,  // 90: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,   // 91: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,   // 92: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	102, // 93: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	103, // 94: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	104, // 95: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	105, // 96: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	69,  // 97: coopr.log.v1.PutSetting.sealed:type_name -> coopr.log.v1.SealedValue
+	106, // 98: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	104, // 99: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	107, // 100: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	108, // 101: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	61,  // 102: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	62,  // 103: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	63,  // 104: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	109, // 105: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,   // 106: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	110, // 107: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,   // 108: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	69,  // 109: coopr.log.v1.PutSigningKey.private:type_name -> coopr.log.v1.SealedValue
+	69,  // 110: coopr.log.v1.PutTaskKey.private:type_name -> coopr.log.v1.SealedValue
+	69,  // 111: coopr.log.v1.PutSealed.values:type_name -> coopr.log.v1.SealedValue
+	82,  // 112: coopr.log.v1.Reseal.secrets:type_name -> coopr.log.v1.ResealedSecret
+	79,  // 113: coopr.log.v1.Reseal.providers:type_name -> coopr.log.v1.ResealedProvider
+	72,  // 114: coopr.log.v1.Reseal.keys:type_name -> coopr.log.v1.RewrappedKey
+	73,  // 115: coopr.log.v1.Reseal.values:type_name -> coopr.log.v1.ResealedValue
+	74,  // 116: coopr.log.v1.Reseal.drop:type_name -> coopr.log.v1.DataKeyName
+	75,  // 117: coopr.log.v1.Reseal.mesh:type_name -> coopr.log.v1.ResealedMesh
+	68,  // 118: coopr.log.v1.RewrappedKey.key:type_name -> coopr.log.v1.PutDataKey
+	69,  // 119: coopr.log.v1.ResealedValue.value:type_name -> coopr.log.v1.SealedValue
+	111, // 120: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
+	112, // 121: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
+	112, // 122: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
+	81,  // 123: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
+	69,  // 124: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	125, // [125:125] is the sub-list for method output_type
+	125, // [125:125] is the sub-list for method input_type
+	125, // [125:125] is the sub-list for extension type_name
+	125, // [125:125] is the sub-list for extension extendee
+	0,   // [0:125] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -7503,17 +7570,18 @@ func file_log_proto_init() {
 		(*Command_DropSealed)(nil),
 		(*Command_PutSigningKey)(nil),
 		(*Command_SignHead)(nil),
+		(*Command_RefuseCopies)(nil),
 		(*Command_MoveCursors)(nil),
 		(*Command_PruneAudit)(nil),
 		(*Command_NoteIncidents)(nil),
 	}
-	file_log_proto_msgTypes[47].OneofWrappers = []any{
+	file_log_proto_msgTypes[48].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
 	}
-	file_log_proto_msgTypes[48].OneofWrappers = []any{
+	file_log_proto_msgTypes[49].OneofWrappers = []any{
 		(*PutSetting_Profile)(nil),
 		(*PutSetting_Program)(nil),
 		(*PutSetting_Schedule)(nil),
@@ -7521,7 +7589,7 @@ func file_log_proto_init() {
 		(*PutSetting_Secret)(nil),
 		(*PutSetting_Sealed)(nil),
 	}
-	file_log_proto_msgTypes[52].OneofWrappers = []any{
+	file_log_proto_msgTypes[53].OneofWrappers = []any{
 		(*ChangeResource_Add)(nil),
 		(*ChangeResource_Order)(nil),
 		(*ChangeResource_Sync)(nil),
@@ -7532,7 +7600,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   80,
+			NumMessages:   81,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1217,7 +1217,8 @@ type RequestRow struct {
 	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	Subject       string                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
 	Time          int64                  `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
-	Effect        *Effect                `protobuf:"bytes,5,opt,name=effect,proto3" json:"effect,omitempty"` // unset: it is not kept
+	Effect        *Effect                `protobuf:"bytes,5,opt,name=effect,proto3" json:"effect,omitempty"`   // unset: it is not kept
+	Refusal       string                 `protobuf:"bytes,6,opt,name=refusal,proto3" json:"refusal,omitempty"` // the code of its refusal: it was not carried out, and no copy of it will be
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1285,6 +1286,13 @@ func (x *RequestRow) GetEffect() *Effect {
 		return x.Effect
 	}
 	return nil
+}
+
+func (x *RequestRow) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
 }
 
 // Effect is what a request wrote, as it was right after it, without the parts that are large.
@@ -2717,14 +2725,15 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x05graph\x18\x02 \x01(\fR\x05graph\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\fR\x05state\x12-\n" +
 	"\x04tree\x18\x04 \x01(\v2\x19.coopr.record.v1.PlanTreeR\x04tree\x12\x14\n" +
-	"\x05audit\x18\x05 \x01(\tR\x05audit\"\x90\x01\n" +
+	"\x05audit\x18\x05 \x01(\tR\x05audit\"\xaa\x01\n" +
 	"\n" +
 	"RequestRow\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\tR\asubject\x12\x12\n" +
 	"\x04time\x18\x04 \x01(\x03R\x04time\x12,\n" +
-	"\x06effect\x18\x05 \x01(\v2\x14.coopr.log.v1.EffectR\x06effect\"\x93\a\n" +
+	"\x06effect\x18\x05 \x01(\v2\x14.coopr.log.v1.EffectR\x06effect\x12\x18\n" +
+	"\arefusal\x18\x06 \x01(\tR\arefusal\"\x93\a\n" +
 	"\x06Effect\x12=\n" +
 	"\vdefinitions\x18\x01 \x03(\v2\x1b.coopr.log.v1.DefinitionRowR\vdefinitions\x12/\n" +
 	"\x06tenant\x18\x02 \x01(\v2\x17.coopr.record.v1.TenantR\x06tenant\x12,\n" +

@@ -183,6 +183,71 @@ func TestRepeatedRequests(t *testing.T) {
 	}
 }
 
+// TestLateCopies: once a repeated request was refused, its first copy changes nothing when it arrives. testing/chaos saw a secret
+// vanish so.
+func TestLateCopies(t *testing.T) {
+	w := newWorld(t)
+	const id, retry = "Coopr-Request-Id: drop", "Coopr-Retry: true"
+	drop := func(status int, headers ...string) { w.must(status, apitest.Admin, "DELETE", "/v1/secrets/s", "", headers...) }
+	put := func() { w.must(200, apitest.Admin, "PUT", "/v1/secrets/s", `{"value":"hidden"}`) }
+	drop(404, id, retry)
+	put()
+	drop(404, id)        // the first copy, which was on a slow wire
+	drop(404, id, retry) // and another one
+	drop(200)            // it is still there
+
+	// Without the header, a refusal is not remembered: there is no other copy.
+	drop(404, id+"3")
+	put()
+	drop(200, id+"3")
+
+	// Who may not write has nothing remembered.
+	index := w.Index()
+	w.must(403, apitest.Guest, "DELETE", "/v1/secrets/s", "", id+"4", retry)
+	if w.Index() != index {
+		t.Error("a caller without rights has written to the log")
+	}
+
+	// The agent itself repeats a request whose outcome it does not know.
+	w.Fail(problem.New(problem.UnknownOutcome, "%w", apitest.ErrLost))
+	create := func(status int) {
+		w.must(status, apitest.User, "POST", "/v1/clusters", `{"name":"late","clusterTemplate":"shop","numMachines":2}`, id)
+	}
+	create(422)
+	w.template()
+	create(422)
+}
+
+// overtaken has a copy of a request arrive after the request was refused, and before that is remembered.
+type overtaken struct {
+	rest.State
+	arrive func()
+}
+
+func (o *overtaken) RefuseCopies(ctx context.Context, who model.Caller, code problem.Code) (bool, error) {
+	o.arrive()
+	return o.State.RefuseCopies(ctx, who, code)
+}
+
+func TestCopyOvertakesARefusal(t *testing.T) {
+	o := &overtaken{}
+	w := serve(t, newAgent(t), func(s *rest.Services) { o.State, s.State = s.State, o })
+	const path, id = "/v1/secrets/s", "Coopr-Request-Id: drop"
+	o.arrive = func() {
+		for _, a := range []answer{
+			w.ask(apitest.Admin, "PUT", path, `{"value":"hidden"}`),
+			w.ask(apitest.Admin, "DELETE", path, "", id),
+		} {
+			if a.status != 200 {
+				t.Errorf("%d: %s", a.status, a.body)
+			}
+		}
+	}
+	if a := w.must(200, apitest.Admin, "DELETE", path, "", id, "Coopr-Retry: true"); a.header.Get("Coopr-Repeated") != "true" {
+		t.Error("the request counts as the first one")
+	}
+}
+
 func TestBlockingReads(t *testing.T) {
 	w := newWorld(t)
 	w.template()

@@ -281,7 +281,7 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_RenewToken, *pb.Command_PutUser, *pb.Command_DeleteUser, *pb.Command_PutGrant, *pb.Command_DeleteGrant,
 		*pb.Command_TouchTokens, *pb.Command_PutDataKey, *pb.Command_PutSealed, *pb.Command_Reseal, *pb.Command_Rotate,
 		*pb.Command_PutJoinToken, *pb.Command_DeleteJoinToken, *pb.Command_AdmitAgent, *pb.Command_RecordKeys,
-		*pb.Command_PruneAudit, *pb.Command_MoveCursors, *pb.Command_NoteIncidents,
+		*pb.Command_PruneAudit, *pb.Command_MoveCursors, *pb.Command_NoteIncidents, *pb.Command_RefuseCopies,
 		*pb.Command_DropSealed, *pb.Command_PutSigningKey, *pb.Command_PutTaskKey, *pb.Command_SignHead, *pb.Command_ResumeMesh,
 		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/engine/signing"
@@ -81,7 +82,7 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		x.Plan, err = encodePlan(r)
 		rec.Row = x
 	case *RequestRow:
-		x := &pb.RequestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time}
+		x := &pb.RequestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time, Refusal: string(r.Refusal)}
 		x.Effect, err = encodeEffect(r.Effect)
 		rec.Row = &pb.SnapshotRecord_Request{Request: x}
 	case *PartRow:
@@ -275,7 +276,9 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		if err != nil {
 			return "", nil, err
 		}
-		return Requests, &RequestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time, Effect: e}, nil
+		return Requests, &RequestRow{
+			Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time, Refusal: problem.Code(r.Refusal), Effect: e,
+		}, nil
 	case *pb.SnapshotRecord_Part:
 		return Parts, &PartRow{ID: x.Part.Id, Number: x.Part.Number, Data: x.Part.Data}, nil
 	case *pb.SnapshotRecord_Value:

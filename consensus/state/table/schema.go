@@ -17,6 +17,7 @@ import (
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/engine/roster"
 )
@@ -109,12 +110,14 @@ type PlanRow struct {
 	Audit *audit.Plan
 }
 
-// RequestRow remembers that a request was carried out, so that a repetition changes nothing.
+// RequestRow remembers that a request was carried out, or refused, so that a repetition changes nothing.
 type RequestRow struct {
 	Key     string // tenant, actor and request id
 	Index   uint64
 	Subject string // the id of the object that the request made
 	Time    int64
+	// Refusal is the code with which the request was refused, or "" if it was carried out.
+	Refusal problem.Code
 	// Effect is what the request wrote, or nil if that is not kept.
 	Effect *effect.Rows
 }

@@ -110,11 +110,16 @@ func (v *View) Answered(who model.Caller) (table.RequestRow, bool) {
 	return out, true
 }
 
+// request returns the record of the caller's request if it was carried out.
 func (v *View) request(who model.Caller) *table.RequestRow {
 	if who.Request == "" {
 		return nil
 	}
-	return table.Get[table.RequestRow](v.txn, table.Requests, "id", table.RequestKey(who.Tenant, who.Actor, who.Request))
+	r := table.Get[table.RequestRow](v.txn, table.Requests, "id", table.RequestKey(who.Tenant, who.Actor, who.Request))
+	if r != nil && r.Refusal != "" {
+		return nil
+	}
+	return r
 }
 
 // Effect returns what a request wrote, or nil if that is not remembered. The program of a run, which

@@ -13,12 +13,15 @@ import (
 
 // Fail makes the next creations of clusters, and the next writes of definitions and of plugin
 // resources, fail with these errors. A write that fails with problem.UnknownOutcome is carried out
-// nevertheless.
+// nevertheless, unless the error is also ErrLost.
 func (a *Agent) Fail(errs ...error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.failures = append(a.failures, errs...)
 }
+
+// ErrLost is a write that has not arrived.
+var ErrLost = errors.New("lost on the way")
 
 // faulty does a write, and fails as the test wants.
 func (a *Agent) faulty(write func() error) error {
@@ -28,7 +31,7 @@ func (a *Agent) faulty(write func() error) error {
 		err, a.failures = a.failures[0], a.failures[1:]
 	}
 	a.mu.Unlock()
-	if err != nil && !errors.Is(err, problem.UnknownOutcome) {
+	if err != nil && (!errors.Is(err, problem.UnknownOutcome) || errors.Is(err, ErrLost)) {
 		return err
 	}
 	if werr := write(); werr != nil {

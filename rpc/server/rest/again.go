@@ -45,6 +45,9 @@ func (s *Server) again(next http.Handler) http.Handler {
 			if body != nil && body != http.NoBody {
 				r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(bytes.Clone(kept.Bytes())), io.TeeReader(body, &kept)))
 			}
+			if errors.Is(n.err, problem.UnknownOutcome) {
+				r.Header.Set(api.HeaderRetry, "true")
+			}
 			n.again, n.forwarded, n.err = false, false, nil
 			held := &heldWriter{w: w, note: n, header: w.Header().Clone()}
 			next.ServeHTTP(held, r)

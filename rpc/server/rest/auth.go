@@ -97,6 +97,8 @@ type Call struct {
 	// nil if the call does not wait.
 	check    func(context.Context) error
 	question *atomic.Pointer[question]
+	// retried is true for a request of which a copy may be under way (api.HeaderRetry).
+	retried bool
 	// ready waits until a call that waited for a state may make its answer. It is nil for all others.
 	ready func() error
 	decider
@@ -131,6 +133,7 @@ func (s *Server) authorize(ctx context.Context, r *http.Request, query url.Value
 			return Invalid(model.Faults{{Path: api.HeaderRequest, Message: "must be 1 to 128 letters, digits and . _ : / -"}})
 		}
 		who.Request, c.note.request = id, id
+		c.retried = r.Header.Get(api.HeaderRetry) != ""
 	}
 	tenant := r.Header.Get(api.HeaderTenant)
 	if q := query.Get("tenant"); q != "" {

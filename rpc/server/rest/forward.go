@@ -81,7 +81,10 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 		if !errors.Is(err, problem.NoLeader) && !errors.Is(err, problem.UnknownOutcome) && r.Method != http.MethodGet {
 			err = problem.Wrap(problem.UnknownOutcome, err)
 		}
-		unsure = unsure || errors.Is(err, problem.UnknownOutcome)
+		if errors.Is(err, problem.UnknownOutcome) {
+			unsure = true
+			header.Set(api.HeaderRetry, "true")
+		}
 		if note.body != nil {
 			// The client's side failed, not the leader's.
 			writeProblem(w, bodyProblem(note.body))
@@ -95,6 +98,9 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 				if s.Router.Serves(stale) {
 					note.forwarded, note.err = false, nil
 					r.Body = io.NopCloser(body.next())
+					if unsure {
+						r.Header.Set(api.HeaderRetry, "true")
+					}
 					return false
 				}
 				continue

@@ -119,6 +119,15 @@ func Write[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (T, 
 	r.Rule.Once = !r.Rule.Secret
 	register(s, r, func(ctx context.Context, c *Call, in *I) (*Reply[T], error) {
 		body, w, err := h(ctx, c, in)
+		if c != nil && c.retried && refuses(err) {
+			done, unsure := s.State.RefuseCopies(ctx, c.Who, problem.CodeOf(err))
+			switch {
+			case unsure != nil:
+				err = unsure
+			case done:
+				body, w, err = h(ctx, c, in) // a copy was carried out meanwhile
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -131,6 +140,16 @@ func Write[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (T, 
 		}
 		return reply, nil
 	})
+}
+
+// refuses reports whether an error is the refusal of a write that a later state may allow. One for lack of a right is none: who may
+// not write writes nothing, not even that.
+func refuses(err error) bool {
+	switch problem.CodeOf(err) {
+	case problem.NotFound, problem.Conflict, problem.Stale, problem.Refused, problem.Invalid, problem.Quota, problem.Unsolvable:
+		return true
+	}
+	return false
 }
 
 // Ask registers a route that does not read the replicated state.
@@ -294,6 +313,12 @@ func (s *Server) operation(r Route) huma.Operation {
 				In:          "header",
 				Schema:      &huma.Schema{Type: huma.TypeString, Pattern: requestID.String()},
 				Description: "Requests with the same id are carried out once within a day",
+			},
+			&huma.Param{
+				Name:        api.HeaderRetry,
+				In:          "header",
+				Schema:      &huma.Schema{Type: huma.TypeString, Enum: []any{"true"}},
+				Description: "The request was sent before with the same id, and no answer came: if it is refused, no copy of it is carried out later",
 			},
 		)
 	case !r.Bare && !r.Rule.Local:

@@ -8,6 +8,7 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/rpc/api"
@@ -63,6 +64,9 @@ type State interface {
 	// with problem.Conflict if the index is too old or the reader too slow: the caller reads
 	// the state again.
 	Follow(ctx context.Context, tenant string, after uint64, fn func([]model.Event) error) error
+	// RefuseCopies has the mesh refuse every copy of the caller's request that comes later, with a code. It reports whether
+	// a copy was carried out before. Leader only.
+	RefuseCopies(ctx context.Context, who model.Caller, code problem.Code) (done bool, err error)
 }
 
 // Tenants writes tenants.
