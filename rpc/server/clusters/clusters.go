@@ -15,6 +15,7 @@ import (
 	"github.com/coopr/coopr/rpc/listing"
 	"github.com/coopr/coopr/rpc/server/redact"
 	"github.com/coopr/coopr/rpc/server/rest"
+	"github.com/coopr/coopr/rpc/server/schema"
 )
 
 // Previewing is the parameter of routes that start an operation.
@@ -30,7 +31,7 @@ func clusterRoutes(s *rest.Server) {
 			Status    string `query:"status" doc:"Only these statuses, separated by commas"`
 			Unhealthy bool   `query:"unhealthy" doc:"Only clusters that need attention: with unhealthy nodes, a failed latest operation, or the status incomplete, inconsistent or failed"`
 		}) (out listing.Source[*model.Cluster, api.ClusterSummary], err error) {
-			wanted, err := statuses("query.status", in.Status, rest.ClusterStatuses)
+			wanted, err := statuses("query.status", in.Status, schema.ClusterStatuses)
 			if err != nil {
 				return out, err
 			}

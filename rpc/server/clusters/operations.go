@@ -10,6 +10,7 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/listing"
 	"github.com/coopr/coopr/rpc/server/rest"
+	"github.com/coopr/coopr/rpc/server/schema"
 )
 
 func operationRoutes(s *rest.Server) {
@@ -21,7 +22,7 @@ func operationRoutes(s *rest.Server) {
 			Cluster string `query:"cluster" doc:"Only those of this cluster, by id or name"`
 			Status  string `query:"status" doc:"Only these statuses, separated by commas"`
 		}) (out listing.Source[*model.Operation, api.OperationDetails], err error) {
-			wanted, err := statuses("query.status", in.Status, rest.OperationStatuses)
+			wanted, err := statuses("query.status", in.Status, schema.OperationStatuses)
 			if err != nil {
 				return out, err
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/schema"
 )
 
 // writeAnswer encodes an answer. Whatever it is about, it never has the name of an encrypted value.
@@ -28,7 +29,7 @@ func (u unnamed) Write(p []byte) (int, error) {
 
 func humaConfig() huma.Config {
 	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
-	aliases(registry)
+	schema.Register(registry)
 	json := huma.Format{Marshal: writeAnswer, Unmarshal: readBody}
 	yaml := huma.Format{Marshal: writeAnswer, Unmarshal: readBody}
 	return huma.Config{

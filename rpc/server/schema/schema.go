@@ -1,4 +1,5 @@
-package rest
+// Package schema describes the types of the API that their Go types do not describe.
+package schema
 
 import (
 	"encoding/json"
@@ -9,10 +10,9 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// aliases adds schemas for types whose Go type does not describe them: those with several
-// representations, and those with a fixed set of values. engine/model cannot have the schemas, as
-// it does not depend on HTTP.
-func aliases(r huma.Registry) {
+// Register adds the schemas of types with several representations, and of those with a fixed set of values. engine/model cannot have
+// them, as it does not depend on HTTP.
+func Register(r huma.Registry) {
 	r.RegisterTypeAlias(reflect.TypeFor[model.Int](), reflect.TypeFor[intSchema]())
 	r.RegisterTypeAlias(reflect.TypeFor[model.Millis](), reflect.TypeFor[millisSchema]())
 	r.RegisterTypeAlias(reflect.TypeFor[model.DefaultService](), reflect.TypeFor[defaultServiceSchema]())
