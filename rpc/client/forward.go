@@ -35,6 +35,9 @@ func (c *Client) Forward(ctx context.Context, node string, port int, up io.Reade
 		}
 		return nil
 	}
+	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusNotFound && e.Type == "" {
+		return errors.New("the agent or the leader is of an older build and forwards no ports: upgrade all agents")
+	}
 	if err != nil {
 		return cmp.Or(left(), err)
 	}

@@ -157,7 +157,7 @@ func (s *installation) login(cluster string, n model.Node) {
 	}
 	got := s.Must("node", "ssh", cluster+"/"+n.ShortName(), "--", "-F", "none", "-i", key, "-l", "debian", "-o", "BatchMode=yes",
 		"id -un; hostname")
-	if want := "debian\n" + n.Hostname + "\n"; got != want {
+	if want := "debian\n" + s.machines[addressOf(n)].Name + "\n"; got != want {
 		s.T.Errorf("a login on %s: %q, not %q", n.Hostname, got, want)
 	}
 }
