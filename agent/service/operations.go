@@ -31,6 +31,7 @@ type Operations struct {
 	Supervisor Supervisor
 	Peers      Peers
 	Logger     *slog.Logger
+	forwards   forwards
 }
 
 // Order carries out an order about an operation.

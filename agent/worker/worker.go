@@ -83,12 +83,14 @@ type Worker struct {
 	incarnation uint64
 	checks      *checks
 	commands    *semaphore.Weighted
+	forwards    *semaphore.Weighted
 }
 
 // New returns a worker that holds the leases in its journal.
 func New(cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, outgoing: make(chan struct{}, 1), drained: make(chan struct{}),
-		unfit: make(chan struct{}, 1), commands: newCommands()}
+		unfit: make(chan struct{}, 1), commands: newCommands(),
+		forwards: semaphore.NewWeighted(forwardsAtOnce)}
 	w.fence = loop.New(loop.Config[struct{}]{Reconcile: w.checkFence})
 	w.checks = newChecks(cfg.Executor, w.InTouch, w.sayHealth)
 	w.out.Incidents = cfg.Incidents

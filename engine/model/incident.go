@@ -11,7 +11,9 @@ const (
 	// An agent was given the passphrase of its keyring, or a wrong one.
 	IncidentUnlocked = "keyring.unlocked"
 	// Somebody has run a command on a node.
-	IncidentNodeCommand   = "node.command"
+	IncidentNodeCommand = "node.command"
+	// Somebody has opened a connection to a port of a node, or it has ended.
+	IncidentNodeForward   = "node.forward"
 	IncidentUnlockRefused = "keyring.unlock.refused"
 )
 

@@ -36,6 +36,8 @@ const (
 	HeaderCSRF = "Coopr-Csrf"
 	// HeaderNotLeader marks the refusal of a forwarded request by an agent that does not lead.
 	HeaderNotLeader = "Coopr-Not-Leader"
+	// HeaderThrough is the name of the agent that has connected to a port of a node.
+	HeaderThrough = "Coopr-Through"
 )
 
 // AllTenants stands for every tenant, as the tenant of a list or an event stream.

@@ -33,6 +33,7 @@ var rights = map[string]callers{
 	pb.Peer_Quarantine_FullMethodName:     votersOnly,
 	pb.Peer_TaskLog_FullMethodName:        votersOnly,
 	pb.Peer_RunCommand_FullMethodName:     votersOnly,
+	pb.Peer_Forward_FullMethodName:        votersOnly,
 	pb.Peer_ListResources_FullMethodName:  votersOnly,
 	pb.Peer_RemoveResource_FullMethodName: votersOnly,
 	pb.Peer_Hold_FullMethodName:           votersOnly,

@@ -3302,6 +3302,112 @@ func (x *RunCommandPiece) GetResult() *Result {
 	return nil
 }
 
+// ForwardUp opens a connection to a port of a node with its first message, and carries what the client sends.
+type ForwardUp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,86,opt,name=address,proto3" json:"address,omitempty"`                 // of the node, with the port; first message only
+	OwnHost       bool                   `protobuf:"varint,87,opt,name=own_host,json=ownHost,proto3" json:"own_host,omitempty"` // the caller may reach the agent's own machine
+	Data          []byte                 `protobuf:"bytes,88,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardUp) Reset() {
+	*x = ForwardUp{}
+	mi := &file_peer_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardUp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardUp) ProtoMessage() {}
+
+func (x *ForwardUp) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardUp.ProtoReflect.Descriptor instead.
+func (*ForwardUp) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ForwardUp) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ForwardUp) GetOwnHost() bool {
+	if x != nil {
+		return x.OwnHost
+	}
+	return false
+}
+
+func (x *ForwardUp) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// ForwardDown carries what the node sends. The first one has no data: the connection is there.
+type ForwardDown struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,89,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardDown) Reset() {
+	*x = ForwardDown{}
+	mi := &file_peer_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardDown) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardDown) ProtoMessage() {}
+
+func (x *ForwardDown) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardDown.ProtoReflect.Descriptor instead.
+func (*ForwardDown) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ForwardDown) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_peer_proto protoreflect.FileDescriptor
 
 const file_peer_proto_rawDesc = "" +
@@ -3564,8 +3670,13 @@ const file_peer_proto_rawDesc = "" +
 	"\x0fRunCommandPiece\x12\x12\n" +
 	"\x04text\x18R \x01(\tR\x04text\x12\x16\n" +
 	"\x06stderr\x18S \x01(\bR\x06stderr\x12/\n" +
-	"\x06result\x18T \x01(\v2\x17.coopr.plugin.v1.ResultR\x06result2\xd9\n" +
-	"\n" +
+	"\x06result\x18T \x01(\v2\x17.coopr.plugin.v1.ResultR\x06result\"T\n" +
+	"\tForwardUp\x12\x18\n" +
+	"\aaddress\x18V \x01(\tR\aaddress\x12\x19\n" +
+	"\bown_host\x18W \x01(\bR\aownHost\x12\x12\n" +
+	"\x04data\x18X \x01(\fR\x04data\"!\n" +
+	"\vForwardDown\x12\x12\n" +
+	"\x04data\x18Y \x01(\fR\x04data2\x9e\v\n" +
 	"\x04Peer\x12E\n" +
 	"\x06Status\x12\x1c.coopr.peer.v1.StatusRequest\x1a\x1d.coopr.peer.v1.StatusResponse\x12?\n" +
 	"\x04Sums\x12\x1a.coopr.peer.v1.SumsRequest\x1a\x1b.coopr.peer.v1.SumsResponse\x12Q\n" +
@@ -3576,7 +3687,8 @@ const file_peer_proto_rawDesc = "" +
 	"\aSession\x12\x1c.coopr.peer.v1.WorkerMessage\x1a\x1c.coopr.peer.v1.LeaderMessage(\x010\x01\x12J\n" +
 	"\aTaskLog\x12\x1d.coopr.peer.v1.TaskLogRequest\x1a\x1e.coopr.peer.v1.TaskLogResponse0\x01\x12P\n" +
 	"\n" +
-	"RunCommand\x12 .coopr.peer.v1.RunCommandRequest\x1a\x1e.coopr.peer.v1.RunCommandPiece0\x01\x12\\\n" +
+	"RunCommand\x12 .coopr.peer.v1.RunCommandRequest\x1a\x1e.coopr.peer.v1.RunCommandPiece0\x01\x12C\n" +
+	"\aForward\x12\x18.coopr.peer.v1.ForwardUp\x1a\x1a.coopr.peer.v1.ForwardDown(\x010\x01\x12\\\n" +
 	"\rListResources\x12#.coopr.peer.v1.ListResourcesRequest\x1a$.coopr.peer.v1.ListResourcesResponse0\x01\x12W\n" +
 	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponse\x12G\n" +
 	"\bAgentLog\x12\x1e.coopr.peer.v1.AgentLogRequest\x1a\x19.coopr.peer.v1.AgentPiece0\x01\x12E\n" +
@@ -3605,7 +3717,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
@@ -3655,65 +3767,67 @@ var file_peer_proto_goTypes = []any{
 	(*AgentPiece)(nil),            // 45: coopr.peer.v1.AgentPiece
 	(*RunCommandRequest)(nil),     // 46: coopr.peer.v1.RunCommandRequest
 	(*RunCommandPiece)(nil),       // 47: coopr.peer.v1.RunCommandPiece
-	nil,                           // 48: coopr.peer.v1.SumsResponse.TablesEntry
-	(*Result)(nil),                // 49: coopr.plugin.v1.Result
-	(*record.PluginType)(nil),     // 50: coopr.record.v1.PluginType
-	(*SaveState)(nil),             // 51: coopr.plugin.v1.SaveState
-	(*Task)(nil),                  // 52: coopr.plugin.v1.Task
-	(*RuntimeReport)(nil),         // 53: coopr.site.v1.RuntimeReport
-	(*Incident)(nil),              // 54: coopr.log.v1.Incident
-	(*record.Agent)(nil),          // 55: coopr.record.v1.Agent
-	(*Cancel)(nil),                // 56: coopr.plugin.v1.Cancel
-	(*SiteOrders)(nil),            // 57: coopr.site.v1.SiteOrders
-	(*ListRequest)(nil),           // 58: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 59: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 60: coopr.plugin.v1.RemoveRequest
-	(*record.ResourceSet)(nil),    // 61: coopr.record.v1.ResourceSet
-	(*RecordKeys)(nil),            // 62: coopr.log.v1.RecordKeys
-	(*ChangePacket)(nil),          // 63: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 64: coopr.plugin.v1.RemoveResponse
+	(*ForwardUp)(nil),             // 48: coopr.peer.v1.ForwardUp
+	(*ForwardDown)(nil),           // 49: coopr.peer.v1.ForwardDown
+	nil,                           // 50: coopr.peer.v1.SumsResponse.TablesEntry
+	(*Result)(nil),                // 51: coopr.plugin.v1.Result
+	(*record.PluginType)(nil),     // 52: coopr.record.v1.PluginType
+	(*SaveState)(nil),             // 53: coopr.plugin.v1.SaveState
+	(*Task)(nil),                  // 54: coopr.plugin.v1.Task
+	(*RuntimeReport)(nil),         // 55: coopr.site.v1.RuntimeReport
+	(*Incident)(nil),              // 56: coopr.log.v1.Incident
+	(*record.Agent)(nil),          // 57: coopr.record.v1.Agent
+	(*Cancel)(nil),                // 58: coopr.plugin.v1.Cancel
+	(*SiteOrders)(nil),            // 59: coopr.site.v1.SiteOrders
+	(*ListRequest)(nil),           // 60: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 61: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 62: coopr.plugin.v1.RemoveRequest
+	(*record.ResourceSet)(nil),    // 63: coopr.record.v1.ResourceSet
+	(*RecordKeys)(nil),            // 64: coopr.log.v1.RecordKeys
+	(*ChangePacket)(nil),          // 65: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 66: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
 	3,  // 1: coopr.peer.v1.StatusResponse.keys:type_name -> coopr.peer.v1.MeshKeyPrint
 	3,  // 2: coopr.peer.v1.StatusResponse.exported:type_name -> coopr.peer.v1.MeshKeyPrint
 	4,  // 3: coopr.peer.v1.KeyringPutRequest.keys:type_name -> coopr.peer.v1.MeshKey
-	49, // 4: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
-	50, // 5: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
+	51, // 4: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	52, // 5: coopr.peer.v1.Hello.plugins:type_name -> coopr.record.v1.PluginType
 	7,  // 6: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	51, // 7: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
-	52, // 8: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	52, // 9: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	53, // 7: coopr.peer.v1.Hello.saves:type_name -> coopr.plugin.v1.SaveState
+	54, // 8: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	54, // 9: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
 	8,  // 10: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	49, // 11: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	51, // 11: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
 	9,  // 12: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
 	9,  // 13: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	51, // 14: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	53, // 14: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	11, // 15: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	53, // 16: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
-	54, // 17: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
+	55, // 16: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
+	56, // 17: coopr.peer.v1.WorkerMessage.incidents:type_name -> coopr.log.v1.Incident
 	13, // 18: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	55, // 19: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
+	57, // 19: coopr.peer.v1.AgentRegistry.agents:type_name -> coopr.record.v1.Agent
 	37, // 20: coopr.peer.v1.AgentRegistry.gossip:type_name -> coopr.peer.v1.GossipRing
 	38, // 21: coopr.peer.v1.AgentRegistry.cas:type_name -> coopr.peer.v1.CABundle
 	14, // 22: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	52, // 23: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	56, // 24: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	54, // 23: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	58, // 24: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
 	13, // 25: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
 	15, // 26: coopr.peer.v1.LeaderMessage.registry:type_name -> coopr.peer.v1.AgentRegistry
 	10, // 27: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	57, // 28: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
+	59, // 28: coopr.peer.v1.LeaderMessage.sites:type_name -> coopr.site.v1.SiteOrders
 	17, // 29: coopr.peer.v1.LeaderMessage.clocks:type_name -> coopr.peer.v1.ClockOffset
 	18, // 30: coopr.peer.v1.LeaderMessage.refused:type_name -> coopr.peer.v1.Refused
-	58, // 31: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	59, // 32: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	60, // 33: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	61, // 34: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
-	48, // 35: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
+	60, // 31: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	61, // 32: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	62, // 33: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	63, // 34: coopr.peer.v1.ResourceSetResponse.set:type_name -> coopr.record.v1.ResourceSet
+	50, // 35: coopr.peer.v1.SumsResponse.tables:type_name -> coopr.peer.v1.SumsResponse.TablesEntry
 	37, // 36: coopr.peer.v1.Admission.ring:type_name -> coopr.peer.v1.GossipRing
 	38, // 37: coopr.peer.v1.Admission.bundle:type_name -> coopr.peer.v1.CABundle
-	52, // 38: coopr.peer.v1.RunCommandRequest.task:type_name -> coopr.plugin.v1.Task
-	49, // 39: coopr.peer.v1.RunCommandPiece.result:type_name -> coopr.plugin.v1.Result
+	54, // 38: coopr.peer.v1.RunCommandRequest.task:type_name -> coopr.plugin.v1.Task
+	51, // 39: coopr.peer.v1.RunCommandPiece.result:type_name -> coopr.plugin.v1.Result
 	0,  // 40: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
 	32, // 41: coopr.peer.v1.Peer.Sums:input_type -> coopr.peer.v1.SumsRequest
 	41, // 42: coopr.peer.v1.Peer.Quarantine:input_type -> coopr.peer.v1.QuarantineRequest
@@ -3721,41 +3835,43 @@ var file_peer_proto_depIdxs = []int32{
 	12, // 44: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
 	19, // 45: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
 	46, // 46: coopr.peer.v1.Peer.RunCommand:input_type -> coopr.peer.v1.RunCommandRequest
-	21, // 47: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	23, // 48: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	43, // 49: coopr.peer.v1.Peer.AgentLog:input_type -> coopr.peer.v1.AgentLogRequest
-	44, // 50: coopr.peer.v1.Peer.Examine:input_type -> coopr.peer.v1.ExamineRequest
-	24, // 51: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
-	28, // 52: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
-	30, // 53: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
-	25, // 54: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
-	62, // 55: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
-	36, // 56: coopr.peer.v1.Peer.Gossip:input_type -> coopr.peer.v1.GossipRequest
-	63, // 57: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	34, // 58: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
-	35, // 59: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
-	2,  // 60: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	33, // 61: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
-	42, // 62: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
-	6,  // 63: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
-	16, // 64: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	20, // 65: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	47, // 66: coopr.peer.v1.Peer.RunCommand:output_type -> coopr.peer.v1.RunCommandPiece
-	22, // 67: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	64, // 68: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	45, // 69: coopr.peer.v1.Peer.AgentLog:output_type -> coopr.peer.v1.AgentPiece
-	45, // 70: coopr.peer.v1.Peer.Examine:output_type -> coopr.peer.v1.AgentPiece
-	27, // 71: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
-	29, // 72: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
-	31, // 73: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	26, // 74: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
-	40, // 75: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
-	37, // 76: coopr.peer.v1.Peer.Gossip:output_type -> coopr.peer.v1.GossipRing
-	63, // 77: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
-	39, // 78: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
-	39, // 79: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
-	60, // [60:80] is the sub-list for method output_type
-	40, // [40:60] is the sub-list for method input_type
+	48, // 47: coopr.peer.v1.Peer.Forward:input_type -> coopr.peer.v1.ForwardUp
+	21, // 48: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	23, // 49: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	43, // 50: coopr.peer.v1.Peer.AgentLog:input_type -> coopr.peer.v1.AgentLogRequest
+	44, // 51: coopr.peer.v1.Peer.Examine:input_type -> coopr.peer.v1.ExamineRequest
+	24, // 52: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	28, // 53: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	30, // 54: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	25, // 55: coopr.peer.v1.Peer.Ticket:input_type -> coopr.peer.v1.TicketRequest
+	64, // 56: coopr.peer.v1.Peer.RecordKeys:input_type -> coopr.log.v1.RecordKeys
+	36, // 57: coopr.peer.v1.Peer.Gossip:input_type -> coopr.peer.v1.GossipRequest
+	65, // 58: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	34, // 59: coopr.peer.v1.Door.Join:input_type -> coopr.peer.v1.JoinRequest
+	35, // 60: coopr.peer.v1.Door.Renew:input_type -> coopr.peer.v1.RenewRequest
+	2,  // 61: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	33, // 62: coopr.peer.v1.Peer.Sums:output_type -> coopr.peer.v1.SumsResponse
+	42, // 63: coopr.peer.v1.Peer.Quarantine:output_type -> coopr.peer.v1.QuarantineResponse
+	6,  // 64: coopr.peer.v1.Peer.KeyringPut:output_type -> coopr.peer.v1.KeyringPutResponse
+	16, // 65: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	20, // 66: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	47, // 67: coopr.peer.v1.Peer.RunCommand:output_type -> coopr.peer.v1.RunCommandPiece
+	49, // 68: coopr.peer.v1.Peer.Forward:output_type -> coopr.peer.v1.ForwardDown
+	22, // 69: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	66, // 70: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	45, // 71: coopr.peer.v1.Peer.AgentLog:output_type -> coopr.peer.v1.AgentPiece
+	45, // 72: coopr.peer.v1.Peer.Examine:output_type -> coopr.peer.v1.AgentPiece
+	27, // 73: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	29, // 74: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	31, // 75: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	26, // 76: coopr.peer.v1.Peer.Ticket:output_type -> coopr.peer.v1.TicketResponse
+	40, // 77: coopr.peer.v1.Peer.RecordKeys:output_type -> coopr.peer.v1.RecordKeysResponse
+	37, // 78: coopr.peer.v1.Peer.Gossip:output_type -> coopr.peer.v1.GossipRing
+	65, // 79: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
+	39, // 80: coopr.peer.v1.Door.Join:output_type -> coopr.peer.v1.Admission
+	39, // 81: coopr.peer.v1.Door.Renew:output_type -> coopr.peer.v1.Admission
+	61, // [61:82] is the sub-list for method output_type
+	40, // [40:61] is the sub-list for method input_type
 	40, // [40:40] is the sub-list for extension type_name
 	40, // [40:40] is the sub-list for extension extendee
 	0,  // [0:40] is the sub-list for field type_name
@@ -3775,7 +3891,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   49,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

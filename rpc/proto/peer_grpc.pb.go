@@ -28,6 +28,7 @@ const (
 	Peer_Session_FullMethodName        = "/coopr.peer.v1.Peer/Session"
 	Peer_TaskLog_FullMethodName        = "/coopr.peer.v1.Peer/TaskLog"
 	Peer_RunCommand_FullMethodName     = "/coopr.peer.v1.Peer/RunCommand"
+	Peer_Forward_FullMethodName        = "/coopr.peer.v1.Peer/Forward"
 	Peer_ListResources_FullMethodName  = "/coopr.peer.v1.Peer/ListResources"
 	Peer_RemoveResource_FullMethodName = "/coopr.peer.v1.Peer/RemoveResource"
 	Peer_AgentLog_FullMethodName       = "/coopr.peer.v1.Peer/AgentLog"
@@ -56,6 +57,8 @@ type PeerClient interface {
 	TaskLog(ctx context.Context, in *TaskLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskLogResponse], error)
 	// RunCommand is for the leader, which has asked the policies whether somebody may run a command on a node.
 	RunCommand(ctx context.Context, in *RunCommandRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunCommandPiece], error)
+	// Forward is for the leader as RunCommand is: it connects to a port of a node. The client's end half-closes the connection.
+	Forward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ForwardUp, ForwardDown], error)
 	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResourcesResponse], error)
 	RemoveResource(ctx context.Context, in *RemoveResourceRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
 	// AgentLog and Examine show an agent's log and inner state to operators, who ask any voter.
@@ -174,9 +177,22 @@ func (c *peerClient) RunCommand(ctx context.Context, in *RunCommandRequest, opts
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_RunCommandClient = grpc.ServerStreamingClient[RunCommandPiece]
 
+func (c *peerClient) Forward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ForwardUp, ForwardDown], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[3], Peer_Forward_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ForwardUp, ForwardDown]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ForwardClient = grpc.BidiStreamingClient[ForwardUp, ForwardDown]
+
 func (c *peerClient) ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResourcesResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[3], Peer_ListResources_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[4], Peer_ListResources_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +221,7 @@ func (c *peerClient) RemoveResource(ctx context.Context, in *RemoveResourceReque
 
 func (c *peerClient) AgentLog(ctx context.Context, in *AgentLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AgentPiece], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[4], Peer_AgentLog_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[5], Peer_AgentLog_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +240,7 @@ type Peer_AgentLogClient = grpc.ServerStreamingClient[AgentPiece]
 
 func (c *peerClient) Examine(ctx context.Context, in *ExamineRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AgentPiece], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[5], Peer_Examine_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[6], Peer_Examine_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +259,7 @@ type Peer_ExamineClient = grpc.ServerStreamingClient[AgentPiece]
 
 func (c *peerClient) Blob(ctx context.Context, in *BlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BlobPiece], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[6], Peer_Blob_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[7], Peer_Blob_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +328,7 @@ func (c *peerClient) Gossip(ctx context.Context, in *GossipRequest, opts ...grpc
 
 func (c *peerClient) Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChangePacket, ChangePacket], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[7], Peer_Changes_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[8], Peer_Changes_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -338,6 +354,8 @@ type PeerServer interface {
 	TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error
 	// RunCommand is for the leader, which has asked the policies whether somebody may run a command on a node.
 	RunCommand(*RunCommandRequest, grpc.ServerStreamingServer[RunCommandPiece]) error
+	// Forward is for the leader as RunCommand is: it connects to a port of a node. The client's end half-closes the connection.
+	Forward(grpc.BidiStreamingServer[ForwardUp, ForwardDown]) error
 	ListResources(*ListResourcesRequest, grpc.ServerStreamingServer[ListResourcesResponse]) error
 	RemoveResource(context.Context, *RemoveResourceRequest) (*RemoveResponse, error)
 	// AgentLog and Examine show an agent's log and inner state to operators, who ask any voter.
@@ -385,6 +403,9 @@ func (UnimplementedPeerServer) TaskLog(*TaskLogRequest, grpc.ServerStreamingServ
 }
 func (UnimplementedPeerServer) RunCommand(*RunCommandRequest, grpc.ServerStreamingServer[RunCommandPiece]) error {
 	return status.Error(codes.Unimplemented, "method RunCommand not implemented")
+}
+func (UnimplementedPeerServer) Forward(grpc.BidiStreamingServer[ForwardUp, ForwardDown]) error {
+	return status.Error(codes.Unimplemented, "method Forward not implemented")
 }
 func (UnimplementedPeerServer) ListResources(*ListResourcesRequest, grpc.ServerStreamingServer[ListResourcesResponse]) error {
 	return status.Error(codes.Unimplemented, "method ListResources not implemented")
@@ -540,6 +561,13 @@ func _Peer_RunCommand_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_RunCommandServer = grpc.ServerStreamingServer[RunCommandPiece]
+
+func _Peer_Forward_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServer).Forward(&grpc.GenericServerStream[ForwardUp, ForwardDown]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ForwardServer = grpc.BidiStreamingServer[ForwardUp, ForwardDown]
 
 func _Peer_ListResources_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ListResourcesRequest)
@@ -764,6 +792,12 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "RunCommand",
 			Handler:       _Peer_RunCommand_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Forward",
+			Handler:       _Peer_Forward_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 		{
 			StreamName:    "ListResources",

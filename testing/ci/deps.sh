@@ -22,6 +22,7 @@ programs=(
   "slapd slapd agent/directory"
   "prometheus prometheus testing/monitoring"
   "groff groff-base internal/manual"
+  "ssh openssh-client testing/examples"
   "rsyslogd rsyslog-gnutls agent/sinks"
   "node nodejs rpc/console"
   "npm npm rpc/console"

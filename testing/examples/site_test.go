@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -143,6 +144,23 @@ func (s *installation) nodes(cluster, service string) []model.Node {
 
 // address returns where a node is reached from outside.
 func addressOf(n model.Node) string { return n.IPAddresses["access_v4"] }
+
+// login logs in to a machine of the inventory with ssh, as a user who has the key.
+func (s *installation) login(cluster string, n model.Node) {
+	s.T.Helper()
+	if _, err := exec.LookPath("ssh"); err != nil || s.machines[addressOf(n)] == nil {
+		return
+	}
+	key := filepath.Join(s.T.TempDir(), "key")
+	if err := os.WriteFile(key, s.Lab.Key(), 0o600); err != nil {
+		s.T.Fatal(err)
+	}
+	got := s.Must("node", "ssh", cluster+"/"+n.ShortName(), "--", "-F", "none", "-i", key, "-l", "debian", "-o", "BatchMode=yes",
+		"id -un; hostname")
+	if want := "debian\n" + s.machines[addressOf(n)].Name + "\n"; got != want {
+		s.T.Errorf("a login on %s: %q, not %q", n.Hostname, got, want)
+	}
+}
 
 // interrupted does something that installs packages on a machine without a node of a cluster, and kills dpkg there in
 // mid-work.

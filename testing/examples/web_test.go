@@ -34,6 +34,7 @@ func TestWeb(t *testing.T) {
 	test := func(t *testing.T, s *installation) {
 		s.importExample("web", "services", "clustertemplates")
 		s.create("shop", "web", 4)
+		s.login("shop", s.nodes("shop", "web-app")[0])
 		url := "http://" + addressOf(s.nodes("shop", "web-balancer")[0]) + "/"
 		first, err := s.page(s.Context(), url)
 		if err != nil || first.Greeting != "Welcome" {

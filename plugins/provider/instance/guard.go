@@ -97,13 +97,13 @@ func (g *Guard) check(address string) error {
 	if g.allows(ip) {
 		return nil
 	}
-	no := slices.ContainsFunc(refused, func(p netip.Prefix) bool { return p.Contains(plain(ip)) })
+	no := ownhost.Reserved(ip)
 	if !no && !g.allows(loopback) {
 		own, err := ownhost.Addresses()
 		if err != nil {
 			return Faultf(Invalid, "%s is not dialled, because the addresses of the agent's machine cannot be read: %w", ip, err)
 		}
-		no = slices.Contains(own, plain(ip))
+		no = slices.Contains(own, ownhost.Plain(ip))
 	}
 	if no {
 		return Faultf(Invalid, "%s is an address of the agent's machine, of its links or of a metadata service, which providers may not call: "+
@@ -118,27 +118,3 @@ func (g *Guard) allows(ip netip.Addr) bool {
 
 // loopback stands for this machine: who may call it there may call it at its other addresses.
 var loopback = netip.MustParseAddr("127.0.0.1")
-
-// refused are the addresses that lead to this machine, to its links or to clouds' metadata.
-var refused = prefixes("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", "::/128", "::1/128", "fe80::/10",
-	"ff00::/8", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32", "fd00:ec2::254/128", "fd20:ce::254/128")
-
-// embedding are the networks of IPv6 whose last four bytes are an address of IPv4.
-var embedding = prefixes("::/96", "64:ff9b::/96", "64:ff9b:1::/48")
-
-func prefixes(texts ...string) (out []netip.Prefix) {
-	for _, t := range texts {
-		out = append(out, netip.MustParsePrefix(t))
-	}
-	return out
-}
-
-// plain returns the IPv4 address within an IPv6 address, and any other address unchanged.
-func plain(ip netip.Addr) netip.Addr {
-	b := ip.As16()
-	within := slices.ContainsFunc(embedding, func(p netip.Prefix) bool { return p.Contains(ip) })
-	if !within || ip.IsUnspecified() || ip.IsLoopback() {
-		return ip
-	}
-	return netip.AddrFrom4([4]byte(b[12:]))
-}

@@ -112,7 +112,7 @@ func TestChangingName(t *testing.T) {
 	at(allowed, "127.0.0.2:"+port)
 
 	server, resolver := serveNames(t)
-	g := NewGuard(prefixes("127.0.0.2/32", "127.0.0.3/32"))
+	g := NewGuard([]netip.Prefix{netip.MustParsePrefix("127.0.0.2/32"), netip.MustParsePrefix("127.0.0.3/32")})
 	g.dialer.Resolver = resolver
 	g.transport.DisableKeepAlives = true // each request dials
 	client := &http.Client{Transport: g.Transport()}

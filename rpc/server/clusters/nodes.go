@@ -15,6 +15,7 @@ func nodeRoutes(s *rest.Server) {
 	const tag = "nodes"
 
 	commandRoute(s)
+	forwardRoute(s)
 
 	rest.Pages(s, rest.Route{ID: "listNodes", Path: "/v1/nodes", Tag: tag, Order: "id", Paged: true, Summary: "List nodes"},
 		func(_ context.Context, c *rest.Call, v rest.View, in *struct {

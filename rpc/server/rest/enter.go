@@ -31,6 +31,13 @@ func (s *Server) enter(hctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(hctx)
 	n := noteOf(r.Context())
 	n.route = op.OperationID
+	if ru.Duplex {
+		control := http.NewResponseController(w)
+		_ = control.EnableFullDuplex() // else a refusal waits for the body; HTTP/2 always is
+		rest := func() { _ = control.SetReadDeadline(time.Now().Add(BodyTime)) }
+		rest()       // for what a refused client goes on to send
+		defer rest() // and one that has not noticed the end of the answer
+	}
 	refuse := func(err error) {
 		n.err = err
 		writeProblem(w, ProblemOf(err))
@@ -220,10 +227,8 @@ func (s *Server) watch() (leave func(), err error) {
 	case s.watches <- struct{}{}:
 		return func() { <-s.watches }, nil
 	default:
-		return nil, NewProblem(
-			problem.Busy,
-			fmt.Sprintf("this agent has %d readers that wait already: try again later, or ask another agent", cap(s.watches)),
-		)
+		return nil, NewProblem(problem.Busy,
+			fmt.Sprintf("this agent has %d readers that wait already: try again later, or ask another agent", cap(s.watches)))
 	}
 }
 
@@ -235,6 +240,10 @@ func reads(op *huma.Operation, ru Rule, r *http.Request) bool {
 // checkBody checks the headers of the body, and limits what will be read of it. At its end, the request takes its place.
 func (s *Server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Operation, ru Rule, take func(n int) error, turn *turn) error {
 	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	if ru.Duplex {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a recorder has none
 		return nil
 	}
 	limit := s.maxBody

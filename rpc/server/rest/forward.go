@@ -19,15 +19,8 @@ const resendable = 1 << 20
 
 // hopByHop are the headers that concern one connection and are not forwarded.
 var hopByHop = []string{
-	"Connection",
-	"Keep-Alive",
-	"Proxy-Authenticate",
-	"Proxy-Authorization",
-	"Proxy-Connection",
-	"Te",
-	"Trailer",
-	"Transfer-Encoding",
-	"Upgrade",
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade",
 }
 
 // forward sends a request to the leader and copies the answer piece by piece, so that event

@@ -75,7 +75,7 @@ operate Cluster        | rollbackOperation
 label Cluster          | labelCluster
 list Node              | listNodes listPods getPods
 read Node              | getNode getPod getPodInfo getTask getTaskLog
-exec Node              | runNodeCommand
+exec Node              | runNodeCommand forwardNodePort
 operate Node           | pausePod resumePod restartPod replacePod
 admin Tenant           | listAudit exportAudit verifyAudit listSigningKeys getOrphans searchOrphans removeOrphan putProgramPreferences
 admin Tenant           | deleteProgramPreferences

@@ -36,6 +36,8 @@ type Rule struct {
 	Local bool
 	// Streamed bodies have no limit in size.
 	Streamed bool
+	// Duplex routes answer while they read the body, and bound it themselves.
+	Duplex bool
 	// Watches routes last until their reader disconnects.
 	Watches bool
 	// Once: requests with the same request id are carried out once, so that a request with an
@@ -200,12 +202,8 @@ func register[I, T any](s *Server, r Route, h func(context.Context, *Call, *I) (
 }
 
 // Stream registers a route whose handler writes the answer piece by piece.
-func Stream[I any](
-	s *Server,
-	r Route,
-	contentType, what string,
-	h func(context.Context, *Call, *I, http.ResponseWriter, *http.Request) error,
-) {
+func Stream[I any](s *Server, r Route, contentType, what string,
+	h func(context.Context, *Call, *I, http.ResponseWriter, *http.Request) error) {
 	op := s.operation(r)
 	op.Responses = map[string]*huma.Response{strconv.Itoa(op.DefaultStatus): {
 		Description: what,

@@ -168,6 +168,10 @@ type Operations interface {
 	// RunCommand runs a command on a node, and calls emit with each line of its output and its end. The incident is in the audit log
 	// before it begins. Only the leader can.
 	RunCommand(ctx context.Context, who model.Caller, node string, c api.NodeCommand, i model.Incident, emit func(api.CommandLine) error) error
+	// Forward connects to a port of a node, calls begun with the agent's name, and copies up to it and what it sends to down. The incident
+	// is in the audit log before it connects. Only the leader can.
+	Forward(ctx context.Context, who model.Caller, node string, port int, i model.Incident, begun func(agent string) error, up io.Reader,
+		down io.Writer) error
 	// TaskLog copies the log of a task from the agent that has it to w; attempt 0 means
 	// the latest. With follow it continues until the task ends. It works on every voter.
 	// It writes nothing and fails with an *api.LogMissing if that agent does not send the log.

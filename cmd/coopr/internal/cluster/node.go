@@ -39,7 +39,8 @@ func NodeCommand(app cli.App) *cobra.Command {
 	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (model.Node, error) {
 		return findNode(ctx, c, args[0])
 	}, nil)
-	return cli.Group("node", "Show, restart, replace and pause nodes, and run commands on them", list, get, nodeExecCmd(app),
+	return cli.Group("node", "Show, restart, replace and pause nodes, and run commands on them", list, get, nodeExecCmd(app), nodeSSHCmd(app),
+		nodeForwardCmd(app),
 		nodeRunCmd(app, "restart", model.OpRecover, "Restart all or some services of a node"),
 		nodeRunCmd(app, "replace", model.OpReplaceNode, "Delete a node and create it again under the same name, whatever its state"),
 		nodeRunCmd(app, "pause", model.OpPauseNode, "Stop all or some services of a node, and exclude them from recovery"),
