@@ -188,7 +188,9 @@ func TestRepeatedRequests(t *testing.T) {
 func TestLateCopies(t *testing.T) {
 	w := newWorld(t)
 	const id, retry = "Coopr-Request-Id: drop", "Coopr-Retry: true"
-	drop := func(status int, headers ...string) { w.must(status, apitest.Admin, "DELETE", "/v1/secrets/s", "", headers...) }
+	drop := func(status int, headers ...string) {
+		w.must(status, apitest.Admin, "DELETE", "/v1/secrets/s", "", headers...)
+	}
 	put := func() { w.must(200, apitest.Admin, "PUT", "/v1/secrets/s", `{"value":"hidden"}`) }
 	drop(404, id, retry)
 	put()
