@@ -6,12 +6,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server"
 	"github.com/coopr/coopr/rpc/server/apitest"
 	"github.com/coopr/coopr/rpc/server/rest"
 )
@@ -126,6 +131,36 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%s: %+v", query, e)
 		}
 		r.close()
+	}
+}
+
+// TestBeatOfAnUndecidedStream: the sign of life of a stream comes from a goroutine of its own. It must not come before the stream is
+// permitted, however long that takes: the panic of a stream without a decision would end the agent. The race detector sees it.
+func TestBeatOfAnUndecidedStream(t *testing.T) {
+	h, err := server.New(server.Config{
+		Services: newAgent(t).Services(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Name: "test", Heartbeat: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(h)
+	defer s.Close()
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/v1/events?index=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+apitest.Admin)
+		resp, err := s.Client().Do(req)
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatal(resp, err)
+		}
+		if _, err := resp.Body.Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		resp.Body.Close()
 	}
 }
 

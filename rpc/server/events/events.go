@@ -109,13 +109,13 @@ func events(_ context.Context, s *rest.Server, c *rest.Call, in *eventFilter, w 
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies would buffer the stream
 	out := &eventWriter{w: w, cancel: cancel, seen: after}
+	listed := s.ClusterFilter(c) // decides, before anything is written
 	var beats sync.WaitGroup
 	beats.Add(1)
 	go func() {
 		defer beats.Done()
 		out.beat(ctx, s.Beats())
 	}()
-	listed := s.ClusterFilter(c)
 	err := s.State.Follow(ctx, tenant, after, func(batch []model.Event) error {
 		if err := c.CheckToken(ctx); err != nil {
 			return err
