@@ -20,7 +20,7 @@ import (
 // integrity returns the duty that compares the voters' copies of the state.
 func (m *Member) integrity() *integrity.Controller {
 	return integrity.New(integrity.Config{
-		Machine: m.Machine, Propose: m.Propose, Logger: m.cfg.Logger, Every: m.cfg.Leader.CheckpointEvery,
+		Self: m.cfg.ID, Machine: m.Machine, Propose: m.Propose, Logger: m.cfg.Logger, Every: m.cfg.Leader.CheckpointEvery,
 		Members: func() (out []integrity.Member) {
 			for _, s := range m.Group.Servers() {
 				out = append(out, integrity.Member{ID: s.ID, Voter: s.Voter})

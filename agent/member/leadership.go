@@ -126,6 +126,7 @@ func (m *Member) duties() []leader.Duty {
 	})
 	m.lead.Store(l)
 	duties := []leader.Duty{
+		l.Integrity, // the first one, as it refuses to begin with a wrong state
 		&seed{m.Replica},
 		l.Orchestrator,
 		l.Dispatcher,
@@ -136,7 +137,6 @@ func (m *Member) duties() []leader.Duty {
 		l.Janitor,
 		l.Orphans,
 		m.voters,
-		l.Integrity,
 		l.Logins,
 		l.Uses,
 		l.Keys,

@@ -35,6 +35,8 @@ const (
 	TaskKeyLevel = 3
 	// ProgramLimitLevel is the level from which on a program's preferences limit its runs.
 	ProgramLimitLevel = 3
+	// DivergenceLevel is the level from which on the state has the agents whose copies of it differ, so that they do not lead.
+	DivergenceLevel = 3
 	// RefuseLevel is the level from which on the state remembers requests that were refused while copies of them may have been under way.
 	RefuseLevel = 3
 	// RangeLevel is the level from which on properties of profiles have ranges.

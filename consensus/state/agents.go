@@ -76,6 +76,7 @@ func (a agents) removeRecord(r *pb.RemoveAgent) Answer {
 		a.removeTypes(n)
 	}
 	a.remove(table.Agents, n)
+	a.differs(id, false)
 	a.mark(id)
 	a.batch.Agents = true
 	a.event(model.Event{Type: "agent.removed", Subject: n.Name})

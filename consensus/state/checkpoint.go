@@ -2,12 +2,14 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -87,8 +89,11 @@ func (m *Machine) LastCheckpoint() (index uint64, at time.Time) {
 	return 0, time.Time{}
 }
 
-// diverged adds an event about members whose state differs from that of the others.
+// diverged records a member whose state differs from that of the others, or does not any more, and adds an event.
 func (a agents) diverged(d *pb.ReportDivergence) Answer {
+	if a.view().Understands(logformat.DivergenceLevel) {
+		a.differs(d.Server, !d.Agrees)
+	}
 	e := model.Event{Type: "voters.differ", Message: fmt.Sprintf("no majority of the voters has the same state at entry %d", d.Index)}
 	if d.Server != "" {
 		e.Type, e.Subject = "voter.differs", d.Server
@@ -96,6 +101,9 @@ func (a agents) diverged(d *pb.ReportDivergence) Answer {
 			e.Subject = n.Name
 		}
 		e.Message = fmt.Sprintf("its state at entry %d is not that of a majority of the voters", d.Index)
+	}
+	if d.Agrees {
+		e.Type, e.Message = "voter.agrees", fmt.Sprintf("its state at entry %d is that of a majority of the voters again", d.Index)
 	}
 	if len(d.Tables) > 0 {
 		e.Message += "; tables that differ: " + strings.Join(d.Tables, ", ")
@@ -105,4 +113,20 @@ func (a agents) diverged(d *pb.ReportDivergence) Answer {
 	}
 	a.event(e)
 	return Answer{Subject: d.Server}
+}
+
+// differs records whether an agent's copy of the state differs.
+func (a agents) differs(id string, differs bool) {
+	m := table.Mesh(a.txn)
+	at, known := slices.BinarySearch(m.Differing, id)
+	switch {
+	case id == "" || known == differs:
+		return
+	case differs:
+		m.Differing = slices.Insert(slices.Clone(m.Differing), at, id)
+	default:
+		m.Differing = slices.Delete(slices.Clone(m.Differing), at, at+1)
+	}
+	m.ID = table.TheMeta
+	a.put(table.Meta, &m)
 }

@@ -6617,6 +6617,7 @@ type ReportDivergence struct {
 	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`           // of the checkpoint
 	Tables        []string               `protobuf:"bytes,3,rep,name=tables,proto3" json:"tables,omitempty"`          // the tables that differ
 	Quarantine    bool                   `protobuf:"varint,4,opt,name=quarantine,proto3" json:"quarantine,omitempty"` // the member puts its state aside and gets it from the others
+	Agrees        bool                   `protobuf:"varint,5,opt,name=agrees,proto3" json:"agrees,omitempty"`         // the member differed before, and does not any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6675,6 +6676,13 @@ func (x *ReportDivergence) GetTables() []string {
 func (x *ReportDivergence) GetQuarantine() bool {
 	if x != nil {
 		return x.Quarantine
+	}
+	return false
+}
+
+func (x *ReportDivergence) GetAgrees() bool {
+	if x != nil {
+		return x.Agrees
 	}
 	return false
 }
@@ -7195,14 +7203,15 @@ const file_log_proto_rawDesc = "" +
 	"\x0eResealedSecret\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
-	"\x05value\x18\x03 \x01(\v2\x19.coopr.log.v1.SealedValueR\x05value\"x\n" +
+	"\x05value\x18\x03 \x01(\v2\x19.coopr.log.v1.SealedValueR\x05value\"\x90\x01\n" +
 	"\x10ReportDivergence\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06tables\x18\x03 \x03(\tR\x06tables\x12\x1e\n" +
 	"\n" +
 	"quarantine\x18\x04 \x01(\bR\n" +
-	"quarantine*\xe1\x01\n" +
+	"quarantine\x12\x16\n" +
+	"\x06agrees\x18\x05 \x01(\bR\x06agrees*\xe1\x01\n" +
 	"\x0eOperationOrder\x12\x1f\n" +
 	"\x1bOPERATION_ORDER_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15OPERATION_ORDER_PAUSE\x10\x01\x12\x1a\n" +

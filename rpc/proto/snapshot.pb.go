@@ -1863,9 +1863,10 @@ type MetaRow struct {
 	LastCluster   int64                  `protobuf:"varint,3,opt,name=last_cluster,json=lastCluster,proto3" json:"last_cluster,omitempty"` // the highest number of a cluster whose record was removed
 	OrphansMs     int64                  `protobuf:"varint,4,opt,name=orphans_ms,json=orphansMs,proto3" json:"orphans_ms,omitempty"`       // the latest search for orphans
 	Orphans       []*FoundOrphan         `protobuf:"bytes,5,rep,name=orphans,proto3" json:"orphans,omitempty"`
-	Identity      *MeshIdentity          `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"` // unset: the agents share a secret
-	Hold          *Hold                  `protobuf:"bytes,8,opt,name=hold,proto3" json:"hold,omitempty"`         // unset: the mesh begins work
-	Export        *KeyringExport         `protobuf:"bytes,9,opt,name=export,proto3" json:"export,omitempty"`     // the latest one; unset: there was none
+	Identity      *MeshIdentity          `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`    // unset: the agents share a secret
+	Hold          *Hold                  `protobuf:"bytes,8,opt,name=hold,proto3" json:"hold,omitempty"`            // unset: the mesh begins work
+	Export        *KeyringExport         `protobuf:"bytes,9,opt,name=export,proto3" json:"export,omitempty"`        // the latest one; unset: there was none
+	Differing     []string               `protobuf:"bytes,10,rep,name=differing,proto3" json:"differing,omitempty"` // ids of the agents whose copies of the state are not that of a majority, sorted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1952,6 +1953,13 @@ func (x *MetaRow) GetHold() *Hold {
 func (x *MetaRow) GetExport() *KeyringExport {
 	if x != nil {
 		return x.Export
+	}
+	return nil
+}
+
+func (x *MetaRow) GetDiffering() []string {
+	if x != nil {
+		return x.Differing
 	}
 	return nil
 }
@@ -2790,7 +2798,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\aSinkRow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x19\n" +
-	"\bmoved_ms\x18\x03 \x01(\x03R\amovedMs\"\xce\x02\n" +
+	"\bmoved_ms\x18\x03 \x01(\x03R\amovedMs\"\xec\x02\n" +
 	"\aMetaRow\x12#\n" +
 	"\rfeature_level\x18\x01 \x01(\rR\ffeatureLevel\x12\x12\n" +
 	"\x04mesh\x18\x02 \x01(\tR\x04mesh\x12!\n" +
@@ -2800,7 +2808,9 @@ const file_snapshot_proto_rawDesc = "" +
 	"\aorphans\x18\x05 \x03(\v2\x19.coopr.log.v1.FoundOrphanR\aorphans\x126\n" +
 	"\bidentity\x18\x06 \x01(\v2\x1a.coopr.log.v1.MeshIdentityR\bidentity\x12&\n" +
 	"\x04hold\x18\b \x01(\v2\x12.coopr.log.v1.HoldR\x04hold\x123\n" +
-	"\x06export\x18\t \x01(\v2\x1b.coopr.log.v1.KeyringExportR\x06export\"V\n" +
+	"\x06export\x18\t \x01(\v2\x1b.coopr.log.v1.KeyringExportR\x06export\x12\x1c\n" +
+	"\tdiffering\x18\n" +
+	" \x03(\tR\tdiffering\"V\n" +
 	"\rKeyringExport\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
 	"\x05print\x18\x02 \x01(\fR\x05print\x12\x17\n" +

@@ -52,6 +52,14 @@ func (a *Agent) Damage(bit byte) {
 	}
 }
 
+// HandTo has the agent, which leads, hand over to another one.
+func (a *Agent) HandTo(b *Agent) error {
+	return a.agent.Replica().Group.Transfer(a.m.T.Context(), b.ID)
+}
+
+// Term returns the term of Raft that the agent, which runs, knows of.
+func (a *Agent) Term() uint64 { return a.agent.Replica().Group.Stats().Term }
+
 // View returns the agent's copy of the state, or nil while it has none.
 func (a *Agent) View() *state.View {
 	if a.Running() {

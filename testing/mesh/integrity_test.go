@@ -105,6 +105,44 @@ func TestDamagedStateIsReplaced(t *testing.T) {
 	}
 }
 
+// TestVoterThatDiffersDoesNotLead hands the leadership to a voter whose state is known to differ. It gives it away and decides nothing,
+// until its state is right again.
+func TestVoterThatDiffersDoesNotLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := damagedMesh(t, 3)
+		m.AwaitLeader()
+		victim := follower(m)
+		victim.Damage(1)
+		change(t, m, "first")
+		m.Within(2*time.Minute+10*time.Second, 100*time.Millisecond, "the voter to be named", func() bool {
+			return audited(m, "voter.differs") == 1
+		})
+		for range 5 {
+			l := m.AwaitLeader()
+			term := l.Term()
+			if err := l.HandTo(victim); err != nil {
+				t.Fatal(err)
+			}
+			m.Within(10*time.Second, 10*time.Millisecond, "the leader after the voter that differs", func() bool {
+				l := m.Leader()
+				if l == victim {
+					t.Fatal("the voter that differs leads")
+				}
+				return l != nil && l.Term() > term+1
+			})
+		}
+		change(t, m, "second")
+		m.Within(3*time.Minute, 100*time.Millisecond, "the voter to be repaired", func() bool { return victim.Recovered() == 1 })
+		change(t, m, "third")
+		m.Within(3*time.Minute, 100*time.Millisecond, "the voter to agree", func() bool { return audited(m, "voter.agrees") == 1 })
+		m.CheckEqual()
+		if err := m.AwaitLeader().HandTo(victim); err != nil {
+			t.Fatal(err)
+		}
+		m.Until("the repaired voter to lead", func() bool { return m.Leader() == victim })
+	})
+}
+
 // TestCopiesMakeRoom fills the disk of a voter that runs. Its damaged copies go, the oldest first, until it has room. The
 // newest goes only while the others have a leader.
 func TestCopiesMakeRoom(t *testing.T) {

@@ -3,6 +3,7 @@ package integrity
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -18,6 +19,8 @@ import (
 
 // Config configures a Controller. All fields but Every are required.
 type Config struct {
+	// Self is the id of this member.
+	Self    string
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	// Members returns the members of the Raft group.
@@ -48,6 +51,9 @@ type Controller struct {
 	cfg   Config
 	queue *loop.Queue[string]
 
+	// end ends Run with a cause.
+	end context.CancelCauseFunc
+
 	// Used only by reconcile.
 	began    time.Time       // when the first checkpoint of this term may be
 	reported map[string]bool // the members that differed at the last checkpoint; "": there was no majority
@@ -73,16 +79,30 @@ func New(cfg Config) *Controller {
 // Name returns the name of the duty.
 func (c *Controller) Name() string { return "integrity" }
 
-// Restore puts the first checkpoint off a little, because a new leader has much to do.
+// errDiffers ends the term of a leader that would decide by a wrong state.
+var errDiffers = errors.New("this agent's copy of the state is not that of a majority of the voters")
+
+// Restore fails if this member's copy of the state is known to differ, unless there is no other voter that could lead. It puts the first
+// checkpoint off a little, because a new leader has much to do.
 func (c *Controller) Restore(context.Context) error {
+	others := func(m Member) bool { return m.Voter && m.ID != c.cfg.Self }
+	if c.cfg.Machine.View().Differs(c.cfg.Self) && slices.ContainsFunc(c.cfg.Members(), others) {
+		return errDiffers
+	}
 	c.began = time.Now().Add(c.cfg.Every / 6)
 	return nil
 }
 
-// Run compares the copies at regular intervals until ctx ends.
+// Run compares the copies at regular intervals until ctx ends. It fails as soon as this member's copy is found to differ.
 func (c *Controller) Run(ctx context.Context) error {
+	ctx, c.end = context.WithCancelCause(ctx)
+	defer c.end(nil)
 	c.queue.Add(checkpoint)
-	return c.queue.Run(ctx)
+	err := c.queue.Run(ctx)
+	if cause := context.Cause(ctx); errors.Is(cause, errDiffers) {
+		return cause
+	}
+	return err
 }
 
 // Last returns the verdict about the last checkpoint of this term. It is empty before the first.
@@ -150,8 +170,18 @@ func (c *Controller) ask(ctx context.Context, members []Member, index uint64) ma
 
 // act records a verdict that differs from the last one, and has one member that differs for the second
 // time in a row get its state from the others. A verdict that names a member rests on a majority of
-// the voters without it, so that the group can continue without the member.
+// the voters without it, so that the group can continue without the member. If it names this member,
+// the term ends.
 func (c *Controller) act(ctx context.Context, v Verdict) error {
+	known := c.cfg.Machine.View()
+	for _, id := range v.Same {
+		if known.Differs(id) {
+			c.cfg.Logger.Info("a member's state is that of a majority of the voters again", "member", id, "index", v.Index)
+			if err := c.record(ctx, &pb.ReportDivergence{Server: id, Index: v.Index, Agrees: true}); err != nil {
+				return err
+			}
+		}
+	}
 	before := c.reported
 	c.reported = map[string]bool{}
 	if len(v.Split) > 0 {
@@ -159,7 +189,7 @@ func (c *Controller) act(ctx context.Context, v Verdict) error {
 			"index", v.Index, "different", v.Split)
 		c.reported[""] = true
 		if !before[""] {
-			return c.record(ctx, "", v.Index, v.Split, false)
+			return c.record(ctx, &pb.ReportDivergence{Index: v.Index, Tables: v.Split})
 		}
 		return nil
 	}
@@ -169,13 +199,17 @@ func (c *Controller) act(ctx context.Context, v Verdict) error {
 			"member", id, "index", v.Index, "different", tables)
 		c.reported[id] = true
 		switch now := time.Now(); {
-		case !before[id]:
-			if err := c.record(ctx, id, v.Index, tables, false); err != nil {
+		case !before[id] && !known.Differs(id):
+			if err := c.record(ctx, &pb.ReportDivergence{Server: id, Index: v.Index, Tables: tables}); err != nil {
 				return err
+			}
+			if id == c.cfg.Self && c.cfg.Machine.View().Differs(id) {
+				c.end(errDiffers)
+				return nil
 			}
 		case now.After(c.rested):
 			c.rested = now.Add(quarantinePause)
-			if err := c.record(ctx, id, v.Index, tables, true); err != nil {
+			if err := c.record(ctx, &pb.ReportDivergence{Server: id, Index: v.Index, Tables: tables, Quarantine: true}); err != nil {
 				return err
 			}
 			if err := c.cfg.Quarantine(ctx, id, v.Index, tables); err != nil {
@@ -187,10 +221,8 @@ func (c *Controller) act(ctx context.Context, v Verdict) error {
 }
 
 // record writes an event and a record of the audit log.
-func (c *Controller) record(ctx context.Context, member string, index uint64, tables []string, quarantine bool) error {
-	answers, err := c.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_ReportDivergence{ReportDivergence: &pb.ReportDivergence{
-		Server: member, Index: index, Tables: tables, Quarantine: quarantine,
-	}}})
+func (c *Controller) record(ctx context.Context, d *pb.ReportDivergence) error {
+	answers, err := c.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_ReportDivergence{ReportDivergence: d}})
 	if err != nil {
 		return err
 	}

@@ -306,6 +306,8 @@ func (u *Auditor) order(c *pb.Command) *audit.Change {
 		switch d := ch.ReportDivergence; {
 		case d.Server == "":
 			out.Type = "voters.differ"
+		case d.Agrees:
+			out.Type, out.Subject = "voter.agrees", d.Server
 		case d.Quarantine:
 			out.Type, out.Subject = "voter.quarantined", d.Server
 		default:

@@ -90,7 +90,8 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 	case *ValueRow:
 		rec.Row = &pb.SnapshotRecord_Value{Value: &pb.ValueRow{Node: r.Node, Key: r.Key, Value: r.Value}}
 	case *MetaRow:
-		x := &pb.MetaRow{FeatureLevel: r.FeatureLevel, Mesh: r.Mesh, LastCluster: int64(r.LastCluster), OrphansMs: r.Orphans.At}
+		x := &pb.MetaRow{FeatureLevel: r.FeatureLevel, Mesh: r.Mesh, LastCluster: int64(r.LastCluster), OrphansMs: r.Orphans.At,
+			Differing: r.Differing}
 		for _, f := range r.Orphans.Found {
 			x.Orphans = append(x.Orphans, &pb.FoundOrphan{Tenant: f.Tenant, ProviderType: f.ProviderType, Id: f.ID, SinceMs: f.Since})
 		}
@@ -286,7 +287,7 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 	case *pb.SnapshotRecord_Meta:
 		m := x.Meta
 		r := &MetaRow{ID: TheMeta, FeatureLevel: m.FeatureLevel, Mesh: m.Mesh, LastCluster: int(m.LastCluster),
-			Orphans: model.OrphanSearch{At: m.OrphansMs}}
+			Orphans: model.OrphanSearch{At: m.OrphansMs}, Differing: m.Differing}
 		for _, f := range m.Orphans {
 			r.Orphans.Found = append(r.Orphans.Found, model.FoundOrphan{Tenant: f.Tenant, ProviderType: f.ProviderType, ID: f.Id, Since: f.SinceMs})
 		}

@@ -165,6 +165,8 @@ type MetaRow struct {
 	Hold *roster.Hold
 	// Export is the latest export of the keyring, or nil. It is never changed in place.
 	Export *roster.KeyringExport
+	// Differing are the ids of the agents whose copies of the state are not that of a majority, sorted. It is never changed in place.
+	Differing []string
 	// Identity is nil if the agents share a secret, or need none in dev mode. It is never changed in place.
 	Identity *MeshIdentity
 }

@@ -3,6 +3,7 @@ package view
 
 import (
 	"io"
+	"slices"
 
 	"github.com/hashicorp/go-memdb"
 
@@ -61,6 +62,11 @@ func understands(txn *memdb.Txn, level uint32) bool {
 
 // Hold returns why the mesh begins no work, or nil if it does.
 func (v *View) Hold() *roster.Hold { return table.Mesh(v.txn).Hold }
+
+// Differs reports whether an agent's copy of the state was not that of a majority of the voters when they were last compared.
+func (v *View) Differs(agent string) bool {
+	return slices.Contains(table.Mesh(v.txn).Differing, agent)
+}
 
 // Write writes a snapshot of the view.
 func (v *View) Write(out io.Writer) error { return table.Write(v.txn, v.index, out) }
