@@ -79,6 +79,7 @@ type Runtime struct {
 	ctx     context.Context // Run's; nil before Run
 	runners map[siteKey]*siteRunner
 	links   map[string]*link // by agent
+	numbers uint64           // the last number of an event that no runner uses
 	work    sync.WaitGroup   // acts, and the goroutines of links
 	over    bool
 }

@@ -40,6 +40,8 @@ type ward struct {
 	reports  map[object.ID]*pb.ObjectReport
 	sent     [8]int // messages between runtimes, by kind
 	packets  int
+	takes    bool           // the leader says which events are committed
+	events   []string       // that were reported: session, number, object and message
 	world    map[string]int // content in place, by object; 0: nothing
 	busy     map[string]bool
 	log      []string
@@ -107,7 +109,7 @@ func (w *ward) start(agent string) {
 	h.Runtime = New(Config{Self: agent, Logger: slog.New(slog.DiscardHandler), Performer: w,
 		Session: func() string { w.mu.Lock(); defer w.mu.Unlock(); return h.session },
 		InTouch: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return h.touch },
-		Report:  func(_ string, r *pb.RuntimeReport) { w.hear(r) },
+		Report:  w.hear,
 		Open:    w.open})
 	ctx, cancel := context.WithCancel(context.Background())
 	h.ctx, h.cancel = ctx, cancel
@@ -361,7 +363,7 @@ func (w *ward) tell() {
 			}
 		}
 		o := r.Orders(mine, concerns)
-		o.Parts = parts
+		o.Parts, o.TakesEvents = parts, w.takes
 		m, err := logformat.EncodeOrders(o)
 		if err != nil {
 			w.t.Fatal(err)
@@ -370,9 +372,12 @@ func (w *ward) tell() {
 	}
 }
 
-func (w *ward) hear(r *pb.RuntimeReport) {
+func (w *ward) hear(session string, r *pb.RuntimeReport) {
 	w.mu.Lock()
 	removed := false
+	for i, e := range r.Events {
+		w.events = append(w.events, fmt.Sprint(session, " ", r.FirstEvent+uint64(i), " ", e.Object, " ", e.Message))
+	}
 	for _, o := range r.Objects {
 		w.reports[object.ID(o.Id)] = o
 		removed = removed || o.Removing && o.AtRest
@@ -492,6 +497,61 @@ func TestFigure1UnderFaults(t *testing.T) {
 		w.kill(agent)
 		w.start(agent)
 		w.converge()
+	}
+}
+
+// A runtime reports events again to the next leader, unless it knows that they are committed.
+func TestEventsAreReportedAgain(t *testing.T) {
+	for _, takes := range []bool{true, false} {
+		w := newWard(t, "a")
+		w.takes = takes
+		doc := &site.Document{Name: "s", Objects: []site.Object{{Name: "x", Host: "agent:a", Type: "script", Content: map[string]any{"version": 1}}}}
+		session := func(name string) {
+			w.mu.Lock()
+			w.runtimes["a"].session = name
+			clear(w.runtimes["a"].told)
+			w.mu.Unlock()
+			w.tell()
+		}
+		heard := func(what string, want ...string) {
+			t.Helper()
+			over := time.After(w.patient)
+			for {
+				w.mu.Lock()
+				got := slices.Clone(w.events)
+				w.mu.Unlock()
+				if slices.Equal(got, want) {
+					return
+				}
+				select {
+				case <-w.news:
+				case <-over:
+					t.Fatalf("%s: heard %q, not %q", what, got, want)
+				}
+			}
+		}
+		w.apply(doc)
+		first, second := "a 1 x start: down → up", "b 1 x start: down → up"
+		heard("the first leader", first)
+		session("b")
+		if !takes { // a leader of an older build has it for good
+			doc.Objects[0].Content["version"] = 2
+			w.apply(doc)
+			heard("the next leader", first, "b 2 x restart: outdated → up")
+			continue
+		}
+		heard("the next leader", first, second)
+		w.mu.Lock()
+		done, err := logformat.EncodeOrders(&site.Orders{Tenant: "t", Site: "s", Epoch: 1, EventsTaken: 1})
+		w.runtimes["a"].Orders("b", []*pb.SiteOrders{done})
+		w.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		session("c")
+		doc.Objects[0].Content["version"] = 2
+		w.apply(doc)
+		heard("the last leader", first, second, "c 2 x restart: outdated → up")
 	}
 }
 

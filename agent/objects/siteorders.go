@@ -13,6 +13,12 @@ import (
 
 // orders takes the leader's orders for the site.
 func (sr *siteRunner) orders(session string, o *site.Orders, now int64) {
+	if o.EventsTaken > 0 {
+		if o.Epoch == sr.epoch {
+			sr.committed(o.EventsTaken)
+		}
+		return
+	}
 	if o.Gone || o.Epoch < sr.epoch {
 		if o.Gone && o.Epoch >= sr.epoch {
 			sr.clear()
@@ -83,6 +89,7 @@ func (sr *siteRunner) orders(session string, o *site.Orders, now int64) {
 		sr.receive(p, now)
 	}
 	if anew {
+		sr.taken, sr.unsent = o.TakesEvents, len(sr.events) // the leader before may not have committed what it was sent
 		sr.host.Each(func(x *object.Object) { sr.dirty[x.Def().ID] = true })
 	}
 	if o.Call != 0 && (anew || o.Call != sr.call) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/coopr/coopr/engine/change/object"
@@ -42,11 +43,22 @@ func (sr *siteRunner) observe(_ int64, o *object.Object, ev *object.Event, _ *ob
 
 func (sr *siteRunner) note(object, status, message string) {
 	sr.events = append(sr.events, &pb.ObjectEvent{Object: object, Status: status, Message: message})
+	sr.number++
+	sr.unsent++
+}
+
+// committed forgets the events up to a number, which the leader has committed.
+func (sr *siteRunner) committed(number uint64) {
+	first := sr.number - uint64(len(sr.events)) + 1
+	if number >= first && number <= sr.number {
+		sr.events = sr.events[number-first+1:]
+		sr.unsent = min(sr.unsent, len(sr.events))
+	}
 }
 
 // hasNews reports whether there is anything to report to the leader.
 func (sr *siteRunner) hasNews() bool {
-	return len(sr.dirty)+len(sr.events)+len(sr.probed) > 0 || sr.asked
+	return len(sr.dirty)+sr.unsent+len(sr.probed) > 0 || sr.asked
 }
 
 // report sends the leader what has changed.
@@ -54,7 +66,11 @@ func (sr *siteRunner) report(now int64) {
 	if sr.session == "" || !sr.hasNews() {
 		return
 	}
-	r := &pb.RuntimeReport{Tenant: sr.key.tenant, Site: sr.key.name, Epoch: sr.epoch, Events: sr.events, Probed: sr.probed}
+	r := &pb.RuntimeReport{Tenant: sr.key.tenant, Site: sr.key.name, Epoch: sr.epoch, Probed: sr.probed,
+		Events: slices.Clone(sr.events[len(sr.events)-sr.unsent:])}
+	if sr.unsent > 0 {
+		r.FirstEvent = sr.number - uint64(sr.unsent) + 1
+	}
 	for id := range sr.dirty {
 		if x := sr.host.Object(id); x != nil {
 			r.Objects = append(r.Objects, sr.describe(x))
@@ -64,7 +80,10 @@ func (sr *siteRunner) report(now int64) {
 		r.Calm = &pb.Calm{Call: sr.call, AtRest: len(sr.restless) == 0 && sr.waiting == 0, Stirs: sr.stirs}
 	}
 	clear(sr.dirty)
-	sr.events, sr.probed, sr.asked, sr.reported = nil, nil, false, now
+	sr.unsent, sr.probed, sr.asked, sr.reported = 0, nil, false, now
+	if !sr.taken {
+		sr.events = nil // a leader of an older build keeps them as long as it leads
+	}
 	sr.r.cfg.Report(sr.session, r)
 }
 

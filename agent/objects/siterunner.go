@@ -70,7 +70,12 @@ type news struct {
 	dirty    map[object.ID]bool
 	messages map[object.ID]string
 	drifts   map[object.ID]int
+	// events are those that no leader is known to have committed, with consecutive numbers that end with number. The last unsent
+	// ones were not reported in this session.
 	events   []*pb.ObjectEvent
+	number   uint64
+	unsent   int
+	taken    bool // the leader of this session says what it has committed
 	probed   []*pb.Probed
 	reported int64
 	// restless are the objects that are not at rest. stirs counts how often restless got its first
@@ -114,6 +119,8 @@ type running struct {
 
 func newSiteRunner(r *Runtime, key siteKey) *siteRunner {
 	sr := &siteRunner{r: r, key: key, running: map[object.ID]*running{}}
+	sr.number = r.numbers
+	r.numbers += 1 << 32 // a later runner of the site continues above
 	sr.clear()
 	return sr
 }
@@ -128,7 +135,7 @@ func (sr *siteRunner) clear() {
 	sr.parts, sr.follows, sr.since = map[uint64]*part{}, map[string]uint64{}, map[string]int64{}
 	sr.routes, sr.lives, sr.agents = map[object.ID]life{}, map[object.ID]site.Lived{}, map[string]string{}
 	sr.dirty, sr.messages, sr.drifts = map[object.ID]bool{}, map[object.ID]string{}, map[object.ID]int{}
-	sr.events, sr.probed, sr.call, sr.asked, sr.restless = nil, nil, 0, false, map[object.ID]bool{}
+	sr.events, sr.unsent, sr.probed, sr.call, sr.asked, sr.restless = nil, 0, nil, 0, false, map[object.ID]bool{}
 }
 
 // message is what a runner is to do; now is the time in milliseconds.

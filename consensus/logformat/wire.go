@@ -48,6 +48,9 @@ func (e *encoder) orders(x site.Orders) *pb.SiteOrders {
 		Released:   numbers[int32](x.Released),
 		Probe:      x.Probe,
 		Call:       x.Call,
+
+		TakesEvents: x.TakesEvents,
+		EventsTaken: x.EventsTaken,
 	}
 }
 
@@ -71,6 +74,9 @@ func (d *decoder) orders(m *pb.SiteOrders) site.Orders {
 		Released:   numbers[object.ID](m.Released),
 		Probe:      m.Probe,
 		Call:       m.Call,
+
+		TakesEvents: m.TakesEvents,
+		EventsTaken: m.EventsTaken,
 	}
 }
 

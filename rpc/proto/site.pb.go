@@ -562,25 +562,28 @@ func (x *ObjectEvent) GetMessage() string {
 // SiteOrders are the leader's orders to a runtime for one site (engine/change/site.Orders). Orders
 // that name no site follow those of all sites.
 type SiteOrders struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Site          string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Version       uint64                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
-	Gone          bool                   `protobuf:"varint,5,opt,name=gone,proto3" json:"gone,omitempty"`
-	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`
-	Next          uint64                 `protobuf:"varint,7,opt,name=next,proto3" json:"next,omitempty"`
-	Parts         []*SitePart            `protobuf:"bytes,8,rep,name=parts,proto3" json:"parts,omitempty"`
-	Mine          []string               `protobuf:"bytes,9,rep,name=mine,proto3" json:"mine,omitempty"`
-	Turned        []string               `protobuf:"bytes,10,rep,name=turned,proto3" json:"turned,omitempty"`
-	Agents        map[string]string      `protobuf:"bytes,11,rep,name=agents,proto3" json:"agents,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Nodes         map[string]*NodeAccess `protobuf:"bytes,12,rep,name=nodes,proto3" json:"nodes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Paused        bool                   `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
-	Lives         []*LivingObject        `protobuf:"bytes,14,rep,name=lives,proto3" json:"lives,omitempty"`
-	Removing      []int32                `protobuf:"varint,15,rep,packed,name=removing,proto3" json:"removing,omitempty"`
-	Released      []int32                `protobuf:"varint,16,rep,packed,name=released,proto3" json:"released,omitempty"`
-	Probe         uint64                 `protobuf:"varint,17,opt,name=probe,proto3" json:"probe,omitempty"`
-	Call          uint64                 `protobuf:"varint,18,opt,name=call,proto3" json:"call,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Tenant      string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Site        string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
+	Epoch       uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Version     uint64                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	Gone        bool                   `protobuf:"varint,5,opt,name=gone,proto3" json:"gone,omitempty"`
+	Generation  uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`
+	Next        uint64                 `protobuf:"varint,7,opt,name=next,proto3" json:"next,omitempty"`
+	Parts       []*SitePart            `protobuf:"bytes,8,rep,name=parts,proto3" json:"parts,omitempty"`
+	Mine        []string               `protobuf:"bytes,9,rep,name=mine,proto3" json:"mine,omitempty"`
+	Turned      []string               `protobuf:"bytes,10,rep,name=turned,proto3" json:"turned,omitempty"`
+	Agents      map[string]string      `protobuf:"bytes,11,rep,name=agents,proto3" json:"agents,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Nodes       map[string]*NodeAccess `protobuf:"bytes,12,rep,name=nodes,proto3" json:"nodes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Paused      bool                   `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
+	Lives       []*LivingObject        `protobuf:"bytes,14,rep,name=lives,proto3" json:"lives,omitempty"`
+	Removing    []int32                `protobuf:"varint,15,rep,packed,name=removing,proto3" json:"removing,omitempty"`
+	Released    []int32                `protobuf:"varint,16,rep,packed,name=released,proto3" json:"released,omitempty"`
+	Probe       uint64                 `protobuf:"varint,17,opt,name=probe,proto3" json:"probe,omitempty"`
+	Call        uint64                 `protobuf:"varint,18,opt,name=call,proto3" json:"call,omitempty"`
+	TakesEvents bool                   `protobuf:"varint,19,opt,name=takes_events,json=takesEvents,proto3" json:"takes_events,omitempty"` // the leader says which numbered events are committed
+	// The number of the last event of the runtime that is committed. Such a message has no orders, and goes to runtimes that number events.
+	EventsTaken   uint64 `protobuf:"varint,20,opt,name=events_taken,json=eventsTaken,proto3" json:"events_taken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -737,6 +740,20 @@ func (x *SiteOrders) GetProbe() uint64 {
 func (x *SiteOrders) GetCall() uint64 {
 	if x != nil {
 		return x.Call
+	}
+	return 0
+}
+
+func (x *SiteOrders) GetTakesEvents() bool {
+	if x != nil {
+		return x.TakesEvents
+	}
+	return false
+}
+
+func (x *SiteOrders) GetEventsTaken() uint64 {
+	if x != nil {
+		return x.EventsTaken
 	}
 	return 0
 }
@@ -1190,7 +1207,8 @@ type RuntimeReport struct {
 	Objects       []*ObjectReport        `protobuf:"bytes,4,rep,name=objects,proto3" json:"objects,omitempty"`
 	Events        []*ObjectEvent         `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
 	Probed        []*Probed              `protobuf:"bytes,6,rep,name=probed,proto3" json:"probed,omitempty"`
-	Calm          *Calm                  `protobuf:"bytes,7,opt,name=calm,proto3" json:"calm,omitempty"` // the answer to Orders.Call
+	Calm          *Calm                  `protobuf:"bytes,7,opt,name=calm,proto3" json:"calm,omitempty"`                                // the answer to Orders.Call
+	FirstEvent    uint64                 `protobuf:"varint,8,opt,name=first_event,json=firstEvent,proto3" json:"first_event,omitempty"` // the number of the first event; the others follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1272,6 +1290,13 @@ func (x *RuntimeReport) GetCalm() *Calm {
 		return x.Calm
 	}
 	return nil
+}
+
+func (x *RuntimeReport) GetFirstEvent() uint64 {
+	if x != nil {
+		return x.FirstEvent
+	}
+	return 0
 }
 
 // Calm says whether a runtime has nothing left to do.
@@ -1639,7 +1664,7 @@ const file_site_proto_rawDesc = "" +
 	"\vObjectEvent\x12\x16\n" +
 	"\x06object\x18\x01 \x01(\tR\x06object\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xc3\x05\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x89\x06\n" +
 	"\n" +
 	"SiteOrders\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
@@ -1662,7 +1687,9 @@ const file_site_proto_rawDesc = "" +
 	"\bremoving\x18\x0f \x03(\x05R\bremoving\x12\x1a\n" +
 	"\breleased\x18\x10 \x03(\x05R\breleased\x12\x14\n" +
 	"\x05probe\x18\x11 \x01(\x04R\x05probe\x12\x12\n" +
-	"\x04call\x18\x12 \x01(\x04R\x04call\x1a9\n" +
+	"\x04call\x18\x12 \x01(\x04R\x04call\x12!\n" +
+	"\ftakes_events\x18\x13 \x01(\bR\vtakesEvents\x12!\n" +
+	"\fevents_taken\x18\x14 \x01(\x04R\veventsTaken\x1a9\n" +
 	"\vAgentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aS\n" +
@@ -1720,7 +1747,7 @@ const file_site_proto_rawDesc = "" +
 	"ObjectWait\x12\x10\n" +
 	"\x03why\x18\x01 \x01(\rR\x03why\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\rR\x04peer\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\rR\x05state\"\x94\x02\n" +
+	"\x05state\x18\x03 \x01(\rR\x05state\"\xb5\x02\n" +
 	"\rRuntimeReport\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12\x14\n" +
@@ -1728,7 +1755,9 @@ const file_site_proto_rawDesc = "" +
 	"\aobjects\x18\x04 \x03(\v2\x1b.coopr.site.v1.ObjectReportR\aobjects\x122\n" +
 	"\x06events\x18\x05 \x03(\v2\x1a.coopr.site.v1.ObjectEventR\x06events\x12-\n" +
 	"\x06probed\x18\x06 \x03(\v2\x15.coopr.site.v1.ProbedR\x06probed\x12'\n" +
-	"\x04calm\x18\a \x01(\v2\x13.coopr.site.v1.CalmR\x04calm\"I\n" +
+	"\x04calm\x18\a \x01(\v2\x13.coopr.site.v1.CalmR\x04calm\x12\x1f\n" +
+	"\vfirst_event\x18\b \x01(\x04R\n" +
+	"firstEvent\"I\n" +
 	"\x04Calm\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x17\n" +
 	"\aat_rest\x18\x02 \x01(\bR\x06atRest\x12\x14\n" +

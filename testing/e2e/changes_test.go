@@ -273,10 +273,6 @@ func TestConflict(t *testing.T) {
 		rest := told
 		for _, w := range want {
 			i := slices.Index(rest, w)
-			if i < 0 && strings.HasPrefix(w, "object.") && m.changedLeaders() {
-				t.Logf("no %q: a leader that steps down loses those that are not committed", w)
-				continue
-			}
 			if i < 0 {
 				t.Errorf("no %q where it should be in\n%s", w, strings.Join(told, "\n"))
 				break
@@ -289,13 +285,4 @@ func TestConflict(t *testing.T) {
 		t.Errorf("coopr events says:\n%s", out)
 	}
 	m.stop()
-}
-
-// changedLeaders reports whether another agent came to lead since the mesh began.
-func (m *mesh) changedLeaders() bool {
-	terms := 0
-	for _, a := range m.agents {
-		terms += strings.Count(a.tail(1<<30), "became the leader")
-	}
-	return terms > 1
 }

@@ -72,7 +72,7 @@ type Controller struct {
 	mu       sync.Mutex
 	sessions map[string]*session // by id
 	sites    map[state.SiteKey]*known
-	events   map[state.SiteKey][]*pb.ObjectEvent
+	events   map[state.SiteKey][]event
 	// blocked are the clusters whose sites have to follow them once the generation that
 	// is on its way is in force, by id.
 	blocked map[string]bool
@@ -82,6 +82,13 @@ type Controller struct {
 	revision uint64
 	changed  chan struct{}
 	over     bool
+}
+
+// event is an event of an object that is not committed yet, with the runtime that numbers it; number 0 has none.
+type event struct {
+	*pb.ObjectEvent
+	process string
+	number  uint64
 }
 
 // key names the thing that is reconciled: the field that is set.
@@ -126,7 +133,7 @@ func New(cfg Config) *Controller {
 		secrets:  secrets{cfg.Box, cfg.Seal},
 		sessions: map[string]*session{},
 		sites:    map[state.SiteKey]*known{},
-		events:   map[state.SiteKey][]*pb.ObjectEvent{},
+		events:   map[state.SiteKey][]event{},
 		blocked:  map[string]bool{},
 		changed:  make(chan struct{}),
 	}
@@ -238,12 +245,54 @@ func (c *Controller) Hear(id string, reports []*pb.RuntimeReport) {
 			}
 		}
 		due = s.answer(c.sessions[id].Agent, r.Calm) || due
-		c.events[k] = append(c.events[k], r.Events...)
+		c.take(k, s, c.sessions[id], r)
 		if due {
 			c.queue.Add(key{site: k})
 		}
 	}
 	c.news()
+}
+
+// take takes the events of a report. A runtime sends those again of which it does not know that they are committed. The caller holds c.mu.
+func (c *Controller) take(k state.SiteKey, s *known, h *session, r *pb.RuntimeReport) {
+	for i, e := range r.Events {
+		x := event{ObjectEvent: e, process: h.Process}
+		if r.FirstEvent > 0 {
+			if x.number = r.FirstEvent + uint64(i); x.number <= s.heard[h.Process] {
+				continue
+			}
+			s.heard[h.Process] = x.number
+		}
+		c.events[k] = append(c.events[k], x)
+	}
+	if done := s.committed[h.Process]; r.FirstEvent > 0 && r.FirstEvent <= done {
+		h.send([]*site.Orders{{Tenant: k.Tenant, Site: k.Name, Epoch: s.epoch, EventsTaken: done}})
+	}
+}
+
+// forget drops events that are committed, and informs their runtimes. The caller holds c.mu.
+func (c *Controller) forget(k state.SiteKey, done []event) {
+	left := c.events[k]
+	if left = left[min(len(done), len(left)):]; len(left) > 0 { // there are none if the site is gone
+		c.events[k] = left
+	} else {
+		delete(c.events, k)
+	}
+	s := c.sites[k]
+	if s == nil {
+		return // the site is gone
+	}
+	last := map[string]uint64{}
+	for _, e := range done {
+		if e.number > 0 {
+			last[e.process], s.committed[e.process] = e.number, e.number
+		}
+	}
+	for _, h := range c.sessions {
+		if n := last[h.Process]; n > 0 {
+			h.send([]*site.Orders{{Tenant: k.Tenant, Site: k.Name, Epoch: s.epoch, EventsTaken: n}})
+		}
+	}
 }
 
 // news notifies those who wait for another revision. The caller holds c.mu.
@@ -336,13 +385,9 @@ func (c *Controller) reconcileSite(ctx context.Context, k state.SiteKey) (time.T
 	if err != nil {
 		return time.Time{}, err
 	}
-	// The events are committed.
 	c.mu.Lock()
-	if left := c.events[k]; len(left) > events {
-		c.events[k] = left[events:]
+	if c.forget(k, events); len(c.events[k]) > 0 {
 		c.queue.Add(key{site: k})
-	} else {
-		delete(c.events, k)
 	}
 	c.mu.Unlock()
 	for _, a := range answers {
@@ -355,8 +400,8 @@ func (c *Controller) reconcileSite(ctx context.Context, k state.SiteKey) (time.T
 }
 
 // advance sends the orders of a site to runtimes, and returns the commands that have to be
-// committed for it, with the number of the events that they hold.
-func (c *Controller) advance(k state.SiteKey) (out []*pb.Command, events int) {
+// committed for it, with the events that they hold.
+func (c *Controller) advance(k state.SiteKey) (out []*pb.Command, events []event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.news()
@@ -364,7 +409,7 @@ func (c *Controller) advance(k state.SiteKey) (out []*pb.Command, events int) {
 	r, ok := v.Site(k.Tenant, k.Name)
 	if !ok {
 		c.gone(k)
-		return nil, 0
+		return nil, nil
 	}
 	if id, ok := strings.CutPrefix(k.Name, clusterPrefix); ok && r.Next == 0 && c.blocked[id] {
 		delete(c.blocked, id)
@@ -372,9 +417,13 @@ func (c *Controller) advance(k state.SiteKey) (out []*pb.Command, events int) {
 	}
 	// Events first: what follows from them may be the end of the site. They wait here until they are
 	// committed. An event is committed twice if a commit seems to fail and happens later.
-	if some := portion(c.events[k]); len(some) > 0 {
-		out = append(out, command(k, &pb.ChangeSite{Site: k.Name, Change: &pb.ChangeSite_Events{Events: &pb.ObjectEvents{Events: some}}}))
-		if events = len(some); events < len(c.events[k]) {
+	if events = portion(c.events[k]); len(events) > 0 {
+		list := &pb.ObjectEvents{}
+		for _, e := range events {
+			list.Events = append(list.Events, e.ObjectEvent)
+		}
+		out = append(out, command(k, &pb.ChangeSite{Site: k.Name, Change: &pb.ChangeSite_Events{Events: list}}))
+		if len(events) < len(c.events[k]) {
 			return out, events
 		}
 	}
@@ -424,10 +473,10 @@ func (c *Controller) number() uint64 {
 const portionSize = 256 << 10
 
 // portion returns the first events, as many as fit into a command, and at least one of them.
-func portion(events []*pb.ObjectEvent) []*pb.ObjectEvent {
+func portion(events []event) []event {
 	size := 0
 	for i, e := range events {
-		if size += proto.Size(e); i > 0 && size > portionSize {
+		if size += proto.Size(e.ObjectEvent); i > 0 && size > portionSize {
 			return events[:i:i]
 		}
 	}

@@ -194,11 +194,12 @@ func controller(t *testing.T) {
 
 // Events of many objects at once are cut so that each portion fits into an entry.
 func TestPortions(t *testing.T) {
-	var events []*pb.ObjectEvent
+	var events []event
 	for i := range 20_000 {
-		events = append(events, &pb.ObjectEvent{Object: fmt.Sprint("object", i), Status: "moved", Message: "start: down → up"})
+		e := &pb.ObjectEvent{Object: fmt.Sprint("object", i), Status: "moved", Message: "start: down → up"}
+		events = append(events, event{ObjectEvent: e})
 	}
-	events = append(events, &pb.ObjectEvent{Object: "talker", Message: strings.Repeat("x", 2*portionSize)}, events[0])
+	events = append(events, event{ObjectEvent: &pb.ObjectEvent{Object: "talker", Message: strings.Repeat("x", 2*portionSize)}}, events[0])
 	n := 0
 	for rest := events; len(rest) > 0; {
 		p := portion(rest)
@@ -209,7 +210,7 @@ func TestPortions(t *testing.T) {
 				t.Fatalf("event %d is out of order", n)
 			}
 			n++
-			size += proto.Size(e)
+			size += proto.Size(e.ObjectEvent)
 		}
 		if size > portionSize && len(p) > 1 || len(p) == 0 {
 			t.Errorf("a portion of %d events and %d bytes", len(p), size)

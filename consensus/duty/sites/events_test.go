@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -105,4 +106,55 @@ func failedCommit(t *testing.T, late bool) {
 	if got["first"] == 0 || got["second"] != 1 || !late && got["first"] != 1 {
 		t.Errorf("events: %v", got)
 	}
+}
+
+// TestEventsOfARuntime: a runtime sends events again that it does not know to be committed. The leader takes each once, and says so.
+func TestEventsOfARuntime(t *testing.T) {
+	m, err := state.New(state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New(Config{Machine: m, Logger: slog.New(slog.DiscardHandler)})
+	k := state.SiteKey{Tenant: "t", Name: "s"}
+	var taken []uint64
+	h := &session{Runtime: Runtime{Agent: "one", Process: "p", Send: func(m *pb.LeaderMessage) bool {
+		for _, o := range m.Sites {
+			taken = append(taken, o.EventsTaken)
+		}
+		return true
+	}}}
+	c.sessions["s1"] = h
+	s := c.known(k, &site.Record{Tenant: "t", Name: "s", Epoch: 1})
+	report := func(first uint64, messages ...string) {
+		r := &pb.RuntimeReport{Tenant: "t", Site: "s", Epoch: 1, FirstEvent: first}
+		for _, x := range messages {
+			r.Events = append(r.Events, &pb.ObjectEvent{Object: "a", Message: x})
+		}
+		c.take(k, s, h, r)
+	}
+	waiting := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, e := range c.events[k] {
+			got = append(got, e.Message)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q waits, not %q", got, want)
+		}
+	}
+	report(5, "five", "six")
+	report(5, "five", "six", "seven") // in another session, before anything is committed
+	waiting("five", "six", "seven")
+	c.forget(k, slices.Clone(c.events[k][:2]))
+	waiting("seven")
+	report(5, "five", "six", "seven") // the answer was lost
+	waiting("seven")
+	report(0, "a runtime of an older build", "says it", "says it")
+	waiting("seven", "a runtime of an older build", "says it", "says it")
+	c.forget(k, slices.Clone(c.events[k]))
+	waiting()
+	if want := []uint64{6, 6, 7}; !slices.Equal(taken, want) {
+		t.Errorf("the runtime hears %v, not %v", taken, want)
+	}
+	c.forget(k, []event{{number: 9, process: "p"}}) // of a site that has gone meanwhile
 }

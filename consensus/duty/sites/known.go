@@ -20,6 +20,8 @@ type known struct {
 	reports     map[object.ID]*pb.ObjectReport
 	probe       uint64 // the number of the last probe of all objects; 0 for none
 	probed      map[object.ID]*pb.Probed
+	// heard and committed are the numbers of the last events of runtimes that have arrived, and that are committed, by process.
+	heard, committed map[string]uint64
 	// refs are the names of the encrypted values in the generations that are kept, by number and host.
 	refs map[uint64]map[string][]string
 	convergence
@@ -42,6 +44,8 @@ func (c *Controller) known(key state.SiteKey, r *site.Record) *known {
 			generations: map[uint64]*generation{},
 			reports:     map[object.ID]*pb.ObjectReport{},
 			probed:      map[object.ID]*pb.Probed{},
+			heard:       map[string]uint64{},
+			committed:   map[string]uint64{},
 		}
 		c.sites[key] = s
 	}

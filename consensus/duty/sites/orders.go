@@ -98,7 +98,7 @@ func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *k
 		return nil, nil
 	}
 	o := r.Orders(hosts, concerns)
-	o.Parts, o.Probe, o.Call, o.Nodes, o.Paused = parts, s.probe, s.call, nodes, paused
+	o.Parts, o.Probe, o.Call, o.Nodes, o.Paused, o.TakesEvents = parts, s.probe, s.call, nodes, paused, true
 	t.version, t.probe, t.call, t.nodes, t.paused = r.Version, s.probe, s.call, nodes, paused
 	return []*site.Orders{o}, nil
 }

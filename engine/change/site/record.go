@@ -342,6 +342,10 @@ type Orders struct {
 	// Call requests an answer whether anything is left to do here, whenever it differs from
 	// the last value.
 	Call uint64
+	// TakesEvents is true if the leader says which events are committed. EventsTaken is the number of the last one; Orders with
+	// it have nothing else.
+	TakesEvents bool
+	EventsTaken uint64
 }
 
 // Part is a slice of one generation.
