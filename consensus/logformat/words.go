@@ -72,6 +72,7 @@ var RotationKinds = Words[record.RotationKind, string]{
 	record.RotationKind_ROTATION_KIND_ROOT:    roster.KindRoot,
 	record.RotationKind_ROTATION_KIND_GOSSIP:  roster.KindGossip,
 	record.RotationKind_ROTATION_KIND_CA:      roster.KindCA,
+	record.RotationKind_ROTATION_KIND_JWKS:    roster.KindJWKS,
 }
 
 // RotationPhases are the phases of a rotation.

@@ -69,7 +69,7 @@ func (a rotations) rotate(c *pb.Command, p *pb.Rotate) Answer {
 	return Answer{Subject: kind}
 }
 
-// begin begins a rotation. That of the root token is done with it.
+// begin begins a rotation. Those of the root token and of the key for tokens of tasks are done with it.
 func (a rotations) begin(c *pb.Command, p *pb.Rotate, kind string, old *roster.Rotation) Answer {
 	row := &roster.Rotation{Kind: kind, Number: 1, Phase: roster.RotationBegun, Full: p.Full, Actor: c.Actor, Begun: a.now, Since: a.now,
 		Index: a.index}
@@ -92,6 +92,17 @@ func (a rotations) begin(c *pb.Command, p *pb.Rotate, kind string, old *roster.R
 			return Answer{Err: err}
 		}
 		row.Phase, row.Full = roster.RotationDone, false
+	case kind == roster.KindJWKS:
+		switch {
+		case p.Next != record.RotationPhase_ROTATION_PHASE_DONE || p.TaskKey == nil:
+			return refuse(problem.Invalid, "there is no new key for tokens of tasks")
+		case a.view().TaskKeys().Latest().Number == 0:
+			return refuse(problem.Conflict, "the mesh has no key for tokens of tasks: see the setting issuer")
+		}
+		if ans := a.sealed().putTaskKey(p.TaskKey); ans.Err != nil {
+			return ans
+		}
+		row.Phase, row.Full = roster.RotationDone, p.TaskKey.Alone
 	case p.Next != record.RotationPhase_ROTATION_PHASE_BEGUN:
 		return refuse(problem.Invalid, "a rotation does not begin with phase %d", p.Next)
 	case kind == roster.KindGossip:

@@ -13,8 +13,10 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/roster"
 	"github.com/coopr/coopr/engine/signing"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 )
 
 // taskKeyText is a public key for tokens of tasks.
@@ -36,6 +38,41 @@ func putTaskKey(number uint32, signs int64, change ...func(*pb.PutTaskKey)) *pb.
 		f(p)
 	}
 	return &pb.Command{Actor: "coopr", Change: &pb.Command_PutTaskKey{PutTaskKey: p}}
+}
+
+// A rotation of the keys brings the next key with it.
+func TestTaskKeyRotation(t *testing.T) {
+	c := newClinic(t)
+	c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: logformat.TaskKeyLevel}}})
+	c.do(putDataKey("", 1))
+	rotate := func(number uint32, want error, key *pb.Command) {
+		t.Helper()
+		r := &pb.Rotate{Kind: record.RotationKind_ROTATION_KIND_JWKS, Number: number, Next: record.RotationPhase_ROTATION_PHASE_DONE,
+			TaskKey: key.GetPutTaskKey()}
+		if err := c.do(&pb.Command{Actor: "ann", Change: &pb.Command_Rotate{Rotate: r}}).Err; !errors.Is(err, want) {
+			t.Errorf("rotation %d: %v, not %v", number, err, want)
+		}
+	}
+	alone := func(p *pb.PutTaskKey) { p.Alone = true }
+	rotate(1, problem.Conflict, putTaskKey(1, c.now)) // the mesh issues no tokens
+	c.do(putTaskKey(1, c.now))
+	rotate(1, problem.Invalid, &pb.Command{})
+	rotate(1, problem.Stale, putTaskKey(3, c.now))
+	rotate(1, nil, putTaskKey(2, c.now+1000))
+	rotate(1, problem.Stale, putTaskKey(3, c.now+2000))
+	if r, ok := c.m.View().Rotation(roster.KindJWKS); !ok || r.Number != 1 || r.Phase != roster.RotationDone || r.Full || r.Actor != "ann" {
+		t.Errorf("the first one: %+v", r)
+	}
+	if keys := c.m.View().TaskKeys(); len(keys) != 2 {
+		t.Errorf("%d keys", len(keys))
+	}
+	rotate(2, nil, putTaskKey(3, c.now, alone))
+	if r, _ := c.m.View().Rotation(roster.KindJWKS); r.Number != 2 || !r.Full {
+		t.Errorf("the second one: %+v", r)
+	}
+	if keys := c.m.View().TaskKeys(); len(keys) != 1 || keys[0].Number != 3 {
+		t.Errorf("after a key alone: %v", keys)
+	}
 }
 
 // A key is published until the tokens that it has signed have ended. Then the next key removes it, and its private half.

@@ -1,11 +1,13 @@
 package roster
 
-// The kinds of keys that are rotated, and the phases of a rotation in their order. The rotation of the root token is done at once.
+// The kinds of keys that are rotated, and the phases of a rotation in their order. The rotations of the root token and of the key for
+// tokens of tasks are done at once.
 const (
 	KindKeyring = "keyring"
 	KindRoot    = "root"
 	KindGossip  = "gossip"
 	KindCA      = "ca"
+	KindJWKS    = "jwks" // for tokens of tasks
 
 	RotationBegun  = "begun"  // the leader makes a new key
 	RotationSpread = "spread" // the new key is on record, and goes to all members of the Raft group, or to all agents
@@ -16,7 +18,7 @@ const (
 
 // Rotation is the latest rotation of a kind of key.
 type Rotation struct {
-	Kind   string `json:"kind" enum:"keyring,root,gossip,ca"`
+	Kind   string `json:"kind" enum:"keyring,root,gossip,ca,jwks"`
 	Number uint32 `json:"number" doc:"How many rotations of this kind there were, with this one"`
 	Phase  string `json:"phase" enum:"begun,spread,active,retire,done"`
 	Full   bool   `json:"full,omitempty" doc:"Data keys are replaced too, and all values are encrypted again"`

@@ -12,8 +12,8 @@ type Done struct {
 
 // NewRotation asks for the rotation of a key of the mesh.
 type NewRotation struct {
-	Kind     string `json:"kind" enum:"keyring,root,gossip,ca" doc:"The mesh key, the root token, the key of gossip, or the CA"`
-	Full     bool   `json:"full,omitempty" doc:"Of the mesh key: replace data keys too, and encrypt all values again"`
+	Kind     string `json:"kind" enum:"keyring,root,gossip,ca,jwks" doc:"The mesh key, the root token, the key of gossip, the CA, or the key for tokens of tasks"`
+	Full     bool   `json:"full,omitempty" doc:"Of the mesh key: replace data keys too, and encrypt all values again. Of jwks: end all former keys at once"`
 	NoBridge bool   `json:"noBridge,omitempty" doc:"Of the CA: refuse agents that were away and clients that know only the old one"`
 	// RootHash stands for the new root token, which is random and which only the caller knows.
 	RootHash string `json:"rootHash,omitempty" doc:"Of the root token: the SHA-256 of the new one, in hexadecimal digits"`

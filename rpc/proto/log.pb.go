@@ -6099,6 +6099,7 @@ type Rotate struct {
 	WasCa         []byte                 `protobuf:"bytes,14,opt,name=was_ca,json=wasCa,proto3" json:"was_ca,omitempty"`                       // what they replace
 	Bridge        []byte                 `protobuf:"bytes,15,opt,name=bridge,proto3" json:"bridge,omitempty"`                                  // in the phase "active": the certificate of the new CA, signed by the old one
 	NoBridge      bool                   `protobuf:"varint,16,opt,name=no_bridge,json=noBridge,proto3" json:"no_bridge,omitempty"`             // of a rotation that begins
+	TaskKey       *PutTaskKey            `protobuf:"bytes,17,opt,name=task_key,json=taskKey,proto3" json:"task_key,omitempty"`                 // the new key for tokens of tasks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6243,6 +6244,13 @@ func (x *Rotate) GetNoBridge() bool {
 		return x.NoBridge
 	}
 	return false
+}
+
+func (x *Rotate) GetTaskKey() *PutTaskKey {
+	if x != nil {
+		return x.TaskKey
+	}
+	return nil
 }
 
 // ResumeMesh ends the hold of a mesh that was restored: it begins work again.
@@ -7145,7 +7153,7 @@ const file_log_proto_rawDesc = "" +
 	"\x02ca\x18\x02 \x01(\fR\x02ca\x12\x1d\n" +
 	"\n" +
 	"was_gossip\x18\x03 \x01(\fR\twasGossip\x12\x16\n" +
-	"\x06gossip\x18\x04 \x01(\fR\x06gossip\"\xed\x03\n" +
+	"\x06gossip\x18\x04 \x01(\fR\x06gossip\"\xa2\x04\n" +
 	"\x06Rotate\x121\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1d.coopr.record.v1.RotationKindR\x04kind\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x124\n" +
@@ -7165,7 +7173,8 @@ const file_log_proto_rawDesc = "" +
 	"\tsealed_ca\x18\r \x01(\fR\bsealedCa\x12\x15\n" +
 	"\x06was_ca\x18\x0e \x01(\fR\x05wasCa\x12\x16\n" +
 	"\x06bridge\x18\x0f \x01(\fR\x06bridge\x12\x1b\n" +
-	"\tno_bridge\x18\x10 \x01(\bR\bnoBridge\"\f\n" +
+	"\tno_bridge\x18\x10 \x01(\bR\bnoBridge\x123\n" +
+	"\btask_key\x18\x11 \x01(\v2\x18.coopr.log.v1.PutTaskKeyR\ataskKey\"\f\n" +
 	"\n" +
 	"ResumeMesh\"S\n" +
 	"\n" +
@@ -7505,13 +7514,14 @@ var file_log_proto_depIdxs = []int32{
 	111, // 120: coopr.log.v1.Rotate.kind:type_name -> coopr.record.v1.RotationKind
 	112, // 121: coopr.log.v1.Rotate.phase:type_name -> coopr.record.v1.RotationPhase
 	112, // 122: coopr.log.v1.Rotate.next:type_name -> coopr.record.v1.RotationPhase
-	81,  // 123: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
-	69,  // 124: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
-	125, // [125:125] is the sub-list for method output_type
-	125, // [125:125] is the sub-list for method input_type
-	125, // [125:125] is the sub-list for extension type_name
-	125, // [125:125] is the sub-list for extension extendee
-	0,   // [0:125] is the sub-list for field type_name
+	66,  // 123: coopr.log.v1.Rotate.task_key:type_name -> coopr.log.v1.PutTaskKey
+	81,  // 124: coopr.log.v1.DropSealed.values:type_name -> coopr.log.v1.SealedName
+	69,  // 125: coopr.log.v1.ResealedSecret.value:type_name -> coopr.log.v1.SealedValue
+	126, // [126:126] is the sub-list for method output_type
+	126, // [126:126] is the sub-list for method input_type
+	126, // [126:126] is the sub-list for extension type_name
+	126, // [126:126] is the sub-list for extension extendee
+	0,   // [0:126] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }

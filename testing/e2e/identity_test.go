@@ -124,6 +124,26 @@ func TestIdentity(t *testing.T) {
 	})
 	m.must("operator", "snapshot", "save", m.put("snapshots/mesh.snap", ""))
 	m.remove(op.Cluster)
+
+	// The next key is published before it signs, so a token of the old one is good until all others end.
+	verify := func() error {
+		p, err := oidc.NewProvider(receiver(follower), issuer) // it knows no keys yet
+		if err == nil {
+			_, err = p.Verifier(&oidc.Config{ClientID: "https://vault.example.com"}).Verify(m.context(), token)
+		}
+		return err
+	}
+	m.must("operator", "jwks", "rotate")
+	if err := verify(); err != nil {
+		t.Error("with the next key published:", err)
+	}
+	if s := m.coopr("operator", "jwks", "rotate"); s.code == 0 || !strings.Contains(s.err, "is published already") {
+		t.Errorf("another key after the next one: exit code %d\n%s", s.code, s.err)
+	}
+	m.must("operator", "jwks", "rotate", "--now")
+	if err := verify(); err == nil {
+		t.Error("the token is good although its key has ended")
+	}
 	m.stop()
 	if found := having(t, m.dir+"-agents", sum); len(found) == 0 {
 		t.Error("the hunt does not find the output of the task")

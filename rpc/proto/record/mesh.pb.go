@@ -33,6 +33,7 @@ const (
 	RotationKind_ROTATION_KIND_ROOT        RotationKind = 2
 	RotationKind_ROTATION_KIND_GOSSIP      RotationKind = 3
 	RotationKind_ROTATION_KIND_CA          RotationKind = 4
+	RotationKind_ROTATION_KIND_JWKS        RotationKind = 5 // for tokens of tasks
 )
 
 // Enum value maps for RotationKind.
@@ -43,6 +44,7 @@ var (
 		2: "ROTATION_KIND_ROOT",
 		3: "ROTATION_KIND_GOSSIP",
 		4: "ROTATION_KIND_CA",
+		5: "ROTATION_KIND_JWKS",
 	}
 	RotationKind_value = map[string]int32{
 		"ROTATION_KIND_UNSPECIFIED": 0,
@@ -50,6 +52,7 @@ var (
 		"ROTATION_KIND_ROOT":        2,
 		"ROTATION_KIND_GOSSIP":      3,
 		"ROTATION_KIND_CA":          4,
+		"ROTATION_KIND_JWKS":        5,
 	}
 )
 
@@ -2261,13 +2264,14 @@ const file_record_mesh_proto_rawDesc = "" +
 	"\vResourceSet\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x120\n" +
-	"\x04pins\x18\x03 \x03(\v2\x1c.coopr.record.v1.ResourcePinR\x04pins*\x90\x01\n" +
+	"\x04pins\x18\x03 \x03(\v2\x1c.coopr.record.v1.ResourcePinR\x04pins*\xa8\x01\n" +
 	"\fRotationKind\x12\x1d\n" +
 	"\x19ROTATION_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ROTATION_KIND_KEYRING\x10\x01\x12\x16\n" +
 	"\x12ROTATION_KIND_ROOT\x10\x02\x12\x18\n" +
 	"\x14ROTATION_KIND_GOSSIP\x10\x03\x12\x14\n" +
-	"\x10ROTATION_KIND_CA\x10\x04*\xb3\x01\n" +
+	"\x10ROTATION_KIND_CA\x10\x04\x12\x16\n" +
+	"\x12ROTATION_KIND_JWKS\x10\x05*\xb3\x01\n" +
 	"\rRotationPhase\x12\x1e\n" +
 	"\x1aROTATION_PHASE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ROTATION_PHASE_BEGUN\x10\x01\x12\x19\n" +

@@ -27,7 +27,8 @@ func rotationRoutes(s *rest.Server) {
 		rest.Route{
 			ID: "createRotation", Method: http.MethodPost, Path: path, Status: http.StatusCreated, Tag: tag,
 			Summary: "Replace a key of the mesh",
-			Description: "The rotations of the mesh key, of the key of gossip and of the CA go on by themselves. That of the root token is " +
+			Description: "The rotations of the mesh key, of the key of gossip and of the CA go on by themselves. That of the key for tokens " +
+				"of tasks (jwks) is done with the answer; the new key signs a day later, or at once with full. That of the root token is " +
 				"done with the answer; only the old root token may ask for it. The caller makes the new one and sends its hash, " +
 				"so that it is not lost with an answer.",
 		},

@@ -70,6 +70,7 @@ func OperatorCommand(app cli.App) *cobra.Command {
 		cli.Group("keyring", "Replace the key of the mesh", rotateKeyring(app)),
 		cli.Group("gossip", "Replace the key of gossip", rotateGossip(app)),
 		cli.Group("ca", "Replace the CA of the mesh", rotateCA(app)),
+		cli.Group("jwks", "Replace the key for tokens of tasks", rotateJWKS(app)),
 		cli.Group("root", "Replace the root token", rotateRoot(app)),
 		listRotations(app),
 		resumeCmd(app),

@@ -88,6 +88,31 @@ func rotateCA(app cli.App) *cobra.Command {
 	return rotation(app, cmd, "the CA", func() api.NewRotation { return api.NewRotation{Kind: roster.KindCA, NoBridge: noBridge} })
 }
 
+func rotateJWKS(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var now bool
+	cmd := &cobra.Command{
+		Use: "rotate", Short: "Replace the key for tokens of tasks by a new one", Args: cli.Args(),
+		Long: "Replace the key that signs the tokens with which tasks identify themselves elsewhere by a new one. The new one is published at\n" +
+			"once and signs a day later; the old one is published until its last token has ended. With --now the new one signs at once, and\n" +
+			"tokens of all others are refused as soon as their receivers ask for the keys again: use it if somebody may have a key.",
+		Example: "  coopr operator jwks rotate\n  coopr operator jwks rotate --now",
+	}
+	cmd.Flags().BoolVar(&now, "now", false, "sign with the new key at once, and end all others")
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+		if _, _, err := c.Rotate(ctx, api.NewRotation{Kind: roster.KindJWKS, Full: now}); err != nil {
+			return err
+		}
+		if now {
+			out.Printf("The new key signs the tokens of tasks from now on. All others have ended.\n")
+		} else {
+			out.Printf("The new key is published, and signs the tokens of tasks in a day.\n")
+		}
+		return nil
+	})
+	return cmd
+}
+
 func rotateRoot(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
