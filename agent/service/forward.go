@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -16,14 +15,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coopr/coopr/agent/member"
-	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/hostexec"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/internal/ownhost"
 	pb "github.com/coopr/coopr/rpc/proto"
-	"github.com/coopr/coopr/rpc/wire"
 )
 
 // forwardsEach bounds the connections to nodes that a principal has at a time.
@@ -64,56 +60,39 @@ var errLeft = errors.New("the client has left")
 // connects, and the end of the connection afterwards. Only the leader can.
 func (o *Operations) Forward(ctx context.Context, who model.Caller, node string, port int, i model.Incident, begun func(agent string) error,
 	up io.Reader, down io.Writer) error {
-	m, l, err := leader(o.Supervisor)
+	u, err := useNode(o.Supervisor, who, node)
 	if err != nil {
 		return err
 	}
-	v := m.Machine.View()
-	n, ok := v.Node(who.Tenant, node)
-	if !ok {
-		return problem.New(problem.NotFound, "there is no node %q", node)
-	}
-	cl, ok := v.Cluster(who.Tenant, n.Cluster)
-	switch {
-	case !ok:
-		return problem.New(problem.NotFound, "there is no node %q", node)
-	case v.Hold() != nil:
-		return problem.New(problem.Conflict, "the mesh was restored and is held, so that it touches no machine: "+
-			"coopr operator resume ends that")
-	}
+	n := u.node
 	to, err := portOf(n, port)
 	if err != nil {
 		return err
 	}
-	// What counts is the machine that the connection reaches, and not what an automator interprets on a control host.
-	uses := slices.DeleteFunc(hostexec.Cluster(cl), func(u hostexec.Use) bool { return u.Interpreter != "" })
-	uses = append(uses, hostexec.Use{What: "what listens at the address of node " + n.ID, At: ownhost.Plain(to.Addr()).String()})
-	if err := (hostexec.Rules{}).Among(v.Agents).Ask(who, uses); err != nil {
+	// The machine that the connection reaches counts, too: it may be a control host.
+	uses := append(u.programs(), hostexec.Use{What: "what listens at the address of node " + n.ID, At: ownhost.Plain(to.Addr()).String()})
+	if err := (hostexec.Rules{}).Among(u.view.Agents).Ask(who, uses); err != nil {
 		return err
 	}
-	id := l.Watcher.Reaches(ctx, member.CommandPlugin, n.AgentMachine(), n.ID)
-	agents := v.Agents()
-	at := slices.IndexFunc(agents, func(a model.Agent) bool { return a.ID == id })
-	if at < 0 {
-		return problem.New(problem.Busy, "no agent that reaches node %s is there: it needs the plugin %s%s", n.ID, member.CommandPlugin,
-			onMachine(n))
+	agent, err := u.agent(ctx)
+	if err != nil {
+		return err
 	}
 	leave, err := o.forwards.begin(who)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	noted, err := o.noteForward(ctx, who, i)
+	noted, err := noteIncident(ctx, o.Supervisor, who, i)
 	switch {
 	case err != nil:
 		return err
 	case noted.Repeated:
 		return problem.New(problem.Conflict, "this request has opened its connection before, and that was lost: open another one")
 	}
-	name := agents[at].Name
+	name := agent.Name
 	f := &forward{begun: func() error { return begun(name) }, up: up, down: down, since: time.Now()}
-	err = o.forward(ctx, wire.Target{Addr: agents[at].PeerAddr, ID: id}.String(),
-		&pb.ForwardUp{Address: to.String(), OwnHost: n.AgentMachine() != "" && hostexec.May(who)}, f)
+	err = o.forward(ctx, target(agent), &pb.ForwardUp{Address: to.String(), OwnHost: n.AgentMachine() != "" && hostexec.May(who)}, f)
 	i.Object += fmt.Sprintf(": ended after %v, %d bytes sent, %d received", time.Since(f.since).Round(time.Millisecond), f.sent.Load(),
 		f.received)
 	switch cause := context.Cause(ctx); {
@@ -128,7 +107,7 @@ func (o *Operations) Forward(ctx context.Context, who model.Caller, node string,
 	who.Request = "" // that of the beginning
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), forwardNote)
 	defer cancel()
-	if _, failed := o.noteForward(ended, who, i); failed != nil {
+	if _, failed := noteIncident(ended, o.Supervisor, who, i); failed != nil {
 		o.Logger.Warn("the audit log lacks the end of a connection", "node", n.ID, "actor", who.Actor, "error", failed)
 	}
 	switch status.Code(err) {
@@ -179,14 +158,6 @@ func sshPort(n *model.Node) int {
 
 // forwardNote bounds the time to write the end of a connection to the audit log.
 const forwardNote = 10 * time.Second
-
-// noteForward writes an incident to the audit log.
-func (o *Operations) noteForward(ctx context.Context, who model.Caller, i model.Incident) (state.Answer, error) {
-	return propose(ctx, o.Supervisor, who, &pb.Command{Change: &pb.Command_NoteIncidents{NoteIncidents: &pb.NoteIncidents{
-		Incidents: []*pb.Incident{{Type: i.Type, Tenant: i.Tenant, Actor: i.Actor, Action: i.Action, Object: i.Object, Source: i.Source,
-			Agent: i.Agent, Request: i.Request}},
-	}}})
-}
 
 // forward is a connection to a node.
 type forward struct {

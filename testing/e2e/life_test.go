@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,14 +43,7 @@ func (m *mesh) page(cluster string) (string, error) {
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
-	shop, err := filepath.Abs("../../examples/shop")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The folder has programs and their data too.
-	for _, kind := range []string{"providers", "hardwaretypes", "imagetypes", "services", "clustertemplates"} {
-		m.must("import", filepath.Join(shop, kind))
-	}
+	m.importShop()
 	shows := func(when, words string) {
 		t.Helper()
 		if page, err := m.page("shop"); err != nil || !strings.Contains(page, words) {

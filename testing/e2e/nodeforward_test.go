@@ -118,13 +118,7 @@ func (f *forwarding) carries(sent []byte) bool {
 func TestPortForward(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
-	shop, err := filepath.Abs("../../examples/shop")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []string{"providers", "hardwaretypes", "imagetypes", "services", "clustertemplates"} {
-		m.must("import", filepath.Join(shop, kind))
-	}
+	m.importShop()
 	m.must("cluster", "create", "shop", "--template", "shop", "--nodes", "4", "--yes")
 	nodes, _, err := m.api().Nodes(m.context(), "shop", client.Page{}, client.Read{})
 	if err != nil || len(nodes) == 0 {
