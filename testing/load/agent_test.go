@@ -114,10 +114,14 @@ func startAgent(t testing.TB) *target {
 	return a
 }
 
-// until waits for a condition, which returns what is missing. It gives up after two minutes.
+// patience is how long a test waits for anything before it gives up. It guards against waiting for ever and does not check speed: the
+// attack takes all of a machine that may have other work.
+const patience = 10 * time.Minute
+
+// until waits for a condition, which returns what is missing.
 func (a *target) until(what string, missing func() string) {
 	a.t.Helper()
-	over := time.After(2 * time.Minute)
+	over := time.After(patience)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -127,7 +131,7 @@ func (a *target) until(what string, missing func() string) {
 		}
 		select {
 		case <-over:
-			a.t.Fatalf("%s: not within two minutes: %s", what, last)
+			a.t.Fatalf("%s: not within %v: %s", what, patience, last)
 		case <-tick.C:
 		}
 	}
